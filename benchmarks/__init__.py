@@ -1,0 +1,1 @@
+"""Measurements: what Refold costs beside the bare database. Run by scripts/bench."""

@@ -1,0 +1,85 @@
+"""
+`python -m benchmarks [CASE...]`: measure Refold beside the bare database and the stock `eventsourcing` package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from tests.support.postgres import Server, running_server
+
+from .bench import FULL, QUICK, Bench
+from .cases import CASES
+from .machine import facts
+from .rows import Row, Table
+from .table import as_json, as_markdown, as_text
+from .workload import SEED, compressibility, items
+
+__all__ = ["main"]
+
+STUDIES = {"compression"}
+DATABASES = {"sqlite": ("sqlite",), "postgres": ("postgres",), "both": ("sqlite", "postgres")}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run the cases asked for and print their table.
+    """
+    options = _parser().parse_args(arguments)
+    databases = DATABASES[options.database]
+    with (
+        tempfile.TemporaryDirectory(prefix="refold-bench-", dir=options.folder) as folder,
+        _server(databases) as server,
+    ):
+        bench = Bench(Path(folder), QUICK if options.quick else FULL, server)
+        known = facts(Path(folder), postgres_url=server.url() if server else None) | _workload_facts()
+        results = list(_results(bench, options.cases or list(CASES), databases))
+    print(as_text(known, results))
+    if options.json:
+        options.json.write_bytes(as_json(known, results))
+    if options.markdown:
+        options.markdown.write_text(as_markdown(known, results), encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(CASES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="small numbers: to see that it runs")
+    parser.add_argument("--database", choices=list(DATABASES), default="both")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
+    parser.add_argument("--folder", type=Path, help="where to put the SQLite files, on the disk to be measured")
+    return parser
+
+
+@contextlib.contextmanager
+def _server(databases: Sequence[str]) -> Iterator[Server | None]:
+    if "postgres" not in databases:
+        yield None
+        return
+    with running_server() as server:
+        yield server
+
+
+def _workload_facts() -> dict[str, str]:
+    ratio = compressibility(items(2_000))
+    return {"workload": f"seed {SEED}, zstd-3 {ratio.single:.2f} singly and {ratio.blocks:.2f} by 64"}
+
+
+def _results(bench: Bench, names: Sequence[str], databases: Sequence[str]) -> Iterator[Row | Table]:
+    for name in names:
+        for database in databases[:1] if name in STUDIES else databases:
+            start = perf_counter()
+            yield from CASES[name](bench, database)
+            print(f"{name} on {database}: {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""
+What a case needs to run: how large, where, and fresh stores of every contestant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.postgres import Server
+
+from .ours import Ours
+from .raw_postgres import RawPostgres
+from .raw_sqlite import RawSqlite, RawSqliteUnordered
+from .stock import Stock, StockStore
+from .subject import Subject
+
+__all__ = ["ALL", "FULL", "QUICK", "Bench", "Scale", "make_subject", "reopen"]
+
+ALL = ("ours", "raw", "stock", "stock put")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything; a block of 64 appends holds exactly one sealing."""
+
+    lengths: tuple[int, ...]
+    loaded: int
+    long: int
+    single_appends: int
+    contexts: int
+    context_items: int
+    runs: int
+    blocks: int
+    openings: int
+    writers: int = 8
+    writer_appends: int = 64
+    batch: int = 100
+    tail: int = 50
+
+
+FULL = Scale(
+    lengths=(10, 100, 1_000, 10_000, 100_000),
+    loaded=10_000,
+    long=100_000,
+    single_appends=10_000,
+    contexts=200,
+    context_items=500,
+    runs=64,
+    blocks=4,
+    openings=3,
+)
+QUICK = Scale(
+    lengths=(10, 200),
+    loaded=400,
+    long=800,
+    single_appends=400,
+    contexts=8,
+    context_items=50,
+    runs=8,
+    blocks=2,
+    openings=1,
+    writers=4,
+    writer_appends=8,
+    batch=20,
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder to work in, a server where PostgreSQL is measured, and the scale."""
+
+    folder: Path
+    scale: Scale
+    server: Server | None = None
+
+    @contextmanager
+    def subjects(self, database: str, names: Sequence[str] = ALL) -> Iterator[dict[str, Subject]]:
+        """
+        Yield fresh, open contestants, each in a database of its own; they are gone afterwards.
+        """
+        with ExitStack() as stack:
+            opened: dict[str, Subject] = {}
+            for name in names:
+                subject = make_subject(name, stack.enter_context(self._location(database)))
+                subject.open()
+                stack.callback(subject.close)
+                opened[name] = subject
+            yield opened
+
+    @contextmanager
+    def _location(self, database: str) -> Iterator[str]:
+        if database == "postgres":
+            assert self.server is not None
+            with self.server.database() as url:
+                yield url
+            return
+        path = self.folder / f"{len(list(self.folder.iterdir()))}.db"
+        path.touch()
+        try:
+            yield str(path)
+        finally:
+            for left in self.folder.glob(path.name + "*"):
+                if left != path:
+                    left.unlink()
+            path.write_bytes(b"")
+
+
+def make_subject(name: str, location: str) -> Subject:
+    """
+    Return the contestant of a name, not yet open.
+    """
+    is_postgres = "://" in location
+    match name:
+        case "ours":
+            return Ours(location)
+        case "raw":
+            return RawPostgres(location) if is_postgres else RawSqlite(location)
+        case "raw waiting":
+            return RawSqliteUnordered(location)
+        case "stock":
+            return Stock(location)
+        case "stock put":
+            return StockStore(location)
+        case _:
+            raise ValueError(f"no contestant {name!r}")
+
+
+def reopen(subject: Subject) -> None:
+    """
+    Close a contestant and open it again.
+    """
+    subject.close()
+    subject.open()

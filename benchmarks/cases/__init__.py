@@ -1,0 +1,33 @@
+"""The questions, one file each; a case is a function that yields rows and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..bench import Bench
+from ..rows import Row, Table
+from .append import append
+from .batches import batch
+from .compression import compression
+from .loading import load, past, tail
+from .processes import processes
+from .rebuild import rebuild
+from .size import size
+from .threads import threads
+
+__all__ = ["CASES", "Case"]
+
+Case = Callable[[Bench, str], Iterator[Row | Table]]
+
+CASES: dict[str, Case] = {
+    "append": append,
+    "batch": batch,
+    "load": load,
+    "tail": tail,
+    "past": past,
+    "size": size,
+    "threads": threads,
+    "processes": processes,
+    "rebuild": rebuild,
+    "compression": compression,
+}

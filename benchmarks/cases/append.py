@@ -1,0 +1,84 @@
+"""
+What does it cost to append one item to a context that has N already, and does it depend on N?
+
+Every N has a database of its own; all of them take turns. The context is loaded, as an agent that reads it has
+it. At most a hundred items are few, so there each block of runs begins with a new context.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from ..bench import ALL, Bench, reopen
+from ..rows import MICROSECONDS, PLAIN, Goal, Row
+from ..subject import Subject
+from ..timing import Stats, Task, measure, of_values
+from ..workload import Item, items
+
+__all__ = ["append"]
+
+GOALS = {("sqlite", 10_000): Goal(1.25), ("postgres", 10_000): Goal(1.25)}
+FLAT = Goal(1.15, absolute=True)
+FEW = 100
+
+
+def append(bench: Bench, database: str) -> Iterator[Row]:
+    """
+    Append to contexts of all lengths; then compare the longest with the shortest.
+    """
+    scale = bench.scale
+    base = items(max(scale.lengths))
+    with ExitStack() as stack:
+        tasks: dict[str, Task] = {}
+        for length in scale.lengths:
+            for name, subject in stack.enter_context(bench.subjects(database)).items():
+                tasks[f"{name} {length}"] = _task(subject, base[:length], _runs(name, length, scale.runs))
+        measured = measure(tasks, blocks=scale.blocks, openings=scale.openings)
+    for length in scale.lengths:
+        stats = {name: measured[f"{name} {length}"] for name in ALL}
+        yield Row(f"append 1 item at N = {length:,}", database, MICROSECONDS, stats, GOALS.get((database, length)))
+    shortest, longest = scale.lengths[0], scale.lengths[-1]
+    yield Row(
+        f"append at N = {longest:,} / at N = {shortest:,}",
+        database,
+        PLAIN,
+        {name: _ratio(measured[f"{name} {longest}"], measured[f"{name} {shortest}"]) for name in ALL},
+        FLAT,
+    )
+
+
+def _ratio(longer: Stats, shorter: Stats) -> Stats:
+    return of_values(longer.median / shorter.median)
+
+
+def _runs(name: str, length: int, runs: int) -> int:
+    """The aggregate is read before each append, so a few runs of it have to do."""
+    return runs if name != "stock" or length <= FEW else max(1, min(runs, 10_000 // length))
+
+
+def _task(subject: Subject, base: list[Item], runs: int) -> Task:
+    contexts = (f"context-{number}" for number in itertools.count())
+    texts = itertools.cycle(base)
+    context = ""
+
+    def new_context() -> None:
+        nonlocal context
+        if not context or len(base) <= FEW:
+            context = next(contexts)
+            subject.build(context, base)
+        subject.warm(context)
+
+    def open_again() -> None:
+        new_context()
+        reopen(subject)
+        subject.warm(context)
+
+    return Task(
+        run=lambda given: subject.append(context, given),
+        prepare=lambda: subject.ready(next(texts)),
+        reopen=open_again,
+        start_block=new_context,
+        runs=runs,
+    )

@@ -1,0 +1,193 @@
+"""
+The limit on PostgreSQL: the same payloads through psycopg alone.
+
+One append is one prepared, autocommitted INSERT, one round trip; many are one INSERT of many rows. What is read
+comes in binary and is decoded with msgspec into the same Structs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from refold.domain.chat.events import ChatEvent
+
+from .database_size import postgres_bytes
+from .recorded import payload_of, stream_key
+from .subject import Write, batches
+from .workload import Item
+
+__all__ = ["RawPostgres"]
+
+SCHEMA = (
+    "create table if not exists event (position bigint generated always as identity primary key,"
+    " stream integer not null, version integer not null, recorded_at bigint not null,"
+    " payload bytea not null, unique (stream, version))"
+)
+INSERT = "insert into event (stream, version, recorded_at, payload) values "
+VALUES = "(%b, %b, %b, %b)"
+SELECT = "select version, recorded_at, payload from event where stream = %b and version <= %b order by version"
+LAST = "select version, recorded_at, payload from event where stream = %b order by version desc limit %b"
+SCAN = (
+    "select position, stream, version, recorded_at, payload from event where position > %b order by position limit %b"
+)
+HEAD = "select coalesce(max(version), 0) from event where stream = %b"
+EVERYTHING = (1 << 31) - 1
+PAGE = 2_048
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class RawPostgres:
+    """One table in one database."""
+
+    name = "raw"
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._decode = msgspec.msgpack.Decoder(ChatEvent).decode
+        self._connection: Connection
+        self._others: list[Connection] = []
+        self._heads: dict[str, int] = {}
+
+    def open(self) -> None:
+        """
+        Connect.
+        """
+        self._connection = self._connect()
+        self._connection.execute("set client_min_messages = warning")
+        self._connection.execute(SCHEMA)
+
+    def _connect(self) -> Connection:
+        return psycopg.connect(self.location, autocommit=True)
+
+    def close(self) -> None:
+        """
+        Close all connections.
+        """
+        for connection in (*self._others, self._connection):
+            connection.close()
+        self._others.clear()
+        self._heads.clear()
+
+    def _next(self, context: str, count: int = 1) -> int:
+        head = self._heads.get(context)
+        if head is None:
+            row = self._connection.execute(HEAD, (stream_key(context),)).fetchone()
+            head = row[0] if row else 0
+        self._heads[context] = head + count
+        return head + 1
+
+    def build(self, context: str, items: Sequence[Item]) -> None:
+        """
+        Insert items in batches.
+        """
+        for batch in batches(items):
+            self.append_batch(context, self.ready_batch(batch))
+
+    def warm(self, context: str) -> None:
+        """
+        Ask for the last version.
+        """
+        self._next(context, 0)
+
+    def ready(self, item: Item) -> bytes:
+        """
+        Return the payload.
+        """
+        return payload_of(item)
+
+    def ready_batch(self, items: Sequence[Item]) -> list[bytes]:
+        """
+        Return the payloads.
+        """
+        return [payload_of(item) for item in items]
+
+    def append(self, context: str, given: bytes) -> object:
+        """
+        Insert one row.
+        """
+        return self.append_batch(context, (given,))
+
+    def append_turn(self, context: str, given: Sequence[bytes]) -> object:
+        """
+        Insert some rows with one statement.
+        """
+        return self.append_batch(context, given)
+
+    def append_batch(self, context: str, given: Sequence[bytes]) -> object:
+        """
+        Insert many rows with one statement.
+        """
+        first = self._next(context, len(given))
+        return _insert(self._connection, stream_key(context), first, given)
+
+    def writer(self, context: str) -> Write:
+        """
+        Return an insert on a connection of its own.
+        """
+        connection, key, version = self._connect(), stream_key(context), self._next(context, 0)
+        self._others.append(connection)
+
+        def write(payload: Any) -> None:
+            nonlocal version
+            _insert(connection, key, version, (payload,))
+            version += 1
+
+        return write
+
+    def load(self, context: str) -> object:
+        """
+        Read and decode all rows of a context.
+        """
+        return self.load_until(context, EVERYTHING)
+
+    def load_public(self, context: str) -> object:
+        """
+        Read and decode: there are no other items.
+        """
+        return self.load(context)
+
+    def load_until(self, context: str, count: int) -> object:
+        """
+        Read and decode rows up to a version.
+        """
+        decode = self._decode
+        return [decode(row[2]) for row in self._rows(SELECT, stream_key(context), count)]
+
+    def tail(self, context: str, count: int) -> object:
+        """
+        Read and decode the last rows.
+        """
+        decode = self._decode
+        return [decode(row[2]) for row in reversed(self._rows(LAST, stream_key(context), count))]
+
+    def rebuild(self) -> int:
+        """
+        Read and decode everything, page by page.
+        """
+        decode, position, count = self._decode, 0, 0
+        while rows := self._rows(SCAN, position, PAGE):
+            count += len([decode(row[4]) for row in rows])
+            position = rows[-1][0]
+        return count
+
+    def _rows(self, statement: str, *values: int) -> list[tuple[Any, ...]]:
+        with self._connection.cursor(binary=True) as cursor:
+            return cursor.execute(statement.encode(), values, prepare=True).fetchall()
+
+    def bytes_used(self) -> int:
+        """
+        Return the bytes of the table and its indexes.
+        """
+        return postgres_bytes(self.location)
+
+
+def _insert(connection: Connection, key: int, first: int, payloads: Sequence[bytes]) -> object:
+    now = time.time_ns() // 1000
+    statement = INSERT + ", ".join([VALUES] * len(payloads))
+    values = [part for version, payload in enumerate(payloads, first) for part in (key, version, now, payload)]
+    return connection.execute(statement.encode(), values, prepare=True)

@@ -1,0 +1,223 @@
+"""
+The limit on SQLite: the same payloads through sqlite3 alone.
+
+WAL, synchronous=FULL, and the WAL filled once at the first write, as Refold does it. One append is one
+autocommitted INSERT; what is read is decoded with msgspec into the same Structs.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from refold.domain.chat.events import ChatEvent
+
+from .database_size import sqlite_bytes
+from .recorded import payload_of, stream_key
+from .subject import Write, batches
+from .workload import Item
+
+__all__ = ["RawSqlite", "RawSqliteUnordered"]
+
+WAL_BYTES = 4 * 1024 * 1024 + 4096
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS event (position INTEGER PRIMARY KEY, stream INTEGER NOT NULL,"
+    " version INTEGER NOT NULL, recorded_at INTEGER NOT NULL, payload BLOB NOT NULL, UNIQUE (stream, version))"
+)
+INSERT = "INSERT INTO event (stream, version, recorded_at, payload) VALUES (?, ?, ?, ?)"
+SELECT = "SELECT version, recorded_at, payload FROM event WHERE stream = ? AND version <= ? ORDER BY version"
+LAST = "SELECT version, recorded_at, payload FROM event WHERE stream = ? ORDER BY version DESC LIMIT ?"
+SCAN = "SELECT position, stream, version, recorded_at, payload FROM event ORDER BY position"
+HEAD = "SELECT coalesce(max(version), 0) FROM event WHERE stream = ?"
+EVERYTHING = 1 << 62
+
+
+class RawSqlite:
+    """One table in one file."""
+
+    name = "raw"
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._decode = msgspec.msgpack.Decoder(ChatEvent).decode
+        self._connection: sqlite3.Connection
+        self._others: list[sqlite3.Connection] = []
+        self._heads: dict[str, int] = {}
+        self._streams: dict[str, int] = {}
+        self._turn: AbstractContextManager[object] = threading.Lock()
+        self._filled = False
+
+    def open(self) -> None:
+        """
+        Connect.
+        """
+        self._connection = self._connect()
+        self._connection.execute(SCHEMA)
+        self._filled = False
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.location, isolation_level=None, check_same_thread=False, timeout=60)
+        connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    def close(self) -> None:
+        """
+        Close all connections.
+        """
+        for connection in (*self._others, self._connection):
+            connection.close()
+        self._others.clear()
+        self._heads.clear()
+
+    def _fill_wal(self) -> None:
+        self._filled = True
+        wal = Path(self.location + "-wal")
+        if wal.exists() and wal.stat().st_size >= WAL_BYTES:
+            return
+        connection = self._connection
+        connection.execute("PRAGMA cache_size=10")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE filler (data BLOB)")
+        connection.execute("INSERT INTO filler VALUES (zeroblob(?))", (WAL_BYTES,))
+        connection.execute("ROLLBACK")
+        connection.execute("PRAGMA cache_size=-2000")
+
+    def _key(self, context: str) -> int:
+        key = self._streams.get(context)
+        if key is None:
+            key = self._streams[context] = stream_key(context)
+        return key
+
+    def _next(self, context: str, count: int = 1) -> int:
+        head = self._heads.get(context)
+        if head is None:
+            head = self._connection.execute(HEAD, (self._key(context),)).fetchone()[0]
+        self._heads[context] = head + count
+        return head + 1
+
+    def build(self, context: str, items: Sequence[Item]) -> None:
+        """
+        Insert items in batches.
+        """
+        for batch in batches(items):
+            self.append_batch(context, self.ready_batch(batch))
+
+    def warm(self, context: str) -> None:
+        """
+        Ask for the last version.
+        """
+        self._next(context, 0)
+
+    def ready(self, item: Item) -> bytes:
+        """
+        Return the payload.
+        """
+        return payload_of(item)
+
+    def ready_batch(self, items: Sequence[Item]) -> list[bytes]:
+        """
+        Return the payloads.
+        """
+        return [payload_of(item) for item in items]
+
+    def append(self, context: str, given: bytes) -> object:
+        """
+        Insert one row.
+        """
+        if not self._filled:
+            self._fill_wal()
+        values = (self._key(context), self._next(context), time.time_ns() // 1000, given)
+        return self._connection.execute(INSERT, values)
+
+    def append_turn(self, context: str, given: Sequence[bytes]) -> object:
+        """
+        Insert some rows in one transaction.
+        """
+        return self.append_batch(context, given)
+
+    def append_batch(self, context: str, given: Sequence[bytes]) -> object:
+        """
+        Insert many rows in one transaction.
+        """
+        if not self._filled:
+            self._fill_wal()
+        key, first, now = self._key(context), self._next(context, len(given)), time.time_ns() // 1000
+        self._connection.execute("BEGIN IMMEDIATE")
+        rows = [(key, version, now, payload) for version, payload in enumerate(given, first)]
+        self._connection.executemany(INSERT, rows)
+        return self._connection.execute("COMMIT")
+
+    def writer(self, context: str) -> Write:
+        """
+        Return an insert on a connection of its own; threads take turns.
+        """
+        if not self._filled:
+            self._fill_wal()
+        connection, key, version = self._connect(), self._key(context), self._next(context, 0)
+        self._others.append(connection)
+
+        def write(payload: Any) -> None:
+            nonlocal version
+            with self._turn:
+                connection.execute(INSERT, (key, version, time.time_ns() // 1000, payload))
+            version += 1
+
+        return write
+
+    def load(self, context: str) -> object:
+        """
+        Read and decode all rows of a context.
+        """
+        return self.load_until(context, EVERYTHING)
+
+    def load_public(self, context: str) -> object:
+        """
+        Read and decode: there are no other items.
+        """
+        return self.load(context)
+
+    def load_until(self, context: str, count: int) -> object:
+        """
+        Read and decode rows up to a version.
+        """
+        decode = self._decode
+        return [decode(row[2]) for row in self._connection.execute(SELECT, (self._key(context), count))]
+
+    def tail(self, context: str, count: int) -> object:
+        """
+        Read and decode the last rows.
+        """
+        decode = self._decode
+        rows = self._connection.execute(LAST, (self._key(context), count)).fetchall()
+        return [decode(row[2]) for row in reversed(rows)]
+
+    def rebuild(self) -> int:
+        """
+        Read and decode everything.
+        """
+        decode = self._decode
+        return sum(1 for row in self._connection.execute(SCAN) if decode(row[4]))
+
+    def bytes_used(self) -> int:
+        """
+        Return the bytes on disk.
+        """
+        return sqlite_bytes(Path(self.location))
+
+
+class RawSqliteUnordered(RawSqlite):
+    """The same with threads that do not take turns: SQLite lets those that find the file locked sleep."""
+
+    name = "raw waiting"
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self._turn = nullcontext()

@@ -1,0 +1,142 @@
+"""
+Measuring several ways of doing one thing, in turn.
+
+A block is a number of runs of one contestant; blocks of all contestants take turns, so that whatever else the
+machine does hits each of them alike. The figure of a contestant is the median of its blocks' medians. The first
+run after each opening is kept apart from the warm ones.
+
+What a contestant leaves to a thread of its own would slow down the next one. So a block ends when the process
+has nothing to do any more, and the processor time until then is the block's.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter, process_time, sleep
+from typing import Any
+
+__all__ = ["Stats", "Task", "idle", "measure", "of_values"]
+
+IDLE_SECONDS = 0.01
+BUSY_SHARE = 0.1
+SETTLE_SECONDS_MAX = 60.0
+
+
+def _nothing() -> None:
+    return None
+
+
+def idle() -> None:
+    """
+    Wait until no thread of this process has work any more.
+    """
+    end = perf_counter() + SETTLE_SECONDS_MAX
+    while perf_counter() < end:
+        before = process_time()
+        sleep(IDLE_SECONDS)
+        if process_time() - before < IDLE_SECONDS * BUSY_SHARE:
+            return
+
+
+@dataclass(frozen=True)
+class Task:
+    """
+    One contestant. Only `run` is timed; it is given what `prepare` made. One run stands for `per` items.
+
+    `reopen` comes before the first run, `start_block` before each block of `runs` warm ones, `settle` after it.
+    """
+
+    run: Callable[[Any], object]
+    prepare: Callable[[], Any] = _nothing
+    reopen: Callable[[], object] = _nothing
+    start_block: Callable[[], object] = _nothing
+    settle: Callable[[], object] = idle
+    runs: int = 1
+    per: int = 1
+
+
+@dataclass
+class Stats:
+    """What was measured of one contestant, per item: seconds, or another unit where the case says so."""
+
+    first: list[float] = field(default_factory=list)
+    blocks: list[list[float]] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """The median of the medians of the blocks."""
+        return statistics.median(statistics.median(block) for block in self.blocks)
+
+    @property
+    def mean(self) -> float:
+        """The mean of all warm runs: what a median hides, such as work done at every 64th run, is in it."""
+        return statistics.fmean(value for block in self.blocks for value in block)
+
+    @property
+    def first_run(self) -> float | None:
+        """The median of the first runs after opening."""
+        return statistics.median(self.first) if self.first else None
+
+    @property
+    def processor_time(self) -> float | None:
+        """The median processor time of an item, work in the background included; of this process alone."""
+        return statistics.median(self.processor) if self.processor else None
+
+    def percentile(self, percent: int) -> float:
+        """
+        Return a percentile of all warm runs.
+        """
+        values = sorted(value for block in self.blocks for value in block)
+        return values[math.ceil(len(values) * percent / 100) - 1]
+
+
+def of_values(*values: float) -> Stats:
+    """
+    Return figures that were counted, not timed.
+    """
+    return Stats(blocks=[[value] for value in values])
+
+
+def measure(tasks: Mapping[str, Task], *, blocks: int, openings: int = 1) -> dict[str, Stats]:
+    """
+    Measure all tasks, `blocks` blocks each after each of `openings` openings.
+    """
+    measured = {name: Stats() for name in tasks}
+    for _ in range(openings):
+        for name, task in tasks.items():
+            task.reopen()
+            _first_run(task, measured[name])
+        for _ in range(blocks):
+            for name, task in tasks.items():
+                task.start_block()
+                _block(task, measured[name])
+    return measured
+
+
+def _first_run(task: Task, stats: Stats) -> None:
+    given = task.prepare()
+    gc.collect()
+    idle()
+    stats.first.append(_time(task, given))
+    task.settle()
+
+
+def _block(task: Task, stats: Stats) -> None:
+    given = [task.prepare() for _ in range(task.runs)]
+    gc.collect()
+    idle()
+    before = process_time()
+    stats.blocks.append([_time(task, one) for one in given])
+    task.settle()
+    stats.processor.append((process_time() - before) / task.runs / task.per)
+
+
+def _time(task: Task, given: object) -> float:
+    start = perf_counter()
+    task.run(given)
+    return (perf_counter() - start) / task.per

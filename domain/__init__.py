@@ -1,0 +1,1 @@
+"""What stays true with no database: events, deciders, state, the public classes, ports, errors."""

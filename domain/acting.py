@@ -1,0 +1,53 @@
+"""
+Who acts, and why: set once around a piece of work, written into the envelope of every event within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from .canonical import require_unicode
+from .envelope import NO_META, Meta, RecordedEvent
+
+__all__ = ["acting", "current_meta"]
+
+_ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)
+
+
+@contextmanager
+def acting(
+    *, actor: str | None = None, correlation_id: str | None = None, because: RecordedEvent | str | None = None
+) -> Iterator[None]:
+    """
+    Name the actor, the trace and the cause of all events that are recorded within the block.
+
+    What an inner block leaves out it takes from the outer one. `because` is a recorded event, or its
+    reference `stream@version`. Follows the flow of control, also through `await` (contextvars).
+    """
+    for text, what in ((actor, "the actor"), (correlation_id, "the correlation id")):
+        require_unicode(text or "", what)
+    outer = _ACTING.get()
+    cause = because.reference if isinstance(because, RecordedEvent) else because
+    require_unicode(cause or "", "the cause")
+    inner = Meta(
+        actor=actor or outer.actor,
+        correlation_id=correlation_id or outer.correlation_id,
+        causation=cause or outer.causation,
+    )
+    token = _ACTING.set(inner)
+    try:
+        yield
+    finally:
+        _ACTING.reset(token)
+
+
+def current_meta(*, default_actor: str | None, idempotency_key: str | None) -> Meta:
+    """
+    Return what the envelope of an event recorded now says of who and why.
+    """
+    now = _ACTING.get()
+    if now is NO_META and idempotency_key is None:
+        return Meta(default_actor) if default_actor else NO_META
+    return Meta(now.actor or default_actor, now.correlation_id, now.causation, idempotency_key)

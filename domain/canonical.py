@@ -1,0 +1,67 @@
+"""
+Canonical JSON: one text for one value, keys sorted, no blanks, UTF-8.
+
+Open JSON in events lies in this form, so that equal values have equal bytes and equal digests.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .errors import InvalidInputError
+
+__all__ = ["canonical_json", "parse_json", "require_unicode"]
+
+
+def canonical_json(value: Any, *, what: str) -> bytes:
+    """
+    Return `value` as canonical JSON; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: the value is not JSON (a NaN, a lone surrogate, another type).
+    """
+    try:
+        _require_text_keys(value, what)
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode()
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} cannot be stored as JSON: {error}") from error
+
+
+def _require_text_keys(value: Any, what: str) -> None:
+    """JSON would turn other keys into texts silently, and two of them perhaps into the same one."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidInputError(f"{what} has the key {key!r}: keys of JSON objects are texts")
+            _require_text_keys(inner, what)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _require_text_keys(inner, what)
+
+
+def parse_json(data: bytes) -> Any:
+    """
+    Return the value of canonical JSON; None for no bytes.
+    """
+    return json.loads(data) if data else None
+
+
+def require_unicode(text: str, what: str) -> str:
+    """
+    Return `text` if it can be written as UTF-8; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it holds a lone surrogate; the message gives its index.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"{what} holds a lone surrogate (U+{ord(text[error.start]):04X}) at index {error.start}, "
+            "which is not Unicode text: replace it first"
+        ) from error
+    return text

@@ -1,0 +1,83 @@
+"""
+What surrounds an event: where it lies, when and why it was recorded, and the digest that chains its stream.
+
+The digest is blake2b-256 over the msgpack array `[previous digest, stream, version, slice, number,
+recorded_at, actor, correlation_id, causation, idempotency_key, key_id, payload]`. This format is fixed:
+tests/golden holds its bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from .positions import Position
+
+__all__ = ["NO_DIGEST", "NO_META", "PAYLOAD", "Event", "Meta", "RecordedEvent", "chain_digest", "encode_payload"]
+
+Event = msgspec.Struct
+NO_DIGEST = b"\x00" * 32
+PAYLOAD = msgspec.msgpack.Encoder()
+
+
+class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Who recorded an event and why. `causation` is `stream@version` of the event that it follows from."""
+
+    actor: str | None = None
+    correlation_id: str | None = None
+    causation: str | None = None
+    idempotency_key: str | None = None
+    key_id: str | None = None
+
+
+NO_META = Meta()
+
+
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """
+    An event with its envelope, as the log gives it back.
+
+    `version` counts from 1 within `stream`, without holes; `recorded_at` is in microseconds since 1970, UTC,
+    and never falls from one position to the next.
+    """
+
+    stream: str
+    version: int
+    position: Position
+    recorded_at: int
+    event: Any
+    meta: Meta
+    digest: bytes
+
+    @property
+    def reference(self) -> str:
+        """`stream@version`: how another event names this one as its cause."""
+        return f"{self.stream}@{self.version}"
+
+
+def encode_payload(event: Any) -> bytes:
+    """
+    Return the canonical bytes of an event: its Struct in msgpack, the tag first, defaults left out.
+    """
+    return PAYLOAD.encode(event)
+
+
+def chain_digest(
+    previous: bytes,
+    stream: str,
+    version: int,
+    position: Position,
+    recorded_at: int,
+    meta: Meta,
+    payload: bytes,
+) -> bytes:
+    """
+    Return the digest of an event: it covers envelope, payload and the digest before it in its stream.
+    """
+    covered = PAYLOAD.encode((
+        previous, stream, version, position.slice, position.number, recorded_at,
+        meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, payload,
+    ))  # fmt: skip
+    return hashlib.blake2b(covered, digest_size=32).digest()

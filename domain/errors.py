@@ -1,0 +1,129 @@
+"""
+The errors Refold raises, grouped by what the caller can do about them.
+
+    RefoldError
+    ├── RefusedError                 the request is wrong: change it
+    │   ├── InvalidInputError        a value that cannot be taken (also a ValueError)
+    │   ├── NotFoundError            no such stream, version, name or item (also a KeyError)
+    │   ├── DuplicateItemError       another item already has this id
+    │   ├── DecisionRefusedError     the rules of the context forbid it
+    │   └── LimitExceededError       a named limit was reached
+    ├── ConcurrencyError             somebody else wrote first: refresh and try again
+    ├── StorageError                 the database said no: look at it, then try again
+    │   ├── StorageBusyError         locked for longer than the wait that was allowed
+    │   ├── StorageFullError         no room left on the disk
+    │   ├── StorageReadOnlyError     the file or its folder cannot be written
+    │   ├── StorageUnavailableError  missing, unreachable or not a Refold database
+    │   └── StorageClosedError       used after close()
+    └── DamagedError                 stored bytes are not what was written: repair or restore
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "ConcurrencyError",
+    "DamagedError",
+    "DecisionRefusedError",
+    "DuplicateItemError",
+    "InvalidInputError",
+    "LimitExceededError",
+    "NotFoundError",
+    "RefoldError",
+    "RefusedError",
+    "StorageBusyError",
+    "StorageClosedError",
+    "StorageError",
+    "StorageFullError",
+    "StorageReadOnlyError",
+    "StorageUnavailableError",
+]
+
+
+class RefoldError(Exception):
+    """The root of every error that Refold raises on purpose."""
+
+
+class RefusedError(RefoldError):
+    """The request cannot be carried out as it stands; nothing was changed."""
+
+
+class InvalidInputError(RefusedError, ValueError):
+    """A value that cannot be taken; the message names it and what would be right."""
+
+
+class NotFoundError(RefusedError, KeyError):
+    """Something that was asked for by name, id, version or position does not exist."""
+
+    def __str__(self) -> str:
+        # KeyError would show the message in quotation marks.
+        return str(self.args[0]) if self.args else ""
+
+
+class DuplicateItemError(RefusedError):
+    """An item id that is taken by an item with other content (DESIGN.md, Streams and events)."""
+
+    def __init__(self, stream: str, item_id: str) -> None:
+        self.stream, self.item_id = stream, item_id
+        super().__init__(f"{stream} already has another item with the id {item_id!r}; give this one an id of its own")
+
+
+class DecisionRefusedError(RefusedError):
+    """The rules of the context forbid the command in its present state."""
+
+
+class LimitExceededError(RefusedError):
+    """A named limit was reached."""
+
+    def __init__(self, limit: str, *, allowed: int, actual: int) -> None:
+        self.limit, self.allowed, self.actual = limit, allowed, actual
+        super().__init__(f"{limit} is {allowed:,}, and this would take {actual:,}")
+
+
+class ConcurrencyError(RefoldError):
+    """Another writer came first: `stream` is at `actual`, not at `expected`."""
+
+    def __init__(self, stream: str, *, expected: int, actual: int, refused: Sequence[object] = ()) -> None:
+        self.stream, self.expected, self.actual = stream, expected, actual
+        self.refused = tuple(refused)
+        super().__init__(
+            f"{stream} is at version {actual}, this was decided on version {expected}: "
+            "refresh() and decide again, or use rebase(fn)"
+        )
+
+
+class StorageError(RefoldError):
+    """The database could not do what was asked; `refused` holds events that did not get in."""
+
+    def __init__(self, message: str, *, refused: Sequence[object] = ()) -> None:
+        self.refused = tuple(refused)
+        super().__init__(message)
+
+
+class StorageBusyError(StorageError):
+    """The database stayed locked for longer than the wait that was allowed."""
+
+
+class StorageFullError(StorageError):
+    """There is no room left on the disk."""
+
+
+class StorageReadOnlyError(StorageError):
+    """The database, its file or the folder of the file cannot be written."""
+
+
+class StorageUnavailableError(StorageError):
+    """The database is missing, cannot be reached, or is not one of Refold's."""
+
+
+class StorageClosedError(StorageError):
+    """The store was used after it was closed."""
+
+
+class DamagedError(RefoldError):
+    """Stored bytes do not match their digest or cannot be read; `what` names them."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.what, self.reason = what, reason
+        super().__init__(f"{what} is damaged: {reason}; restore it from a copy, nothing was changed")

@@ -1,0 +1,63 @@
+"""
+Lists and dicts that refuse to change but are equal to plain ones.
+
+A change of a context is an event; what a view hands out can therefore not be changed in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NoReturn, TypeVar
+
+from .errors import DecisionRefusedError
+
+__all__ = ["FrozenDict", "FrozenList", "freeze"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise DecisionRefusedError(
+        f"this {type(self).__name__} is a view and cannot be changed in place: "
+        "change the context by its methods, or copy it with list() or dict()"
+    )
+
+
+class FrozenList(list[T], Generic[T]):
+    """A list whose changing methods raise DecisionRefusedError."""
+
+    __slots__ = ()
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (list(self),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenList[T]:
+        return self
+
+
+class FrozenDict(dict[K, V], Generic[K, V]):
+    """A dict whose changing methods raise DecisionRefusedError."""
+
+    __slots__ = ()
+    update = pop = popitem = clear = setdefault = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (dict(self),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenDict[K, V]:
+        return self
+
+
+def freeze(value: Any) -> Any:
+    """
+    Return `value` with all its lists and dicts frozen, all the way down.
+    """
+    if isinstance(value, dict):
+        return FrozenDict({key: freeze(inner) for key, inner in value.items()})
+    if isinstance(value, (list, tuple)):
+        return FrozenList([freeze(inner) for inner in value])
+    return value

@@ -1,0 +1,290 @@
+"""
+The command handler: one stream as one process sees it.
+
+A journal decides on its folded state, hands the events to the log, and folds what was recorded. It does so in
+three ways: at once ("commit"), in the background until `flush()` ("enqueue"), or as part of a transaction.
+The state is a value, so taking a decision back is putting the old value in its place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from .acting import current_meta
+from .canonical import require_unicode
+from .decider import Decider
+from .envelope import Event, RecordedEvent
+from .errors import ConcurrencyError, InvalidInputError, StorageError
+from .outbox import Outbox
+from .ports import Log, NewEvents, Receipt
+from .transaction import Transaction, current_transaction
+
+__all__ = ["Durability", "Journal", "Outcome", "Place", "require_durability"]
+
+S = TypeVar("S")
+Durability = Literal["commit", "enqueue"]
+CATCH_UPS_MAX = 100
+PENDING_MAX = 10_000
+
+
+def require_durability(durability: str) -> Durability:
+    """
+    Return `durability` if there is one of that name.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
+    if durability not in ("commit", "enqueue"):
+        raise InvalidInputError(f"durability is {durability!r}: take 'commit' or 'enqueue'")
+    return "commit" if durability == "commit" else "enqueue"
+
+
+class Place(NamedTuple):
+    """Where a journal lies: its stream, the root that decides its slice, and who acts by default."""
+
+    stream: str
+    root: str
+    actor: str | None = None
+
+
+class Outcome(NamedTuple):
+    """The events a command led to; `replayed` when its idempotency key was known: then the old ones."""
+
+    events: tuple[Event, ...]
+    replayed: bool = False
+
+
+class Journal(Generic[S]):
+    """One stream's state in this process; all methods may be called from any thread."""
+
+    def __init__(
+        self,
+        log: Log,
+        place: Place,
+        decider: Decider[S],
+        *,
+        version: int,
+        durability: Durability = "commit",
+        unflushed: set[Journal[Any]] | None = None,
+    ) -> None:
+        self.log, self.place, self.decider = log, place, decider
+        self.durability: Durability = require_durability(durability)
+        # Its owner's list of journals with queued events, so that none is forgotten before its flush.
+        self._unflushed = set() if unflushed is None else unflushed
+        self._lock = threading.RLock()
+        self._version = version
+        self._state: S | None = decider.initial_state if version == 0 else None
+        self._outbox = Outbox(lambda new: self.log.append((new,), wait=False))
+        self._in_transaction: tuple[Event, ...] = ()
+        self._before_transaction: tuple[int, S | None] | None = None
+        self.came_between: tuple[RecordedEvent, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The version this view has reached."""
+        return self._version
+
+    @property
+    def state(self) -> S:
+        """The folded state at `version`; read from the log at the first use."""
+        with self._lock:
+            if self._state is None:
+                self._state = self.past(self._version)
+            return self._state
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the state is in memory; appending does not need it."""
+        return self._state is not None
+
+    def events(self, *, after: int = 0, until: int) -> list[Event]:
+        """
+        Return the events of this view: from the log, and behind them those that are not known to be in it yet.
+        """
+        with self._lock:
+            decided = self._outbox.events + self._in_transaction
+            recorded = self._version - len(decided)
+            events = self.log.read_events(self.place.stream, after=after, until=min(until, recorded))
+            return events + list(decided[max(0, after - recorded) : max(0, until - recorded)])
+
+    def past(self, version: int) -> S:
+        """
+        Return the state as it was at a version.
+        """
+        return self.decider.fold(self.decider.initial_state, self.events(until=version))
+
+    def decided_past(self, version: int) -> S | None:
+        """
+        Return the state at a version that only this view knows of, within a transaction; None for one in the log.
+        """
+        with self._lock:
+            return self.past(version) if version > self._version - len(self._in_transaction) else None
+
+    def refresh(self) -> tuple[RecordedEvent, ...]:
+        """
+        Catch up with what others wrote; return it.
+        """
+        with self._lock:
+            self.flush()
+            news = tuple(self.log.read(self.place.stream, after=self._version))
+            self._advance([one.event for one in news])
+            return news
+
+    def execute(
+        self,
+        command: object,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        catch_up: bool = True,
+    ) -> Outcome:
+        """
+        Decide a command and record its events.
+
+        With `catch_up` (appends) the view catches up when somebody else came first, and decides again;
+        what came between is then in `came_between`. Otherwise, or with `expected_version`, it is an error.
+
+        Raises:
+            ConcurrencyError: another writer came first; the view is as it was.
+            RefusedError: the decision was refused; nothing was changed.
+            StorageError: the database refused; the view is as it was.
+        """
+        if idempotency_key is not None:
+            require_unicode(idempotency_key, "the idempotency key")
+        with self._lock:
+            self._wait_for_queue()
+            self.came_between = ()
+            strict = expected_version is not None or not catch_up
+            if expected_version not in (None, self._version):
+                actual = max(self._version, self.log.head(self.place.stream))
+                raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
+            for attempt in range(CATCH_UPS_MAX):
+                try:
+                    return self._decide_and_record(command, idempotency_key)
+                except ConcurrencyError:
+                    if strict or attempt == CATCH_UPS_MAX - 1:
+                        raise
+                    self.came_between += self.refresh()
+            raise AssertionError("the loop returns or raises")
+
+    def _wait_for_queue(self) -> None:
+        """Flush where the queue is full, or a transaction begins: what was queued goes before it, on its own."""
+        begins = self._before_transaction is None and self in self._unflushed and current_transaction(self.log)
+        if begins or len(self._outbox) >= PENDING_MAX:
+            self.flush()
+
+    def _decide_and_record(self, command: object, key: str | None) -> Outcome:
+        known = self._state if self._state is not None else self.decider.initial_state
+        events = tuple(self.decider.decide(command, known))
+        if not events:
+            return Outcome(())
+        meta = current_meta(default_actor=self.place.actor, idempotency_key=key)
+        new = NewEvents(
+            stream=self.place.stream,
+            expected_version=self._version,
+            events=events,
+            metas=(meta,) * len(events),
+            root=self.place.root,
+            idempotency_key=key,
+        )
+        open_transaction = current_transaction(self.log)
+        if open_transaction:
+            return self._join(open_transaction, new)
+        if self.durability == "enqueue":
+            return self._enqueue(new)
+        return self._settle(self.log.append((new,)).result()[0])
+
+    def _settle(self, receipt: Receipt) -> Outcome:
+        events = tuple([one.event for one in receipt.events])
+        if receipt.replayed:
+            self.refresh()
+        else:
+            self._advance(events)
+        return Outcome(events, receipt.replayed)
+
+    def _advance(self, events: Sequence[Event]) -> None:
+        if self._state is not None and events:
+            self._state = self.decider.fold(self._state, events)
+        self._version += len(events)
+
+    def _join(self, open_transaction: Transaction, new: NewEvents) -> Outcome:
+        if new.idempotency_key is not None:
+            raise InvalidInputError("give the idempotency key to the transaction, not to a call within it")
+        open_transaction.add(new, self._settle_transaction)
+        if self._before_transaction is None:
+            self._before_transaction = (self._version, self._state)
+        self._advance(new.events)
+        self._in_transaction += new.events
+        return Outcome(new.events)
+
+    def _settle_transaction(self, receipt: Receipt | None) -> None:
+        with self._lock:
+            before, self._before_transaction = self._before_transaction, None
+            self._in_transaction = ()
+            if before is not None and (receipt is None or receipt.replayed):
+                self._version, self._state = before
+            if receipt is not None and receipt.replayed:
+                self.refresh()
+
+    def _enqueue(self, new: NewEvents) -> Outcome:
+        self._outbox.put(new)
+        self._unflushed.add(self)
+        self._advance(new.events)
+        return Outcome(new.events)
+
+    def flush(self) -> None:
+        """
+        Wait until everything queued is on disk.
+
+        Raises:
+            ConcurrencyError, StorageError: with `refused`, the events that did not get in; the view has
+                been set back to what the log holds.
+        """
+        with self._lock:
+            self._unflushed.discard(self)
+            settlement = self._outbox.wait()
+            if settlement.failure is None and not settlement.replayed:
+                return
+            self.forget()
+            if isinstance(settlement.failure, ConcurrencyError | StorageError):
+                settlement.failure.refused = settlement.refused
+            if settlement.failure is not None:
+                raise settlement.failure
+
+    def forget(self) -> None:
+        """
+        Drop the state and go to the head of the log; the state is read again at its next use.
+        """
+        with self._lock:
+            self._state = None
+            self._version = self.log.head(self.place.stream)
+            if self._version == 0:
+                self._state = self.decider.initial_state
+
+    def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
+        """
+        Go on in another log, where the same events were recorded as a stream of their own.
+        """
+        with self._lock:
+            self.log, self.place = log, place
+            self.durability, self._unflushed = durability, unflushed
+
+    def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:
+        """
+        Refresh and run `attempt`, again as long as another writer comes first.
+
+        Raises:
+            ConcurrencyError: `attempts_max` attempts were not enough.
+        """
+        for number in range(attempts_max):
+            self.refresh()
+            try:
+                result = attempt()
+                self.flush()
+                return result
+            except ConcurrencyError:
+                if number == attempts_max - 1:
+                    raise
+        raise AssertionError("the loop returns or raises")

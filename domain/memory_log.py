@@ -1,0 +1,134 @@
+"""
+The log in memory: the executable specification of a log, and what a detached context stands on.
+
+One sequence of events, one lock, nothing clever. The logs on SQLite and PostgreSQL answer every question
+as this one does; the contract tests hold all three to it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from .envelope import NO_DIGEST, Event, RecordedEvent, chain_digest, encode_payload
+from .errors import ConcurrencyError, InvalidInputError, RefoldError
+from .ports import ANY_VERSION, NewEvents, Page, Receipt
+from .positions import Moment, Position
+from .system import REAL_SYSTEM, System
+
+__all__ = ["MemoryLog"]
+
+ONE_SEQUENCE = -1
+
+
+class MemoryLog:
+    """A log that lives as long as its process."""
+
+    def __init__(self, system: System = REAL_SYSTEM) -> None:
+        self._system = system
+        self._changed = threading.Condition()
+        self._all: list[RecordedEvent] = []
+        self._streams: dict[str, list[RecordedEvent]] = {}
+        self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+        """
+        Append all of `batch` or nothing; memory has no disk to wait for, so the future is always done.
+        """
+        future: Future[list[Receipt]] = Future()
+        try:
+            with self._changed:
+                receipts = self._append(batch)
+                self._changed.notify_all()
+        except (RefoldError, UnicodeEncodeError) as error:
+            refused = InvalidInputError(f"an event cannot be stored: {error}")
+            future.set_exception(refused if isinstance(error, UnicodeEncodeError) else error)
+        else:
+            future.set_result(receipts)
+        return future
+
+    def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
+        if len({new.stream for new in batch}) != len(batch):
+            raise InvalidInputError("a stream may stand in a batch once: join its events")
+        known = [self._keys.get((new.stream, new.idempotency_key)) for new in batch]
+        if any(events is not None for events in known):
+            return [Receipt(events or (), True) for events in known]
+        for new in batch:
+            head = self.head(new.stream)
+            if new.expected_version not in (ANY_VERSION, head):
+                raise ConcurrencyError(new.stream, expected=new.expected_version, actual=head)
+        # Encoding can refuse an event, so all of it comes before the first change.
+        payloads = [[encode_payload(event) for event in new.events] for new in batch]
+        encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
+        now = max(int(self._system.now() * 1_000_000), self._all[-1].recorded_at if self._all else 0)
+        return [self._record(new, encoded, now) for new, encoded in zip(batch, payloads, strict=True)]
+
+    def _record(self, new: NewEvents, payloads: list[bytes], now: int) -> Receipt:
+        stream = self._streams.setdefault(new.stream, [])
+        before = len(stream)
+        for event, meta, payload in zip(new.events, new.metas, payloads, strict=True):
+            previous = stream[-1].digest if stream else NO_DIGEST
+            version, position = len(stream) + 1, Position(ONE_SEQUENCE, len(self._all) + 1)
+            digest = chain_digest(previous, new.stream, version, position, now, meta, payload)
+            recorded = RecordedEvent(new.stream, version, position, now, event, meta, digest)
+            stream.append(recorded)
+            self._all.append(recorded)
+        receipt = Receipt(tuple(stream[before:]))
+        if new.idempotency_key is not None and receipt.events:
+            self._keys[new.stream, new.idempotency_key] = receipt.events
+        return receipt
+
+    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a stream with versions above `after`, up to and including `until`.
+        """
+        return self._streams.get(stream, [])[max(after, 0) : until]
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return what `read` does without the envelopes.
+        """
+        return [recorded.event for recorded in self.read(stream, after=after, until=until)]
+
+    def read_all(self, *, after: Moment, limit: int) -> Page:
+        """
+        Return up to `limit` events behind `after`, and the moment they end at.
+        """
+        start = after.head(ONE_SEQUENCE)
+        events = self._all[start : start + limit]
+        return Page(events, Moment(((ONE_SEQUENCE, start + len(events)),)) if events else after)
+
+    def head(self, stream: str) -> int:
+        """
+        Return the version of the last event of a stream; 0 where there is none.
+        """
+        return len(self._streams.get(stream, ()))
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """
+        Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
+        """
+        events = self._streams.get(stream, [])
+        if isinstance(moment, int):
+            return bisect.bisect_right(events, moment, key=lambda event: event.recorded_at)
+        return bisect.bisect_right(events, moment.head(ONE_SEQUENCE), key=lambda event: event.position.number)
+
+    def now(self) -> Moment:
+        """
+        Return the moment of the last event.
+        """
+        return Moment(((ONE_SEQUENCE, len(self._all)),)) if self._all else Moment()
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """
+        Return once there is an event behind `seen`, or the time is up.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._all) > seen.head(ONE_SEQUENCE), timeout_seconds)
+
+    def close(self) -> None:
+        """
+        Do nothing: there is nothing to close.
+        """

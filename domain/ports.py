@@ -1,0 +1,137 @@
+"""
+What Refold asks of a log.
+
+Three logs answer it: memory (beside this file, the executable specification), SQLite and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from .envelope import Event, Meta, RecordedEvent
+from .positions import Moment
+
+__all__ = ["ANY_VERSION", "LiveLog", "Log", "NewEvents", "Page", "Pending", "Receipt"]
+
+ANY_VERSION = -1
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Pending(Protocol[T_co]):
+    """What is being worked on, or done already: `concurrent.futures.Future` is one."""
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """
+        Wait for the result and return it, or raise what went wrong.
+        """
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """
+        Wait for the end and return what went wrong, if anything.
+        """
+
+    def done(self) -> bool:
+        """
+        Return whether `result` would not wait.
+        """
+
+    def add_done_callback(self, call: Callable[[Any], object], /) -> None:
+        """
+        Call `call` with this when it is done: at once when it is already.
+        """
+
+
+class NewEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Events to be appended to one stream, decided on `expected_version` (0: the stream must not exist yet).
+
+    `metas` has one entry per event. `root` decides the slice of a new stream: its session's id, or its own.
+    `idempotency_key` makes a repetition harmless: the events recorded under it are given back instead.
+    """
+
+    stream: str
+    expected_version: int
+    events: tuple[Event, ...]
+    metas: tuple[Meta, ...]
+    root: str = ""
+    idempotency_key: str | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of one `NewEvents`; `replayed` when they had been recorded before under their key."""
+
+    events: tuple[RecordedEvent, ...]
+    replayed: bool = False
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Events in the order of the log, and the moment to go on from."""
+
+    events: list[RecordedEvent]
+    moment: Moment
+
+
+class Log(Protocol):
+    """An append-only log of events in streams: what a context needs of it."""
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """
+        Append all of `batch` or nothing; the answer is there once it is on disk.
+
+        With `wait` the caller's own thread may do the work, and what comes back is done. A stream may stand
+        in a batch once.
+
+        Raises (from `result()`):
+            ConcurrencyError: a stream's head is not at the expected version.
+            StorageError: the database refused; nothing was written.
+        """
+
+    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a stream with versions above `after`, up to and including `until`, in order.
+
+        Raises:
+            DamagedError: an event is missing, or does not match its digest.
+        """
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return what `read` does without the envelopes, which is all that a fold needs.
+        """
+
+    def head(self, stream: str) -> int:
+        """
+        Return the version of the last event of a stream; 0 where there is none.
+        """
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """
+        Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
+        """
+
+
+class LiveLog(Log, Protocol):
+    """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
+
+    def read_all(self, *, after: Moment, limit: int) -> Page:
+        """
+        Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
+        """
+
+    def now(self) -> Moment:
+        """
+        Return the moment of the last event.
+        """
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """
+        Return once there may be an event behind `seen`, or the time is up; a hint, never a promise.
+        """
+
+    def close(self) -> None:
+        """
+        Finish what was handed in, then let go of the database; may be called twice.
+        """

@@ -1,0 +1,85 @@
+"""
+Places in the whole log.
+
+A `Position` is where one event lies; a `Moment` is a cut through the whole log: everything up to it has
+happened. On a log with one sequence (memory, SQLite) both are written as one decimal. On a log with slices
+(PostgreSQL) a position is `slice.number` and a moment is a vector. Nobody outside calculates with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from .errors import InvalidInputError
+
+__all__ = ["BEGINNING", "Moment", "Position"]
+
+
+class Position(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """The place of one event: `number` within its slice; `slice` is -1 on a log with one sequence."""
+
+    slice: int
+    number: int
+
+    def __str__(self) -> str:
+        return str(self.number) if self.slice < 0 else f"{self.slice}.{self.number}"
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A cut through the log: for each slice the number of the last event that is included."""
+
+    heads: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        if not self.heads:
+            return "0"
+        if len(self.heads) == 1:
+            return str(Position(*self.heads[0]))
+        packed = msgspec.msgpack.encode(self.heads)
+        return "v" + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+    @classmethod
+    def of(cls, heads: dict[int, int]) -> Moment:
+        """
+        Return the moment with these heads (slice to number).
+        """
+        return cls(tuple(sorted(heads.items())))
+
+    @classmethod
+    def parse(cls, text: str) -> Moment:
+        """
+        Return the moment that `str(moment)` or `str(position)` wrote.
+
+        Raises:
+            InvalidInputError: the text is neither.
+        """
+        try:
+            return cls(_parse_heads(text))
+        except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+            raise InvalidInputError(
+                f"{text!r} is not a position: take one as `refold log` prints it, like 17 or 3.17"
+            ) from error
+
+    def head(self, slice_number: int) -> int:
+        """
+        Return the last number that is included of this slice; 0 where nothing is.
+        """
+        return dict(self.heads).get(slice_number, 0)
+
+
+BEGINNING = Moment()
+
+
+def _parse_heads(text: str) -> tuple[tuple[int, int], ...]:
+    if text.startswith("v"):
+        packed = base64.urlsafe_b64decode(text[1:] + "=" * (-len(text[1:]) % 4))
+        return msgspec.msgpack.decode(packed, type=tuple[tuple[int, int], ...])
+    lane, dot, number = text.rpartition(".")
+    if not number.isascii() or not number.isdigit() or (dot and not lane.isdigit()):
+        raise ValueError(text)
+    if not dot and number == "0":
+        return ()
+    return ((int(lane) if dot else -1, int(number)),)

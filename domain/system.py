@@ -1,0 +1,46 @@
+"""
+The one place in the domain that knows the time and makes up ids.
+
+Everything else is handed a `System`, so that a test can say what time it is and which id comes next.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Protocol
+
+__all__ = ["REAL_SYSTEM", "RealSystem", "System"]
+
+
+class System(Protocol):
+    """Time and ids, as the domain needs them."""
+
+    def now(self) -> float:
+        """
+        Return the present in seconds since 1970, UTC.
+        """
+
+    def new_id(self, prefix: str) -> str:
+        """
+        Return `prefix` and 12 random hexadecimal digits (SPEC V1.3).
+        """
+
+
+class RealSystem:
+    """The clock and the random source of this machine."""
+
+    def now(self) -> float:
+        """
+        Return the present in seconds since 1970, UTC.
+        """
+        return time.time()
+
+    def new_id(self, prefix: str) -> str:
+        """
+        Return `prefix` and 12 random hexadecimal digits (SPEC V1.3).
+        """
+        return prefix + os.urandom(6).hex()
+
+
+REAL_SYSTEM = RealSystem()

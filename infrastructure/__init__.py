@@ -1,0 +1,1 @@
+"""Everything replaceable: the log on a database, the codec, the runner, settings, the command line."""

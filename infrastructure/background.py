@@ -1,0 +1,80 @@
+"""
+Housekeeping in a thread of its own: started at the first need, asleep when there is nothing to do, ended by close.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+from ..domain.errors import StorageClosedError
+
+__all__ = ["BackgroundWork"]
+
+# What is left undone is done by the next process that writes.
+CLOSING_SECONDS_MAX = 5.0
+LOGGER = logging.getLogger("refold")
+
+
+class BackgroundWork:
+    """
+    Calls `step` whenever it is woken, until it returns False.
+
+    Housekeeping saves space or time and is never needed for an answer to be right: when it fails, the log of
+    the process says so, and it is tried again at the next waking.
+    """
+
+    def __init__(self, step: Callable[[], bool], what: str) -> None:
+        self._step = step
+        self._what = what
+        self._woken = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._deadline = float("inf")
+
+    def wake(self) -> None:
+        """
+        Say that there may be work.
+        """
+        if self._thread is None:
+            self._start()
+        self._woken.set()
+
+    def close(self) -> None:
+        """
+        Finish the work that is there, or as much of it as CLOSING_SECONDS_MAX allow, and end the thread.
+        """
+        with self._starting:
+            self._closing = True
+            self._deadline = monotonic() + CLOSING_SECONDS_MAX
+            thread = self._thread
+        if thread is not None:
+            self._woken.set()
+            thread.join()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="refold-housekeeping", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._woken.wait()
+            self._woken.clear()
+            self._work()
+            if self._closing:
+                return
+
+    def _work(self) -> None:
+        try:
+            while monotonic() < self._deadline and self._step():
+                pass
+        except StorageClosedError:
+            # Whoever closed the database under this thread wants it no more.
+            self._closing = True
+        except Exception as error:
+            LOGGER.warning("%s failed and will be tried again: %s", self._what, error)

@@ -1,0 +1,68 @@
+"""
+The composition root: from a path or a URL to a store.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..domain.canonical import require_unicode
+from ..domain.errors import InvalidInputError
+from ..domain.journal import Durability, require_durability
+from ..domain.memory_log import MemoryLog
+from .projecting.store import MemoryProjectionStore
+from .store import Store
+
+__all__ = ["open_store"]
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_store(
+    location: str | Path,
+    *,
+    durability: Durability = "commit",
+    create: bool = True,
+    read_only: bool = False,
+    synchronous: str = "FULL",
+) -> Store:
+    """
+    Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:".
+
+    `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or
+    "enqueue" (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: FULL
+    survives a power cut, NORMAL may lose the last commits in one. With `create=False` a missing database is
+    an error.
+
+    Raises:
+        InvalidInputError: an option or URL that cannot be.
+        StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
+    """
+    text = require_unicode(str(location), "the location")
+    require_durability(durability)
+    if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
+        raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
+    if text == ":memory:":
+        return Store(MemoryLog(), MemoryProjectionStore(), durability=durability)
+    if text.startswith(POSTGRES):
+        return _open_postgres(text, durability, create)
+    if "://" in text:
+        raise InvalidInputError(f"{text!r} is no location: give a path, postgresql://... or :memory:")
+    return _open_sqlite(text, durability, create, read_only, synchronous.upper())
+
+
+def _open_sqlite(path: str, durability: Durability, create: bool, read_only: bool, synchronous: str) -> Store:
+    from .projecting.sqlite_rows import SqliteProjectionStore
+    from .sqlite.log import SqliteLog
+
+    log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
+    projections = MemoryProjectionStore() if read_only else SqliteProjectionStore(log)
+    return Store(log, projections, durability=durability)
+
+
+def _open_postgres(url: str, durability: Durability, create: bool) -> Store:
+    from .postgres.log import PostgresLog
+    from .projecting.postgres_rows import PostgresProjectionStore
+
+    log = PostgresLog(url, create=create)
+    return Store(log, PostgresProjectionStore(log), durability=durability)

@@ -1,0 +1,107 @@
+"""
+`CTX`, `CTX@V` and `CTX@A..B`: from what was typed to a context and a version of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from ...domain.addressing import parse_address
+from ...domain.chat.context import ChatContext
+from ...domain.chat.past import ReadOnlyChatContext
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.positions import Moment
+from ...domain.streams import split_stream_id
+from ..store import Store
+from .options import checked_text
+
+__all__ = ["Reference", "address", "opened", "position", "reference", "references", "seen_at"]
+
+KINDS = ("chat",)
+
+
+class Reference(NamedTuple):
+    """A context as it was typed, and the moments named behind its `@`: none, one, or both ends of a range."""
+
+    context: str
+    moments: tuple[str, ...] = ()
+    is_range: bool = False
+
+
+def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """
+    Check an option that is a moment: a version, a time, `pos:P` or a name.
+    """
+    return None if value is None else _checked_address(value)
+
+
+def _checked_address(text: str) -> str:
+    try:
+        parse_address(checked_text(text))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
+def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:
+    """
+    Return the moment up to and including a position, as `refold log` prints it.
+    """
+    try:
+        return None if value is None else Moment.parse(checked_text(value).removeprefix("pos:"))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
+    """
+    Return the context and the moment that `CTX` or `CTX@V` names.
+    """
+    found = None if value is None else _parsed(value)
+    if found is not None and found.is_range:
+        raise click.BadParameter(f"{value!r} names a range, and one moment is wanted here")
+    return found
+
+
+def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Reference, ...]:
+    """
+    Return the contexts and moments that are named, ranges among them.
+    """
+    return tuple(_parsed(value) for value in values)
+
+
+def _parsed(text: str) -> Reference:
+    """Ids hold neither `@` nor `..`, so all parts can be told from each other."""
+    context, at, moment = checked_text(text).partition("@")
+    if not context or (at and not moment):
+        raise click.BadParameter(f"{text!r} should be a context, or a context and a moment like support@3")
+    first, dots, last = moment.partition("..")
+    ends = (first, last) if dots else (first,) if at else ()
+    moments = tuple(_checked_address(end) if end else "" for end in ends)
+    return Reference(context, moments, is_range=bool(dots))
+
+
+def opened(store: Store, name: str) -> ChatContext:
+    """
+    Return the context that was named, with its kind or without.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: there are several, of different kinds.
+    """
+    named = [name] if name.partition(":")[0] in KINDS else []
+    streams = [stream for stream in (*named, *(f"{kind}:{name}" for kind in KINDS)) if store.log.head(stream)]
+    if not streams:
+        raise NotFoundError(f"there is no context {name!r}: `refold contexts` lists them")
+    if len(streams) > 1:
+        raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
+    return store.chat(split_stream_id(streams[0])[1], create=False)
+
+
+def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
+    """
+    Return the context as it was at a moment, or as it is.
+    """
+    return chat.at(chat.version if moment is None else moment)

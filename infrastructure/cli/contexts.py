@@ -1,0 +1,52 @@
+"""`refold contexts`: which contexts there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from ...domain.system import REAL_SYSTEM
+from ...projections.catalogue import CatalogueRow
+from .options import as_json, database, summed_up
+from .shapes import context_shape, print_json_list
+from .terminal import aligned, one_line, paint
+from .times import told
+
+__all__ = ["command"]
+
+HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE")
+NUMBERS = (2, 3, 4)
+
+
+@click.command("contexts")
+@database
+@as_json
+def command(location: str, as_json: bool) -> None:
+    """
+    List the contexts, ordered by kind and id.
+
+    TOKENS is an estimate: about four characters each.
+
+    With --json: an array of {id, kind, version, items, turns, tokens, user, session, agent, source, opened_at,
+    changed_at, changed_by}.
+    """
+    rows = summed_up(location, lambda store: store.contexts())
+    if as_json:
+        print_json_list(context_shape(row) for row in rows)
+    elif rows:
+        _print_table(rows)
+    else:
+        click.echo("no contexts yet: `refold import FILE` brings some in", err=True)
+
+
+def _print_table(rows: Sequence[CatalogueRow]) -> None:
+    now = REAL_SYSTEM.now()
+    cells = [
+        (one_line(row.id), row.kind, f"@{row.version}", f"{row.items:,}", f"{row.tokens:,}", told(row.changed_at, now))
+        for row in rows
+    ]
+    heading, *lines = aligned([HEADINGS, *cells], right=NUMBERS)
+    click.echo(paint(heading, "dim"))
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,135 @@
+"""`refold diff`: what lies between two versions of a context, or between two contexts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import click
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.past import ReadOnlyChatContext
+from ..store import Store
+from .addresses import Reference, opened, seen_at
+from .addresses import references as parse_references
+from .comparing import Changes, changes_between
+from .entries import entries_of
+from .options import as_json, database, reading
+from .shapes import item_shape, print_json
+from .terminal import aligned, one_line, paint, terminal_width, wrapped
+from .wording import body_of, speaker_of
+
+__all__ = ["command"]
+
+DIFFERENT = 1
+STYLES = {"+": "green", "-": "red", "<": "yellow", ">": "yellow"}
+SPEAKER_WIDTH = 9
+
+
+class Side(NamedTuple):
+    """One of the two that are compared."""
+
+    chat: ChatContext
+    view: ReadOnlyChatContext
+
+    @property
+    def label(self) -> str:
+        """The context and its version, as they are typed."""
+        return f"chat:{self.chat.id}@{self.view.version}"
+
+
+@click.command("diff")
+@click.argument("references", metavar="CTX@A..B | CTX@A OTHER@B", nargs=-1, callback=parse_references)
+@click.option("--stat", is_flag=True, help="Numbers only.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 where they differ.")
+@database
+@as_json
+def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:
+    """
+    Compare two versions of a context, or two contexts: items added (+), removed (-) and changed (< >).
+
+    A or B left out is the beginning or the head. Items are compared by what they say, not by their ids.
+
+    With --json: {from: {context, version, items, tokens}, to: {...}, tokens, added, removed, changed}; the lists hold
+    items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers.
+    """
+    first, second = _two_sides(references)
+    with reading(location) as store:
+        before, after = _side(store, *first), _side(store, *second)
+        changes = changes_between(entries_of(*before), entries_of(*after))
+        if as_json:
+            print_json(_shape(before, after, changes, stat))
+        else:
+            _print_head(before, after, changes)
+            (_print_numbers if stat else _print_items)(changes)
+    return DIFFERENT if exit_code and changes else 0
+
+
+def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tuple[str, str]]:
+    if len(references) == 1 and references[0].is_range:
+        (context, (start, end), _) = references[0]
+        return (context, start or "0"), (context, end)
+    if len(references) == 2 and not any(reference.is_range for reference in references):
+        first, second = ((one.context, next(iter(one.moments), "")) for one in references)
+        return first, second
+    raise click.UsageError("give CTX@A..B, or CTX@A and OTHER@B", click.get_current_context())
+
+
+def _side(store: Store, context: str, moment: str) -> Side:
+    chat = opened(store, context)
+    return Side(chat, seen_at(chat, moment or None))
+
+
+def _shape(before: Side, after: Side, changes: Changes, stat: bool) -> dict[str, Any]:
+    added, removed, changed = changes
+    lists: dict[str, Any] = {
+        "added": [item_shape(*entry) for entry in added],
+        "removed": [item_shape(*entry) for entry in removed],
+        "changed": [{"from": item_shape(*old), "to": item_shape(*new)} for old, new in changed],
+    }
+    return {
+        "from": _side_shape(before),
+        "to": _side_shape(after),
+        "tokens": after.view.estimated_tokens() - before.view.estimated_tokens(),
+        **({name: len(entries) for name, entries in lists.items()} if stat else lists),
+    }
+
+
+def _side_shape(side: Side) -> dict[str, Any]:
+    return {
+        "context": side.chat.id,
+        "version": side.view.version,
+        "items": len(side.view.recorded_items()),
+        "tokens": side.view.estimated_tokens(),
+    }
+
+
+def _print_head(before: Side, after: Side, changes: Changes) -> None:
+    old, new = before.view.estimated_tokens(), after.view.estimated_tokens()
+    click.echo(paint(f"{one_line(before.label)} -> {one_line(after.label)}", "bold"))
+    counts = f"{len(changes.added)} added, {len(changes.removed)} removed, {len(changes.changed)} changed"
+    click.echo(paint(f"{counts}; tokens {old:,} -> {new:,} ({new - old:+,})", "dim"))
+
+
+def _print_numbers(changes: Changes) -> None:
+    marks = {"+": changes.added, "-": changes.removed, "~": [new for _, new in changes.changed]}
+    counts = {mark: Counter(speaker_of(entry.item) for entry in entries) for mark, entries in marks.items()}
+    speakers = {speaker: None for count in counts.values() for speaker in count}
+    rows = [[speaker, *(f"{mark}{counts[mark][speaker]}" for mark in marks)] for speaker in speakers]
+    for line in aligned(rows, right=(1, 2, 3)):
+        click.echo("  " + line)
+
+
+def _print_items(changes: Changes) -> None:
+    marked = [("-", entry) for entry in changes.removed] + [("+", entry) for entry in changes.added]
+    marked += [pair for old, new in changes.changed for pair in (("<", old), (">", new))]
+    width = max((len(str(entry.recorded.version)) for _, entry in marked), default=0) + 1
+    for mark, entry in marked:
+        place = f"@{entry.recorded.version}".rjust(width)
+        margin = width + SPEAKER_WIDTH + 6
+        first, *others = wrapped(body_of(entry.item).strip("\n"), terminal_width() - margin)
+        click.echo()
+        head = f"{mark} {place}  {speaker_of(entry.item):{SPEAKER_WIDTH}}"
+        click.echo(paint(head, STYLES[mark]) + f"  {first}")
+        for line in others:
+            click.echo((paint(mark, STYLES[mark]) + " " * (margin - 1) + line).rstrip())

@@ -1,0 +1,111 @@
+"""
+What commands have in common: which database, `--json`, and the stores they open.
+
+A reading command opens the database for reading, so it can neither make one nor be stopped by a writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+
+from ...domain.errors import StorageError, StorageUnavailableError
+from ..bootstrap import open_store
+from ..store import Store
+from .terminal import one_line
+
+__all__ = [
+    "DATABASE_HELP",
+    "as_json",
+    "checked_text",
+    "database",
+    "optional_text",
+    "reading",
+    "shown",
+    "summed_up",
+    "writing",
+]
+
+T = TypeVar("T")
+DEFAULT_DATABASE = "refold.db"
+PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
+DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
+
+
+def checked_text(value: str) -> str:
+    """
+    Return a text from the command line: bytes that are no Unicode cannot be stored, nor looked for.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter("it is not UTF-8 text") from error
+    if not value:
+        raise click.BadParameter("it is empty")
+    return value
+
+
+def optional_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """
+    Check an option that is some text, if it is given.
+    """
+    return None if value is None else checked_text(value)
+
+
+def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    return optional_text(ctx, param, value) or ctx.find_root().params.get("db") or DEFAULT_DATABASE
+
+
+database = click.option("--db", "location", metavar="FILE|URL", callback=_location, help=DATABASE_HELP)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def shown(location: str) -> str:
+    """
+    Return a location as it may be printed: on one line, and without a password.
+    """
+    return one_line(PASSWORD.sub(r"\1\2***", location))
+
+
+@contextmanager
+def reading(location: str) -> Iterator[Store]:
+    """
+    Open a database that is there, for reading only.
+    """
+    try:
+        store = open_store(location, create=False, read_only=True)
+    except StorageUnavailableError as error:
+        if location != DEFAULT_DATABASE:
+            raise
+        raise StorageUnavailableError(f"{error} (--db or REFOLD_DB names another)") from error
+    with store:
+        yield store
+
+
+def summed_up(location: str, read: Callable[[Store], T]) -> T:
+    """
+    Return what `read` finds in the projections, which are brought up to date and kept where that is allowed.
+    """
+    with reading(location):
+        # Whatever is wrong with the file is found before it is opened for writing.
+        pass
+    try:
+        with open_store(location, create=False) as store:
+            return read(store)
+    except StorageError:
+        # Read-only, locked or full: then the rows are made in memory, from the whole log.
+        with reading(location) as store:
+            return read(store)
+
+
+@contextmanager
+def writing(location: str) -> Iterator[Store]:
+    """
+    Open a database, or make it.
+    """
+    with open_store(location) as store:
+        yield store

@@ -1,0 +1,124 @@
+"""
+Between events and bytes: encoding, upcasting, decoding.
+
+An event is decoded by its tag into one closed union. A tag that the union does not know is an old shape (or
+one from a newer Refold): upcasters, pure `dict -> dict` steps, bring it to the newest shape first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..domain.chat.events import ChatEvent
+from ..domain.envelope import NO_META, Event, Meta
+from ..domain.errors import DamagedError, InvalidInputError
+
+__all__ = ["CODEC", "Codec", "Upcaster", "decode_meta", "encode_meta"]
+
+TAG_FIELD = "t"
+UPCASTS_MAX = 100
+_META_ENCODER = msgspec.msgpack.Encoder()
+_META_DECODER = msgspec.msgpack.Decoder(Meta)
+_PLAIN_DECODER = msgspec.msgpack.Decoder()
+
+
+class Upcaster(NamedTuple):
+    """One step in the life of a payload: from the old tag's fields to the new tag's."""
+
+    new_tag: str
+    upcast: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Codec:
+    """
+    Decodes payloads into a union of event types, by way of `upcasters` (old tag to step) where need be.
+    """
+
+    def __init__(self, events: Any, upcasters: Mapping[str, Upcaster] | None = None) -> None:
+        self.events = events
+        self._upcasters = dict(upcasters or {})
+        self._decoder = msgspec.msgpack.Decoder(events)
+
+    def decode(self, payload: bytes, what: str) -> Event:
+        """
+        Return the event that was encoded; `what` names it in the error.
+
+        Raises:
+            DamagedError: the bytes are no event, or of a shape that nothing here knows.
+        """
+        try:
+            event: Event = self._decoder.decode(payload)
+        except msgspec.ValidationError:
+            return self._decode_old(payload, what)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise DamagedError(what, str(error)) from error
+        return event
+
+    def decode_plain(self, plain: dict[str, Any], what: str) -> Event:
+        """
+        Return the event whose payload, tag included, is `plain`, upcast where its tag is an old one.
+        """
+        fields, tag = dict(plain), str(plain.get(TAG_FIELD))
+        for _ in range(UPCASTS_MAX):
+            step = self._upcasters.get(tag)
+            if step is None:
+                break
+            fields, tag = step.upcast({k: v for k, v in fields.items() if k != TAG_FIELD}), step.new_tag
+            fields[TAG_FIELD] = tag
+        try:
+            event: Event = msgspec.convert(fields, self.events)
+        except msgspec.ValidationError as error:
+            raise DamagedError(what, f"its tag is {tag!r}: {error} (written by a newer Refold?)") from error
+        return event
+
+    def _decode_old(self, payload: bytes, what: str) -> Event:
+        try:
+            plain = _PLAIN_DECODER.decode(payload)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise DamagedError(what, str(error)) from error
+        if not isinstance(plain, dict):
+            raise DamagedError(what, "its payload is not a map")
+        return self.decode_plain(plain, what)
+
+
+def tag_of(event: Event) -> str:
+    """
+    Return the stored type of an event.
+    """
+    return str(event.__struct_config__.tag)
+
+
+def encode_meta(meta: Meta) -> bytes | None:
+    """
+    Return the stored form of a meta; None where it says nothing.
+    """
+    return None if meta is NO_META or meta == NO_META else _META_ENCODER.encode(meta)
+
+
+def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
+    """
+    Return the meta that `encode_meta` was given; `what` names the event in the error.
+
+    Raises:
+        DamagedError: the bytes are no meta.
+    """
+    if stored is None:
+        return NO_META
+    try:
+        return _META_DECODER.decode(stored)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise DamagedError(what, f"its envelope cannot be read ({error})") from error
+
+
+def check_payload_size(payload: bytes, limit: int) -> None:
+    """
+    Raise InvalidInputError when an event is larger than the log takes.
+    """
+    if len(payload) > limit:
+        raise InvalidInputError(f"an event of {len(payload):,} bytes is over PAYLOAD_BYTES_MAX, {limit:,}")
+
+
+CODEC = Codec(ChatEvent)

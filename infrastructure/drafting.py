@@ -1,0 +1,54 @@
+"""
+From an event to the bytes a database keeps: encoded, its large texts taken out, the rest compressed.
+"""
+
+from __future__ import annotations
+
+from ..domain.envelope import NO_META, Event, Meta, encode_payload
+from ..domain.errors import InvalidInputError
+from ..domain.ports import NewEvents
+from .codec import check_payload_size, encode_meta, tag_of
+from .compression import Compression, Plain
+from .records import Draft
+from .texts import LARGE_TEXT_BYTES, extract_texts
+
+__all__ = ["PAYLOAD_BYTES_MAX", "draft_of", "drafts_of"]
+
+PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
+
+
+def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
+    """
+    Return the events of a batch ready to be placed.
+
+    Raises:
+        InvalidInputError: one is larger than PAYLOAD_BYTES_MAX, or holds text that is no Unicode.
+    """
+    try:
+        for text in (new.stream, new.idempotency_key):
+            if text is not None and not text.isascii():
+                text.encode()
+        for meta in new.metas:
+            if meta is not NO_META:
+                encode_meta(meta)
+        return [
+            draft_of(event, meta, encode_payload(event), compression)
+            for event, meta in zip(new.events, new.metas, strict=True)
+        ]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"an event of {new.stream!r} cannot be stored: {error}") from error
+
+
+def draft_of(event: Event, meta: Meta, payload: bytes, compression: Compression | Plain) -> Draft:
+    """
+    Return an event ready to be placed.
+
+    Raises:
+        InvalidInputError: it is larger than PAYLOAD_BYTES_MAX.
+    """
+    if len(payload) < LARGE_TEXT_BYTES:
+        return Draft(tag_of(event), payload, compression.shrink(payload), meta)
+    check_payload_size(payload, PAYLOAD_BYTES_MAX)
+    plain, texts = extract_texts(payload)
+    stored = b"" if texts else compression.shrink(payload)
+    return Draft(tag_of(event), payload, stored, meta, plain, texts)

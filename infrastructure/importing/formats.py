@@ -1,0 +1,135 @@
+"""
+Which conversations a file holds: the forms are told apart by what lies in the file, not by its name.
+
+    openai   a list of messages; an object with "messages"; JSON Lines (or a list) of these, or a message a line
+    tau      runs with "traj" beside "task_id", "trial" and more: a list, one object, or JSON Lines
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ...domain.chat.openai_fields import kind_of
+from ...domain.errors import InvalidInputError
+from .reading import Document
+
+__all__ = ["FORMATS", "Conversation", "Format", "conversations_in", "safe_id"]
+
+Format = Literal["auto", "openai", "tau"]
+FORMATS: tuple[Format, ...] = ("auto", "openai", "tau")
+MESSAGES_FIELD = {"openai": "messages", "tau": "traj"}
+MESSAGE_FIELDS = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
+EXPECTED = {
+    "auto": "OpenAI messages (objects with a role), objects with messages, or runs with traj",
+    "openai": "OpenAI messages (objects with a role), or objects with messages",
+    "tau": "runs: objects with traj",
+}
+KEYS_SHOWN_MAX = 5
+UNSAFE = re.compile(r"[^\w.:+-]+")
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: `number` counts from 1 in its file, `key` names it there, `attributes` is all but its messages."""
+
+    number: int
+    key: str
+    messages: list[Any]
+    attributes: dict[str, Any]
+
+
+def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
+    """
+    Return the conversations of a file, each with a key of its own.
+
+    Raises:
+        InvalidInputError: the file holds something else; the error says what stands where instead.
+    """
+    entries = _entries(document)
+    kind = _kind_of_entries(entries)
+    if kind is None or wanted not in ("auto", "openai" if kind == "messages" else kind):
+        raise InvalidInputError(f"expected {EXPECTED[wanted]}, found {_described(entries, document)}")
+    if kind == "messages":
+        return [Conversation(number=1, key="1", messages=entries, attributes={})]
+    runs = [_split(number, entry, MESSAGES_FIELD[kind]) for number, entry in enumerate(entries, 1)]
+    keys = _keys([attributes for _, attributes in runs], kind)
+    return [
+        Conversation(number=number, key=key, messages=messages, attributes=attributes)
+        for number, (key, (messages, attributes)) in enumerate(zip(keys, runs, strict=True), 1)
+    ]
+
+
+def safe_id(text: str) -> str:
+    """
+    Return `text` as a part of a context id that needs no quotes in a shell: other characters become one dash.
+    """
+    return re.sub(r"\.{2,}", ".", UNSAFE.sub("-", text)).strip("-") or "context"
+
+
+def _entries(document: Document) -> list[Any]:
+    if document.lines is None and isinstance(document.values[0], list):
+        whole: list[Any] = document.values[0]
+        return whole
+    return document.values
+
+
+def _kind_of_entries(entries: Sequence[Any]) -> str | None:
+    objects = [entry for entry in entries if isinstance(entry, dict)]
+    if any("traj" in entry for entry in objects):
+        return "tau"
+    # A message has a role; what else has "messages" holds them.
+    if any("messages" in entry and "role" not in entry for entry in objects):
+        return "openai"
+    if any(MESSAGE_FIELDS & entry.keys() for entry in objects):
+        return "messages"
+    return "openai" if entries and all(isinstance(entry, list) for entry in entries) else None
+
+
+def _described(entries: Sequence[Any], document: Document) -> str:
+    if not entries:
+        return "an empty list"
+    first = entries[0]
+    kind = kind_of(first)
+    if isinstance(first, dict):
+        keys = ", ".join(repr(key) for key in list(first)[:KEYS_SHOWN_MAX]) or "none"
+        kind = f"an object with the keys {keys}"
+    is_one = document.lines is None and not isinstance(document.values[0], list)
+    return kind if is_one else f"{kind} as the first of {len(entries)} entries"
+
+
+def _split(number: int, entry: Any, field: str) -> tuple[list[Any], dict[str, Any]]:
+    if isinstance(entry, list):
+        return entry, {}
+    if not isinstance(entry, dict):
+        raise InvalidInputError(f"run {number}: found {kind_of(entry)}, expected an object with {field}")
+    if field not in entry:
+        raise InvalidInputError(f"run {number}, field {field}: missing, expected a list of messages")
+    if not isinstance(entry[field], list):
+        raise InvalidInputError(
+            f"run {number}, field {field}: found {kind_of(entry[field])}, expected a list of messages"
+        )
+    return entry[field], {name: value for name, value in entry.items() if name != field}
+
+
+def _keys(runs: Sequence[dict[str, Any]], kind: str) -> list[str]:
+    """Return a key for each run: its own where it has one that is unique in the file, else its number."""
+    own = [_own_key(run.get("task_id" if kind == "tau" else "id")) for run in runs]
+    if kind == "tau":
+        count = Counter(own)
+        trials = [_own_key(run.get("trial")) for run in runs]
+        own = [
+            key if key is None or count[key] == 1 else trial and f"{key}.{trial}"
+            for key, trial in zip(own, trials, strict=True)
+        ]
+    numbers = [str(number) for number, _ in enumerate(runs, 1)]
+    is_complete = None not in own and len(set(own)) == len(own)
+    return [key for key in own if key is not None] if is_complete else numbers
+
+
+def _own_key(value: Any) -> str | None:
+    is_key = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+    return safe_id(str(value)) if is_key else None

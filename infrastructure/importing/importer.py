@@ -1,0 +1,179 @@
+"""
+The importer: compares checked runs with what is there, and only then writes.
+
+Each run is one append, so a run is there whole or not at all. Importing a file again adds nothing; what the file
+has gained since is appended; what it has changed is refused, for a log does not forget what it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ...domain.acting import acting
+from ...domain.canonical import parse_json
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import Opened
+from ...domain.chat.json_patch import is_same
+from ...domain.errors import InvalidInputError
+from ...domain.streams import stream_id
+from ..store import Store
+from .formats import Format
+from .runs import Run, read_runs
+
+__all__ = ["ImportReport", "ImportedContext", "import_file", "import_runs"]
+
+Outcome = Literal["added", "extended", "unchanged"]
+Progress = Callable[[int, int], None]
+
+
+class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one run: `messages` and `items` count what was written."""
+
+    id: str
+    outcome: Outcome
+    messages: int
+    items: int
+
+
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did; `notes` are sentences about what the user may not expect."""
+
+    contexts: tuple[ImportedContext, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def added(self) -> int:
+        """The number of contexts that are new."""
+        return self._count("added")
+
+    @property
+    def extended(self) -> int:
+        """The number of contexts that were there and have grown."""
+        return self._count("extended")
+
+    @property
+    def unchanged(self) -> int:
+        """The number of contexts that held everything already."""
+        return self._count("unchanged")
+
+    @property
+    def messages(self) -> int:
+        """The number of messages that were written."""
+        return sum(context.messages for context in self.contexts)
+
+    @property
+    def items(self) -> int:
+        """The number of items that were written; a message can be several."""
+        return sum(context.items for context in self.contexts)
+
+    def _count(self, outcome: Outcome) -> int:
+        return sum(context.outcome == outcome for context in self.contexts)
+
+
+class _Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be written: the messages from `start` on, into a context that is at `version`."""
+
+    run: Run
+    version: int = 0
+    start: int = 0
+    note: str | None = None
+
+
+def import_file(
+    store: Store,
+    path: str | Path,
+    *,
+    format: Format = "auto",
+    prefix: str | None = None,
+    user: str | None = None,
+    replace_surrogates: bool = False,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """
+    Import the conversations of a file, each as the context `PREFIX-KEY`; see `read_runs` and `import_runs`.
+    """
+    runs = read_runs([path], format=format, prefix=prefix, mend_surrogates=replace_surrogates)
+    return import_runs(store, runs, user=user, progress=progress)
+
+
+def import_runs(
+    store: Store, runs: Sequence[Run], *, user: str | None = None, progress: Progress | None = None
+) -> ImportReport:
+    """
+    Write runs as contexts of `user`; `progress` is called with the runs written so far and their number.
+
+    Raises:
+        InvalidInputError: a run differs from what was imported before; nothing was written.
+        ConcurrencyError, StorageError: the runs before the one it happened at are written; do it again.
+    """
+    plans = [_planned(store, run, user) for run in runs]
+    done = []
+    for number, plan in enumerate(plans, 1):
+        done.append(_written(store, plan, user))
+        if progress is not None:
+            progress(number, len(plans))
+    return ImportReport(contexts=tuple(done), notes=tuple(plan.note for plan in plans if plan.note))
+
+
+# Comparing with what is there
+
+
+def _planned(store: Store, run: Run, user: str | None) -> _Plan:
+    if not store.log.head(stream_id("chat", run.context_id)):
+        return _Plan(run=run)
+    chat = store.chat(run.context_id, user=user, create=False)
+    present = chat.to_openai_messages()
+    for index, (kept, message) in enumerate(zip(present, run.messages, strict=False)):
+        if not is_same(kept, message):
+            raise _changed(run, index, "differs from that of")
+    if len(run.messages) < _imported_messages(chat):
+        raise _changed(run, len(run.messages), "is missing, unlike in")
+    start = min(len(present), len(run.messages))
+    return _Plan(run=run, version=chat.version, start=start, note=_note(chat, run))
+
+
+def _changed(run: Run, index: int, how: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{run.where}, message {index} (from 0) {how} the context {run.context_id!r} that was imported before: "
+        "import the changed file with another --prefix"
+    )
+
+
+def _imported_messages(chat: ChatContext) -> int:
+    """What was said here since the import is no fault of the file."""
+    return sum(item.origin is not None and item.origin.starts for item in chat.recorded_items())
+
+
+def _note(chat: ChatContext, run: Run) -> str | None:
+    opened = chat.history(until=1)[0].event
+    kept = parse_json(opened.attributes) or {} if isinstance(opened, Opened) else {}
+    if is_same(kept, run.attributes):
+        return None
+    return f"{run.where}: what lies beside the messages has changed; the context {run.context_id!r} keeps what it had"
+
+
+# Writing
+
+
+def _written(store: Store, plan: _Plan, user: str | None) -> ImportedContext:
+    run = plan.run
+    items = [item for group in run.groups[plan.start :] for item in group]
+    outcome: Outcome = "added" if not plan.version else "extended" if items else "unchanged"
+    if outcome != "unchanged":
+        # One transaction for both, so that a context never stands there opened and empty.
+        with acting(actor="import"), store.transaction():
+            chat = store.chat(
+                run.context_id,
+                user=user,
+                source=run.source,
+                attributes=run.attributes or None,
+                create=not plan.version,
+            )
+            chat.record_items(items, expected_version=plan.version or chat.version)
+    return ImportedContext(
+        id=run.context_id, outcome=outcome, messages=len(run.messages) - plan.start, items=len(items)
+    )

@@ -1,0 +1,210 @@
+"""
+Appending to a log on PostgreSQL.
+
+The usual way is one round trip. This process remembers where each slice and stream ended, so it sends everything
+at once: BEGIN, the slice's lock, a look at the slice's last position that fails if it is not the remembered one,
+the rows, COMMIT. Even the remembered may be all there is to refuse: a look that succeeds proves the refusal.
+
+Where too little is remembered, or the look failed, the careful way follows: lock, read, plan, write. It also
+settles what a broken connection left open, by the ids that the events were given before they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import psycopg
+
+from ...domain.errors import StorageUnavailableError
+from ...domain.system import System
+from ..compression import Compression
+from ..records import Request
+from .database import PostgresDatabase, pause_before
+from .inquiry import Inquiry, StreamMovedError
+from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan
+from .translation import DUPLICATE, is_lost_connection, translate
+from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+
+__all__ = ["Appender"]
+
+ATTEMPTS_MAX = 6
+TRIP_BYTES_MAX = 4 << 20
+TAG_ATTEMPTS_MAX = 10
+STALE = "22012"
+WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
+
+
+class Appender:
+    """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
+
+    def __init__(self, database: PostgresDatabase, prefix: str, system: System, compression: Compression) -> None:
+        self._database = database
+        self._prefix = prefix
+        self._system = system
+        self._compression = compression
+        self._memory = Memory()
+        self._ids = EventIds()
+        self._inquiry = Inquiry(self._memory, prefix)
+        # Divides by zero, and so ends the transaction, where the slice is further on than it is remembered.
+        self._look = f"SELECT 1 / (coalesce(max(position), 0) = $2)::int FROM {prefix}event WHERE slice = $1"
+
+    def known_slice(self, stream: str) -> int | None:
+        """
+        Return the slice of a stream, where it is remembered.
+        """
+        return self._memory.slices.get(stream)
+
+    def append(
+        self,
+        slices: Collection[int],
+        draft: Callable[[], Sequence[Request]],
+        foresee: Callable[[list[Answer]], None] = lambda answers: None,
+    ) -> list[Answer]:
+        """
+        Append what `draft` returns, and return what became of each request.
+
+        All that is not refused is written in one transaction. `slices` are those of the streams, as far as they
+        are known, and else those they will be given. `draft` is called once, the server being at work already;
+        `foresee` may be called while it commits, with what will be returned if it does.
+
+        Raises:
+            StorageError: the database did not do it; nothing was written, unless the error says otherwise.
+        """
+        orders: list[Order] = []
+
+        def drafted() -> list[Order]:
+            if not orders:
+                orders.extend([self._order(request) for request in draft()])
+            return orders
+
+        try:
+            answers = self._append(slices, drafted, foresee)
+        except BaseException as error:
+            self._memory.forget()
+            if isinstance(error, psycopg.Error):
+                raise translate(error, self._database.where) from error
+            raise
+        self._memory.keep()
+        return answers
+
+    def _append(
+        self,
+        slices: Collection[int],
+        drafted: Callable[[], list[Order]],
+        foresee: Callable[[list[Answer]], None],
+    ) -> list[Answer]:
+        failure: psycopg.Error | None = None
+        if all([number in self._memory.lanes for number in slices]):
+            try:
+                answers = self._append_by_memory(sorted(slices), drafted, foresee)
+                if answers is not None:
+                    return answers
+            except psycopg.Error as error:
+                self._memory.forget()
+                failure = error
+                if not (is_lost_connection(error) or error.sqlstate in (STALE, *WORTH_RETRYING)):
+                    raise
+        return self._append_carefully(drafted(), failure)
+
+    def _append_by_memory(
+        self,
+        slices: Sequence[int],
+        drafted: Callable[[], list[Order]],
+        foresee: Callable[[list[Answer]], None],
+    ) -> list[Answer] | None:
+        """Do it in one round trip; None where memory does not say enough."""
+        lanes = self._memory.lanes
+        locks = [self._inquiry.lock(number) for number in slices]
+        looks = [Call(self._look, (int4(number), int8(lanes[number].position))) for number in slices]
+        with self._database.writing() as wire:
+            wire.send(BEGIN, *locks, *looks)
+            orders = drafted()
+            plan = Plan(self._memory, self._now(), self._compression)
+            try:
+                answers = plan.answers(orders)
+            except NotKnownError:
+                wire.finish(ROLLBACK)
+                return None
+            self._write(wire, plan)
+            foresee(answers)
+            wire.conclude()
+        return answers
+
+    def _append_carefully(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                with self._database.writing() as wire:
+                    return self._read_and_write(wire, orders, look_for_ids=failure is not None)
+            except StreamMovedError:
+                continue
+            except StorageUnavailableError:
+                # That a server cannot be reached is waited out only where it could be a moment ago.
+                if failure is None:
+                    raise
+            except psycopg.Error as error:
+                self._memory.forget()
+                failure = error
+                if not (is_lost_connection(error) or error.sqlstate in WORTH_RETRYING):
+                    raise
+            pause_before(attempt)
+        raise self._outcome(failure) from failure
+
+    def _read_and_write(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> list[Answer]:
+        self._learn_tags(wire, orders)
+        found = self._inquiry.run(wire, orders, look_for_ids=look_for_ids)
+        plan = Plan(self._memory, self._now(), self._compression, found)
+        answers = plan.answers(orders)
+        self._write(wire, plan)
+        wire.conclude()
+        return answers
+
+    def _write(self, wire: Wire, plan: Plan) -> None:
+        """Send the rows and COMMIT: in one trip, unless there is more than one should carry."""
+        if plan.size < TRIP_BYTES_MAX:
+            wire.dispatch(*plan.calls(self._prefix), COMMIT)
+            return
+        trip: list[Call] = []
+        size = 0
+        for call in plan.calls(self._prefix):
+            size += call.size
+            if size > TRIP_BYTES_MAX:
+                wire.finish(*trip)
+                trip, size = [], call.size
+            if size > TRIP_BYTES_MAX:
+                wire.run_apart(call)
+                size = 0
+            else:
+                trip.append(call)
+        wire.dispatch(*trip, COMMIT)
+
+    def _learn_tags(self, wire: Wire, orders: list[Order]) -> None:
+        """Give new types of events their numbers, in transactions of their own: others may need them too."""
+        tags = self._memory.tags
+        wanted = {draft.tag for order in orders for part in order.request.parts for draft in part.drafts}
+        for _ in range(TAG_ATTEMPTS_MAX):
+            missing = sorted(wanted - tags.keys())
+            if not missing:
+                return
+            rows = wire.run(Call(f"SELECT name, key FROM {self._prefix}tag"))[0]
+            tags.update({name: int4(key) for name, key in rows})
+            last = max((key for _, key in rows), default=0)
+            insert = f"INSERT INTO {self._prefix}tag VALUES ($1, $2) ON CONFLICT DO NOTHING"
+            new = [name for name in missing if name not in tags]
+            wire.run(*(Call(insert, (int4(key), name.encode())) for key, name in enumerate(new, last + 1)))
+        raise StorageUnavailableError(f"{self._database.where} did not take new tags of events: {missing}")
+
+    def _order(self, request: Request) -> Order:
+        return Order(request, self._ids.take(sum(len(part.drafts) for part in request.parts), self._now()))
+
+    def _now(self) -> int:
+        return int(self._system.now() * 1_000_000)
+
+    def _outcome(self, failure: psycopg.Error | None) -> Exception:
+        if failure is None:
+            return StorageUnavailableError(f"{self._database.where}: streams turned up elsewhere again and again")
+        if not is_lost_connection(failure):
+            return failure
+        return StorageUnavailableError(
+            f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
+            " whether they are recorded before you repeat them, or give them an idempotency key"
+        )

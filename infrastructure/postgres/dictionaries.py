@@ -1,0 +1,84 @@
+"""
+The compression dictionary of a log on PostgreSQL: trained once from its first events, kept for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from ...domain.errors import DamagedError, StorageClosedError
+from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
+from .database import PostgresDatabase
+from .wire import Call, int4
+
+__all__ = ["Dictionaries"]
+
+
+class Dictionaries:
+    """Loads, checks and trains dictionaries; `compression` uses the newest."""
+
+    def __init__(self, database: PostgresDatabase, prefix: str) -> None:
+        self._database = database
+        self._newest = f"SELECT max(number) FROM {prefix}dictionary"
+        self._read = f"SELECT checksum, data FROM {prefix}dictionary WHERE number = $1"
+        self._insert = f"INSERT INTO {prefix}dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
+        self._thread: threading.Thread | None = None
+        self._events = 0
+        self.compression = Compression(self.load)
+
+    def use_newest(self) -> None:
+        """
+        Compress with the newest dictionary of the database from now on, if it has any.
+        """
+        ((number,),) = self._database.ask(Call(self._newest))[0]
+        if number:
+            self.compression.use(number, self.load(number))
+
+    def load(self, number: int) -> bytes:
+        """
+        Return a dictionary.
+
+        Raises:
+            DamagedError: it is missing, or its bytes do not match its checksum.
+        """
+        rows = self._database.ask(Call(self._read, (int4(number),)))[0]
+        if not rows:
+            raise DamagedError(f"dictionary {number}", "it is missing, and events were compressed with it")
+        checksum, data = rows[0]
+        if _checksum(data) != checksum:
+            raise DamagedError(f"dictionary {number}", "its bytes do not match its checksum")
+        return bytes(data)
+
+    def count(self, events: int, samples: Callable[[], Sequence[bytes]]) -> None:
+        """
+        Take note of events that were recorded; with the 1,024th a dictionary is trained in a thread of its own.
+        """
+        self._events += events
+        if self._events >= DICTIONARY_EVENTS and not self.compression.newest and self._thread is None:
+            self._thread = threading.Thread(target=self._train, args=(samples,), name="refold-dictionary", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """
+        Wait for the training to end.
+        """
+        if self._thread is not None:
+            self._thread.join()
+
+    def _train(self, samples: Callable[[], Sequence[bytes]]) -> None:
+        # A store that is closed meanwhile gets its dictionary the next time.
+        with suppress(StorageClosedError):
+            # Another process may have been quicker: one dictionary is enough.
+            self.use_newest()
+            dictionary = None if self.compression.newest else train_dictionary(samples())
+            if dictionary is not None:
+                call = Call(self._insert, (_checksum(dictionary), dictionary))
+                self._database.ask(call)
+                self.use_newest()
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=32).digest()

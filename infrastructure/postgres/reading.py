@@ -1,0 +1,200 @@
+"""
+Reading events back from PostgreSQL: which rows to fetch, and what else opening them takes.
+
+Fetching and opening are apart: a connection is lent for as long as rows travel, not while they are expanded,
+hashed and decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...domain.envelope import NO_DIGEST, Event, RecordedEvent
+from ...domain.errors import DamagedError
+from ...domain.positions import Moment
+from ..codec import Codec
+from ..compression import Compression
+from .database import PostgresDatabase
+from .opening import COLUMNS, Opener, Place, Row
+from .runs import RUN
+from .wire import Call, Rows, int4, int8
+
+__all__ = ["VERSION_MAX", "Reader"]
+
+VERSION_MAX = (1 << 31) - 1
+NUMBER_MAX = (1 << 63) - 1
+STREAMS_MAX = 100_000
+CALLS_MAX = 256
+
+
+class _Statements(NamedTuple):
+    place: str = "SELECT slice, key FROM {p}stream WHERE id = $1"
+    name: str = "SELECT id FROM {p}stream WHERE slice = $1 AND key = $2"
+    rows: str = (
+        "SELECT {columns} FROM {p}event WHERE slice = $1 AND stream = $2 AND version BETWEEN $3 AND $4 ORDER BY version"
+    )
+    head: str = "SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2"
+    at_time: str = (
+        "SELECT version FROM {p}event WHERE slice = $1 AND stream = $2 AND recorded_at <= $3"
+        " ORDER BY version DESC LIMIT 1"
+    )
+    at_position: str = (
+        "SELECT version FROM {p}event WHERE slice = $1 AND stream = $2 AND position <= $3 ORDER BY version DESC LIMIT 1"
+    )
+    digest: str = "SELECT digest FROM {p}event WHERE slice = $1 AND stream = $2 AND version = $3"
+    checksums: str = (
+        "SELECT version, checksum FROM {p}run WHERE slice = $1 AND stream = $2 AND version BETWEEN $3 AND $4"
+    )
+    text: str = "SELECT hash, data FROM {p}blob WHERE slice = $1 AND key = $2"
+
+
+class Reader:
+    """Reads and opens the events of one log; may be used by any number of threads."""
+
+    def __init__(self, database: PostgresDatabase, prefix: str, codec: Codec, compression: Compression) -> None:
+        self._database = database
+        self._compression = compression
+        self._opener = Opener(codec, compression, self._texts)
+        self._sql = _Statements(*[one.format(p=prefix, columns=COLUMNS) for one in _Statements()])
+        self._places: dict[str, Place] = {}
+        self._names: dict[Place, str] = {}
+
+    def place_of(self, stream: str) -> Place | None:
+        """
+        Return where a stream lies; None where there is none.
+        """
+        place = self._places.get(stream)
+        if place is None:
+            rows = self._ask([Call(self._sql.place, (stream.encode(),))])[0]
+            if not rows:
+                return None
+            place = Place(*rows[0])
+            self._remember(place, stream)
+        return place
+
+    def last_version(self, stream: str, moment: Moment | int | None = None) -> int:
+        """
+        Return the last version of a stream: at a moment of the log, at a time in microseconds, or now.
+        """
+        place = self.place_of(stream)
+        if place is None:
+            return 0
+        where = (int4(place.slice), int4(place.key))
+        match moment:
+            case None:
+                call = Call(self._sql.head, where)
+            case int():
+                call = Call(self._sql.at_time, (*where, int8(min(max(moment, 0), NUMBER_MAX))))
+            case _:
+                call = Call(self._sql.at_position, (*where, int8(min(moment.head(place.slice), NUMBER_MAX))))
+        rows = self._ask([call])[0]
+        return int(rows[0][0] or 0) if rows else 0
+
+    def read_stream(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
+        """
+        Return events `after + 1` to `until` (or the last) of a stream, in order.
+
+        Raises:
+            DamagedError: an event is missing, or does not match its digest.
+        """
+        place = self.place_of(stream)
+        if place is None or after >= VERSION_MAX:
+            return []
+        rows: list[Row] = self._ask([_between(self._sql.rows, place, max(1, after), until)])[0]
+        before = _taken_off(rows, stream, after)
+        return self._opener.recorded(rows, {place: stream}, {place: before})
+
+    def read_events(self, stream: str, *, after: int, until: int) -> list[Event]:
+        """
+        Return what `read_stream` does without the envelopes.
+        """
+        place = self.place_of(stream)
+        if place is None or after >= VERSION_MAX:
+            return []
+        rows: list[Row]
+        rows, runs = self._ask([
+            _between(self._sql.rows, place, max(1, after), until),
+            _between(self._sql.checksums, place, after + RUN, until),
+        ])  # fmt: skip
+        before = _taken_off(rows, stream, after)
+        return self._opener.events(rows, stream, before, dict(runs))
+
+    def open_page(self, rows: Sequence[Row]) -> list[RecordedEvent]:
+        """
+        Return the events of rows from any streams, those of one stream being in order.
+
+        Raises:
+            DamagedError: an event does not match its digest, or the one before it is missing.
+        """
+        firsts: dict[Place, int] = {}
+        for row in rows:
+            firsts.setdefault(Place(row[0], row[1]), row[2])
+        names = self._names_of(firsts)
+        digests = {place: NO_DIGEST for place, version in firsts.items() if version <= 1}
+        asked = [(place, version - 1) for place, version in firsts.items() if version > 1]
+        calls = [Call(self._sql.digest, (int4(place.slice), int4(place.key), int4(last))) for place, last in asked]
+        for (place, version), found in zip(asked, self._ask(calls), strict=True):
+            if not found:
+                raise DamagedError(f"event {names[place]}@{version}", "it is missing")
+            digests[place] = found[0][0]
+        return self._opener.recorded(rows, names, digests)
+
+    def _names_of(self, places: Iterable[Place]) -> dict[Place, str]:
+        known = {place: self._names.get(place, "") for place in places}
+        unknown = [place for place, name in known.items() if not name]
+        answers = self._ask([Call(self._sql.name, (int4(place.slice), int4(place.key))) for place in unknown])
+        for place, found in zip(unknown, answers, strict=True):
+            if not found:
+                raise DamagedError(f"stream {place.slice}.{place.key}", "its row is missing, and events belong to it")
+            known[place] = found[0][0]
+            self._remember(place, found[0][0])
+        return known
+
+    def _texts(self, wanted: set[tuple[int, int]]) -> Mapping[int, Mapping[int, str]]:
+        asked = sorted(wanted)
+        answers = self._ask([Call(self._sql.text, (int4(number), int8(key))) for number, key in asked])
+        texts: dict[int, dict[int, str]] = {number: {} for number, _ in asked}
+        for (number, key), found in zip(asked, answers, strict=True):
+            what = f"blob {number}.{key}"
+            if not found:
+                raise DamagedError(what, "it is missing, and events refer to it")
+            digest, data = found[0]
+            text = self._compression.expand(data, what)
+            if hashlib.blake2b(text, digest_size=32).digest() != digest:
+                raise DamagedError(what, "it does not match its hash")
+            texts[number][key] = text.decode()
+        return texts
+
+    def _remember(self, place: Place, stream: str) -> None:
+        if len(self._places) > STREAMS_MAX:
+            self._places.clear()
+            self._names.clear()
+        self._places[stream] = place
+        self._names[place] = stream
+
+    def _ask(self, calls: Sequence[Call]) -> list[Rows]:
+        """Return the rows of each statement, a bounded number of them in one round trip."""
+        answers: list[Rows] = []
+        for start in range(0, len(calls), CALLS_MAX):
+            answers += self._database.ask(*calls[start : start + CALLS_MAX])
+        return answers
+
+
+def _between(statement: str, place: Place, first: int, last: int) -> Call:
+    span = (int4(min(first, VERSION_MAX)), int4(min(last, VERSION_MAX)))
+    return Call(statement, (int4(place.slice), int4(place.key), *span))
+
+
+def _taken_off(rows: list[Row], stream: str, after: int) -> bytes:
+    """
+    Take off the event before those that were asked for, and return its digest, which the first of them needs.
+
+    Raises:
+        DamagedError: a version is missing.
+    """
+    for version, row in enumerate(rows, max(1, after)):
+        if row[2] != version:
+            raise DamagedError(f"event {stream}@{version}", "it is missing")
+    return rows.pop(0)[7] if after and rows else NO_DIGEST

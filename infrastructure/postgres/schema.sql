@@ -1,0 +1,86 @@
+-- A log on PostgreSQL. {p} is the prefix of the application's tables, empty for Refold's own.
+-- `slice` is in every key, so that a slice can lie on any shard; ids are compared byte by byte.
+-- What this schema is: the version of it, and later whatever else concerns the whole log.
+CREATE TABLE {p}refold_meta (
+    name text COLLATE "C" PRIMARY KEY,
+    value text NOT NULL
+);
+
+-- One row per slice, there to be locked by whoever appends to the slice.
+CREATE TABLE {p}slice_lock (
+    slice int PRIMARY KEY
+);
+
+-- A stream, its slice, and the integer by which rows of that slice name it.
+CREATE TABLE {p}stream (
+    id text COLLATE "C" PRIMARY KEY,
+    slice int NOT NULL,
+    key int NOT NULL,
+    UNIQUE (slice, key)
+);
+
+-- The types of events, named once.
+CREATE TABLE {p}tag (
+    key int PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE
+);
+
+-- The log. Positions have no holes within a slice and rise in the order of commits.
+CREATE TABLE {p}event (
+    slice int NOT NULL,
+    stream int NOT NULL,
+    position bigint NOT NULL,
+    version int NOT NULL,
+    tag int NOT NULL,
+    recorded_at bigint NOT NULL,
+    event_id uuid NOT NULL,
+    meta bytea,
+    payload bytea NOT NULL,
+    digest bytea NOT NULL,
+    PRIMARY KEY (slice, position),
+    UNIQUE (slice, stream, version),
+    UNIQUE (slice, event_id)
+);
+
+-- Over the payloads of 64 events of a stream, as they are stored: those up to this version. Reading many events
+-- checks one of these for 64 of them. Where a row is missing, the events' own digests are checked.
+CREATE TABLE {p}run (
+    slice int NOT NULL,
+    stream int NOT NULL,
+    version int NOT NULL,
+    checksum bytea NOT NULL,
+    PRIMARY KEY (slice, stream, version)
+);
+
+-- A large text, stored once in its slice for each key id.
+CREATE TABLE {p}blob (
+    slice int NOT NULL,
+    key bigint NOT NULL,
+    hash bytea NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (slice, key),
+    UNIQUE (slice, hash, key_id)
+);
+
+-- A compression dictionary; rows name it by its number, so it is kept for ever.
+CREATE TABLE {p}dictionary (
+    number int PRIMARY KEY,
+    checksum bytea NOT NULL,
+    data bytea NOT NULL
+);
+
+-- What was recorded under an idempotency key.
+CREATE TABLE {p}idempotency (
+    slice int NOT NULL,
+    stream int NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    first_version int NOT NULL,
+    last_version int NOT NULL,
+    PRIMARY KEY (slice, stream, key)
+);
+
+-- The bytes are compressed already: the database need not try again.
+ALTER TABLE {p}event ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+ALTER TABLE {p}blob ALTER COLUMN data SET STORAGE EXTERNAL;

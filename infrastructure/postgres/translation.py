@@ -1,0 +1,82 @@
+"""
+From PostgreSQL's errors to Refold's, by SQLSTATE: one line, with the database's name and a way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from ...domain.errors import (
+    DamagedError,
+    StorageBusyError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+
+__all__ = ["DUPLICATE", "first_line", "is_lost_connection", "translate", "translated"]
+
+DUPLICATE = "23505"
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """
+    Turn errors of psycopg into Refold's own; those that nothing here understands go on as they are.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        known = translate(error, where)
+        if known is error:
+            raise
+        raise known from error
+
+
+def is_lost_connection(error: psycopg.Error) -> bool:
+    """
+    Return whether an error means that the connection is gone, and what it was about to do uncertain.
+    """
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state[:2] == "08" or state in ("57P01", "57P02", "57P03")
+
+
+def first_line(error: psycopg.Error) -> str:
+    """
+    Return what the server or libpq said, without the lines that explain it further.
+    """
+    message = error.diag.message_primary or str(error)
+    return message.strip().splitlines()[0] if message.strip() else type(error).__name__
+
+
+def translate(error: psycopg.Error, where: str) -> Exception:
+    """
+    Return Refold's error for one of psycopg's; the same where nothing here understands it.
+    """
+    if is_lost_connection(error):
+        return StorageUnavailableError(f"{where} does not answer ({first_line(error)}): check that it runs")
+    match error.sqlstate or "":
+        case "53100":
+            return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
+        case "53200" | "53300" | "53400":
+            return StorageBusyError(f"{where} is at its limit ({first_line(error)}): try again later")
+        case "55P03" | "57014" | "40P01" | "40001":
+            return StorageBusyError(f"{where} kept others waiting too long ({first_line(error)}): try again")
+        case "25006":
+            return StorageReadOnlyError(f"{where} takes no changes: connect to the primary, or make it writable")
+        case "42501":
+            return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
+        case "42P01" | "42703" | "3F000":
+            return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): restore it")
+        case "58030":
+            return StorageError(f"the disk of {where} failed: {first_line(error)}")
+        case "XX001" | "XX002":
+            return DamagedError(where, first_line(error))
+        case _:
+            return error

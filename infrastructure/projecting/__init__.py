@@ -1,0 +1,1 @@
+"""Running projections: where their rows lie, and the runner that keeps them up to date."""

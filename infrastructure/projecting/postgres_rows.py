@@ -1,0 +1,158 @@
+"""
+Projection rows in the log's own PostgreSQL database, each page with its checkpoint in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from psycopg import errors
+
+from ...domain.positions import BEGINNING, Moment
+from ...projections.contract import Projection
+from ..postgres.log import PostgresLog
+from ..postgres.translation import translated
+from ..postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+
+__all__ = ["PostgresProjectionStore"]
+
+TYPES = {int: "bigint", str: 'text COLLATE "C"', bytes: "bytea"}
+# One runner works on the whole log, so its rows and its cursor lie in one slice.
+LANE = int4(0)
+TRIP_ROWS_MAX = 500
+# Two processes that make the same table at once see one of these; it is there then.
+MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
+MAKE_CHECKPOINTS = Call(
+    'CREATE TABLE IF NOT EXISTS checkpoint (slice int NOT NULL, projection text COLLATE "C" NOT NULL,'
+    " version int NOT NULL, moment text NOT NULL, PRIMARY KEY (slice, projection, version))"
+)
+CHECKPOINT = "SELECT moment FROM checkpoint WHERE slice = $1 AND projection = $2 AND version = $3"
+ADD_CHECKPOINT = "INSERT INTO checkpoint VALUES ($1, $2, $3, $4)"
+SET_CHECKPOINT = "UPDATE checkpoint SET moment = $4 WHERE slice = $1 AND projection = $2 AND version = $3"
+
+
+class PostgresProjectionStore:
+    """One table per projection and version, with a column per field of its rows."""
+
+    def __init__(self, log: PostgresLog) -> None:
+        self._log = log
+        self._made: set[str] = set()
+
+    def checkpoint(self, projection: Projection) -> Moment:
+        """
+        Return the moment up to which the rows are made; rows of another version count as none.
+        """
+        self._make(projection)
+        found = self._log.database.ask(_checkpoint(projection))[0]
+        return Moment.parse(found[0][0]) if found else BEGINNING
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        """
+        Return the rows under `keys` that exist.
+        """
+        self._make(projection)
+        sql = f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 AND key = $2"
+        wanted, found = sorted(keys), {}
+        for start in range(0, len(wanted), TRIP_ROWS_MAX):
+            calls = [Call(sql, (LANE, key.encode())) for key in wanted[start : start + TRIP_ROWS_MAX]]
+            for rows in self._log.database.ask(*calls):
+                found.update({row[0]: _row(projection, row) for row in rows})
+        return found
+
+    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+        """
+        Store rows and the checkpoint in one transaction, if the checkpoint is still `before`.
+        """
+        self._make(projection)
+        saved: list[bool] = []
+        self._log.exclusively(lambda: saved.append(self._save(projection, rows, before, after)))
+        return saved[0]
+
+    def _save(self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment) -> bool:
+        with translated(self._log.database.where), self._log.database.writing() as wire:
+            # The row is locked, so that of two runners one goes on and the other sees that it came second.
+            sql, values = _checkpoint(projection)
+            found = wire.run(BEGIN, Call(sql + " FOR UPDATE", values))[1]
+            if (Moment.parse(found[0][0]) if found else BEGINNING) != before:
+                wire.run(ROLLBACK)
+                return False
+            try:
+                self._write(wire, projection, list(rows.values()))
+                values = (LANE, projection.name.encode(), int4(projection.version), str(after).encode())
+                wire.run(Call(SET_CHECKPOINT if found else ADD_CHECKPOINT, values), COMMIT)
+            except errors.UniqueViolation:
+                # The first checkpoint of all: nobody could lock a row that was not there yet.
+                wire.run(ROLLBACK)
+                return False
+        return True
+
+    def _write(self, wire: Wire, projection: Projection, rows: list[Any]) -> None:
+        sql = _upsert(projection)
+        for start in range(0, len(rows), TRIP_ROWS_MAX):
+            wire.run(*(Call(sql, (LANE, *_values(row))) for row in rows[start : start + TRIP_ROWS_MAX]))
+
+    def rows(self, projection: Projection) -> list[Any]:
+        """
+        Return all rows, ordered by key.
+        """
+        self._make(projection)
+        sql = f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 ORDER BY key"
+        return [_row(projection, row) for row in self._log.database.ask(Call(sql, (LANE,)))[0]]
+
+    def _make(self, projection: Projection) -> None:
+        """Make the tables where they are missing; once per process is enough to look."""
+        if _table(projection) in self._made:
+            return
+        fields = msgspec.structs.fields(projection.row)
+        columns = ", ".join(f'"{field.name}" {TYPES[field.type]} NOT NULL' for field in fields)
+        table = (
+            f"CREATE TABLE IF NOT EXISTS {_table(projection)} (slice int NOT NULL, {columns}, PRIMARY KEY (slice, key))"
+        )
+        for call in (MAKE_CHECKPOINTS, Call(table)):
+            self._make_one(call)
+        self._made.add(_table(projection))
+
+    def _make_one(self, call: Call) -> None:
+        def make(wire: Wire) -> None:
+            try:
+                wire.run(call)
+            except MADE_BY_ANOTHER:
+                wire.settle()
+
+        self._log.database.reading(make)
+
+
+def _table(projection: Projection) -> str:
+    return f"view_{projection.name}_{projection.version}"
+
+
+def _checkpoint(projection: Projection) -> Call:
+    return Call(CHECKPOINT, (LANE, projection.name.encode(), int4(projection.version)))
+
+
+def _columns(projection: Projection) -> str:
+    return ", ".join(f'"{name}"' for name in projection.row.__struct_fields__)
+
+
+def _upsert(projection: Projection) -> str:
+    names = projection.row.__struct_fields__
+    marks = ", ".join(f"${number}" for number in range(1, len(names) + 2))
+    changes = ", ".join(f'"{name}" = EXCLUDED."{name}"' for name in names if name != "key")
+    return f"INSERT INTO {_table(projection)} VALUES ({marks}) ON CONFLICT (slice, key) DO UPDATE SET {changes}"
+
+
+def _values(row: Any) -> list[bytes]:
+    return [_binary(value) for value in msgspec.structs.astuple(row)]
+
+
+def _binary(value: int | str | bytes) -> bytes:
+    if isinstance(value, int):
+        return int8(value)
+    # A NUL stays in the log; a text column cannot hold it, and shows its symbol instead.
+    return value.replace("\0", "\u2400").encode() if isinstance(value, str) else value
+
+
+def _row(projection: Projection, values: tuple[Any, ...]) -> Any:
+    return projection.row(**dict(zip(projection.row.__struct_fields__, values, strict=True)))

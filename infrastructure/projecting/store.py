@@ -1,0 +1,76 @@
+"""
+Where the rows of projections lie: the port, and the version of it that lives in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from ...domain.positions import BEGINNING, Moment
+from ...projections.contract import Projection
+
+__all__ = ["MemoryProjectionStore", "ProjectionStore"]
+
+
+class ProjectionStore(Protocol):
+    """Rows and checkpoints of projections."""
+
+    def checkpoint(self, projection: Projection) -> Moment:
+        """
+        Return the moment up to which the rows are made; the beginning when there are none of this version.
+        """
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        """
+        Return the rows under `keys` that exist.
+        """
+
+    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+        """
+        Store rows and the checkpoint `after` in one transaction, if the checkpoint is still `before`.
+
+        Returns False, and stores nothing, when another runner was there first.
+        """
+
+    def rows(self, projection: Projection) -> list[Any]:
+        """
+        Return all rows, ordered by key.
+        """
+
+
+class MemoryProjectionStore:
+    """Rows in dicts, as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._checkpoints: dict[str, Moment] = {}
+
+    def checkpoint(self, projection: Projection) -> Moment:
+        """
+        Return the moment up to which the rows are made.
+        """
+        return self._checkpoints.get(projection.name, BEGINNING)
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        """
+        Return the rows under `keys` that exist.
+        """
+        rows = self._rows.get(projection.name, {})
+        return {key: rows[key] for key in keys if key in rows}
+
+    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+        """
+        Store rows and checkpoint, if the checkpoint is still `before`.
+        """
+        if self.checkpoint(projection) != before:
+            return False
+        self._rows.setdefault(projection.name, {}).update(rows)
+        self._checkpoints[projection.name] = after
+        return True
+
+    def rows(self, projection: Projection) -> list[Any]:
+        """
+        Return all rows, ordered by key.
+        """
+        return [row for _, row in sorted(self._rows.get(projection.name, {}).items())]

@@ -1,0 +1,47 @@
+"""
+From what a database says about an append back to the port: receipts with recorded events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..domain.envelope import RecordedEvent
+from ..domain.ports import NewEvents, Receipt
+from ..domain.positions import Position
+from .records import Appended, Known, Placed
+
+__all__ = ["receipts_of"]
+
+ReadStream = Callable[..., list[RecordedEvent]]
+
+
+def receipts_of(batch: Sequence[NewEvents], answer: Appended, read: ReadStream) -> list[Receipt]:
+    """
+    Return a receipt for each part of a batch; `read` fetches what was recorded before under the same key.
+    """
+    receipts: list[Receipt] = []
+    for new, placed in zip(batch, answer, strict=True):
+        if not isinstance(placed, list):
+            return [_repeated(new, part, read) for new, part in zip(batch, answer, strict=True)]
+        receipts.append(Receipt(_recorded(new, placed)))
+    return receipts
+
+
+def _repeated(new: NewEvents, known: list[Placed] | Known | None, read: ReadStream) -> Receipt:
+    if not isinstance(known, Known):
+        return Receipt((), True)
+    return Receipt(tuple(read(new.stream, after=known.first_version - 1, until=known.last_version)), True)
+
+
+def _recorded(new: NewEvents, placed: list[Placed]) -> tuple[RecordedEvent, ...]:
+    stream = new.stream
+    # A list first: a tuple from a generator costs twice as much, and this is on the way of every append.
+    return tuple(
+        [
+            RecordedEvent(stream, version, Position(lane, number), recorded_at, event, meta, digest)
+            for event, meta, (version, lane, number, recorded_at, digest) in zip(
+                new.events, new.metas, placed, strict=True
+            )
+        ]
+    )

@@ -1,0 +1,85 @@
+"""
+The tables of a log on SQLite: made at first use, in one transaction, and recognised ever after.
+
+A file of Refold's carries its application id; another program's file is refused rather than written into.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from ...domain.errors import StorageUnavailableError
+from .database import SqliteDatabase
+
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "prepare_schema", "refuse_foreign_file", "schema_statements"]
+
+APPLICATION_ID = 0x5265466F  # "ReFo"
+SCHEMA_VERSION = 1
+MAGIC = b"SQLite format 3\0"
+HEADER_BYTES = 100
+
+
+def refuse_foreign_file(path: str | Path) -> None:
+    """
+    Look at a file's first bytes before SQLite does: to open another program's database is to change it already.
+
+    Only one that is not in WAL mode can be told so; there the file itself holds the application id.
+
+    Raises:
+        StorageUnavailableError: the file is another program's database.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            header = file.read(HEADER_BYTES)
+    except (OSError, ValueError):
+        return
+    is_legacy = header.startswith(MAGIC) and len(header) == HEADER_BYTES and header[18] == 1
+    if is_legacy and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise StorageUnavailableError(f"{path} is a database of another program: name another file")
+
+
+def prepare_schema(database: SqliteDatabase) -> None:
+    """
+    Make the tables in a new file; leave those of an existing one alone.
+
+    Raises:
+        StorageUnavailableError: the file is another program's, or a newer Refold's.
+    """
+    with database.reading() as connection:
+        application, version, tables = _identity(connection)
+    where = database.where
+    if application == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
+        return
+    if tables:
+        raise StorageUnavailableError(f"{where} is a database of another program: name another file")
+    if database.read_only:
+        raise StorageUnavailableError(f"{where} is empty: import something into it first")
+    _create_tables(database)
+
+
+def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    return application, version, tables
+
+
+def _create_tables(database: SqliteDatabase) -> None:
+    with database.writing() as connection:
+        for statement in schema_statements():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def schema_statements(prefix: str = "") -> list[str]:
+    """
+    Return the statements that create a log's tables, each name with `prefix`.
+    """
+    text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    return [part.format(p=prefix) for part in "\n".join(lines).split(";") if part.strip()]

@@ -1,0 +1,1 @@
+"""Folds of recorded events into answers, one file per question."""

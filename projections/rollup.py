@@ -1,0 +1,87 @@
+"""
+How much is in the log, of what, and when? One row for every 1,024 positions of a slice.
+
+Counting a million events takes a second, adding up a thousand rows a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ..domain.envelope import Event, RecordedEvent
+
+__all__ = ["ROLLUP", "ROLLUP_EVENTS", "Rollup", "RollupRow", "counts_by_type"]
+
+ROLLUP_EVENTS = 1_024
+# What people and models wrote, and functions returned; names and ids are not text.
+TEXT_FIELDS = ("content", "arguments", "output", "instructions", "reason")
+
+
+class RollupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    1,024 neighbouring events. Times are in microseconds since 1970, UTC; `counts` is JSON: event tag, number.
+    """
+
+    key: str
+    lane: int
+    block: int
+    events: int = 0
+    first_at: int = 0
+    last_at: int = 0
+    counts: str = "{}"
+    text_bytes: int = 0
+
+
+class Rollup:
+    """The fold behind `refold stats` and the histogram of the log."""
+
+    name = "rollup"
+    version = 1
+    row = RollupRow
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the block of 1,024 positions that the event lies in.
+        """
+        position = event.position
+        return (f"{position.slice}/{(position.number - 1) // ROLLUP_EVENTS}",)
+
+    def evolve(self, key: str, row: RollupRow | None, event: RecordedEvent) -> RollupRow:
+        """
+        Return the block's row after `event`.
+        """
+        if row is None:
+            lane, _, block = key.partition("/")
+            row = RollupRow(key=key, lane=int(lane), block=int(block), first_at=event.recorded_at)
+        tag = str(event.event.__struct_config__.tag)
+        counts = counts_by_type(row)
+        counts[tag] = counts.get(tag, 0) + 1
+        return msgspec.structs.replace(
+            row,
+            events=row.events + 1,
+            last_at=event.recorded_at,
+            counts=msgspec.json.encode(counts, order="sorted").decode(),
+            text_bytes=row.text_bytes + sum(map(_text_bytes, _texts(event.event))),
+        )
+
+
+def counts_by_type(row: RollupRow) -> dict[str, int]:
+    """
+    Return the numbers of events in a block by their tags.
+    """
+    return msgspec.json.decode(row.counts, type=dict[str, int])
+
+
+def _texts(event: Event) -> Iterator[object]:
+    for field in TEXT_FIELDS:
+        value = getattr(event, field, None)
+        yield from value if isinstance(value, tuple) else (value,)
+
+
+def _text_bytes(text: object) -> int:
+    return len(text.encode()) if isinstance(text, str) else 0
+
+
+ROLLUP = Rollup()

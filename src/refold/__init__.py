@@ -1,0 +1,65 @@
+"""
+Refold: an event-sourced context store for LLM agents. Git for what an agent knows.
+
+    store = refold.open("agents.db")
+    chat = store.chat("support-42")
+    chat.add_message("user", "Where is my order?")
+    chat.at(2).items
+"""
+
+from __future__ import annotations
+
+from refold.domain.acting import acting
+from refold.domain.chat import (
+    AgentConfigUpdate,
+    AgentHandoff,
+    ChatContext,
+    ChatMessage,
+    ChatRole,
+    FunctionCall,
+    FunctionCallOutput,
+    ImageContent,
+    ReadOnlyChatContext,
+)
+from refold.domain.envelope import RecordedEvent
+from refold.domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    DuplicateItemError,
+    InvalidInputError,
+    NotFoundError,
+    RefoldError,
+    StorageError,
+)
+from refold.domain.positions import Moment, Position
+from refold.domain.threads import to_async
+from refold.infrastructure.bootstrap import open_store as open
+from refold.infrastructure.store import Store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AgentConfigUpdate",
+    "AgentHandoff",
+    "ChatContext",
+    "ChatMessage",
+    "ChatRole",
+    "ConcurrencyError",
+    "DamagedError",
+    "DuplicateItemError",
+    "FunctionCall",
+    "FunctionCallOutput",
+    "ImageContent",
+    "InvalidInputError",
+    "Moment",
+    "NotFoundError",
+    "Position",
+    "ReadOnlyChatContext",
+    "RecordedEvent",
+    "RefoldError",
+    "StorageError",
+    "Store",
+    "acting",
+    "open",
+    "to_async",
+]

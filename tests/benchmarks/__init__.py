@@ -1,0 +1,1 @@
+"""Tests of the benchmarks: that they run and count rightly; never how fast anything is."""

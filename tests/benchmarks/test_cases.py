@@ -1,0 +1,61 @@
+"""Every case runs, with numbers so small that nothing is measured, and hands back what its table needs."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bench import QUICK, Bench
+from benchmarks.cases import CASES
+from benchmarks.rows import Row, Table
+from benchmarks.table import as_json, as_markdown, as_text
+from tests.support.postgres import Server
+
+TINY = dataclasses.replace(
+    QUICK,
+    lengths=(2, 120),
+    loaded=70,
+    long=140,
+    single_appends=70,
+    contexts=3,
+    context_items=20,
+    runs=4,
+    blocks=1,
+    writers=2,
+    writer_appends=3,
+    batch=5,
+    tail=10,
+)
+FACTS = {"cores": "2"}
+
+
+def check(results: list[Row | Table]) -> None:
+    """
+    Look at all figures, and write them in every form.
+    """
+    assert results
+    for result in results:
+        if isinstance(result, Row):
+            figures = {name: result.shown(name) or 0 for name in result.stats}
+            assert {"ours", "raw"} <= set(figures)
+            assert min(figures.values()) > 0
+        else:
+            assert result.lines
+    for written in (as_text(FACTS, results), as_markdown(FACTS, results), as_json(FACTS, results).decode()):
+        assert "cores" in written
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case_on_sqlite(name: str, tmp_path: Path) -> None:
+    """On SQLite every case gives figures of ours and raw."""
+    results = list(CASES[name](Bench(tmp_path, TINY), "sqlite"))
+
+    check(results)
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"compression"}))
+def test_case_on_postgres(name: str, tmp_path: Path, pg_server: Server) -> None:
+    """On PostgreSQL too."""
+    results = list(CASES[name](Bench(tmp_path, TINY, pg_server), "postgres"))
+
+    check(results)

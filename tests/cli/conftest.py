@@ -1,0 +1,44 @@
+"""Fixtures of the command line's tests."""
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.infrastructure.importing import import_file
+from tests.importing.shapes import said
+from tests.importing.transcripts import TALK, run, written
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Run every test in an empty folder of its own, with none of its user's settings.
+    """
+    monkeypatch.chdir(tmp_path)
+    for name in ("REFOLD_DB", "COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    """
+    A file with two runs of a task, `air-0.0` and `air-0.1`, and one of another, `air-1`.
+    """
+    runs = [
+        run(0, *TALK, info={"kind": "first"}),
+        run(0, *TALK[:3], said("assistant", "Nothing there."), trial=1),
+        run(1, said("user", "bye")),
+    ]
+    return written(tmp_path / "air.json", runs)
+
+
+@pytest.fixture
+def database(tmp_path: Path, transcript: Path) -> Path:
+    """
+    A database with the transcript in it.
+    """
+    path = tmp_path / "kept.db"
+    with refold.open(path, synchronous="NORMAL") as store:
+        import_file(store, transcript)
+    return path

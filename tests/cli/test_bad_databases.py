@@ -1,0 +1,233 @@
+"""Databases that are missing, foreign, damaged, locked, read-only or full: one line each, and no harm."""
+
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from refold.infrastructure.sqlite.database import SqliteDatabase
+from tests.cli.running import Ended, environment, refold, spawned
+from tests.importing.transcripts import HELLO, run, written
+
+READING = [["contexts"], ["show", "air-1"], ["log"], ["diff", "air-1@1..2"], ["stats"]]
+
+
+@pytest.mark.parametrize("arguments", READING)
+def test_a_missing_database_is_not_made(arguments: list[str], tmp_path: Path) -> None:
+    """A reading command names it and says how to name another."""
+    path = tmp_path / "none.db"
+    assert refold(*arguments, db=path).fault.startswith(f"there is no database {path}: ")
+    assert "--db or REFOLD_DB names another" in refold(*arguments).fault
+    assert refold(*arguments, db=tmp_path / "no" / "none.db").code == 1
+
+    assert list(tmp_path.glob("**/*.db*")) == []
+
+
+def tables_of(path: Path) -> list[tuple[str, str]]:
+    """
+    Return what is defined in an SQLite file.
+    """
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("arguments", [*READING, ["import", "x.json"]])
+def test_what_is_no_database(arguments: list[str], tmp_path: Path) -> None:
+    """A folder, a text, another program's database: named, and left as they are."""
+    written(tmp_path / "x.json", [HELLO])
+    text, foreign = written(tmp_path / "text.db", "hello " * 1000), tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    connection.close()
+    before = text.read_bytes(), tables_of(foreign)
+
+    assert refold(*arguments, db=tmp_path).fault == f"{tmp_path} is a folder: name a file in it"
+    assert "text.db" in refold(*arguments, db=text).fault
+    assert "foreign.db is a database of another program" in refold(*arguments, db=foreign).fault
+    assert (text.read_bytes(), tables_of(foreign)) == before
+
+
+@pytest.mark.parametrize("arguments", READING)
+def test_an_empty_file_stays_empty(arguments: list[str], tmp_path: Path) -> None:
+    """Only an import makes a database of it."""
+    path = written(tmp_path / "empty.db", "")
+
+    assert "empty.db is empty" in refold(*arguments, db=path).fault
+    assert path.stat().st_size == 0
+
+
+def test_an_import_fills_an_empty_file(tmp_path: Path) -> None:
+    """Some make the file first."""
+    path = written(tmp_path / "empty.db", "")
+
+    assert refold("import", written(tmp_path / "x.json", [HELLO]), db=path).code == 0
+    assert "hello" in refold("show", "x-1", db=path).out
+
+
+@pytest.mark.parametrize("arguments", [["show", "air-0.0"], ["log"], ["diff", "air-0.0@.."]])
+def test_damage_is_one_line(database: Path, arguments: list[str]) -> None:
+    """Wherever bytes have changed, there is an answer or a sentence, never a traceback."""
+    whole = database.read_bytes()
+    codes = set()
+    for start in range(0, len(whole), len(whole) // 60):
+        database.write_bytes(whole[:start] + b"\xa5" * 64 + whole[start + 64 :])
+        ended = refold(*arguments, db=database)
+        codes.add(ended.code)
+        assert ended.code in (0, 1)
+        assert len(ended.err.splitlines()) == ended.code, ended.err
+
+    assert codes == {0, 1}
+
+
+@pytest.mark.parametrize("arguments", [*READING, ["import", "air.json"]])
+def test_a_database_cut_short(database: Path, arguments: list[str]) -> None:
+    """Half a file is damaged."""
+    database.write_bytes(database.read_bytes()[: database.stat().st_size // 2])
+
+    assert str(database) in refold(*arguments, db=database).fault or arguments == ["contexts"]
+
+
+@pytest.fixture
+def locked(database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """
+    The database while another program writes to it and does not end; we wait for it a moment only.
+    """
+    defaults = SqliteDatabase.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "busy_timeout_seconds", 0.1)
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield database
+    connection.execute("ROLLBACK")
+    connection.close()
+
+
+@pytest.mark.parametrize("arguments", READING)
+def test_a_writer_stops_no_reader(locked: Path, arguments: list[str]) -> None:
+    """Not even where rows would have to be brought up to date."""
+    ended = refold(*arguments, db=locked)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out
+
+
+def test_a_writer_stops_another(locked: Path, tmp_path: Path) -> None:
+    """For a bounded time; then the import says so, and has written nothing."""
+    path = written(tmp_path / "x.json", [HELLO])
+
+    assert refold("import", path, db=locked).fault.startswith(f"{locked} stayed locked by another process")
+
+
+# Run as a user who may write nothing, once everything that is needed has been imported and opened.
+AS_NOBODY = """
+import os, sys, io, contextlib
+from refold.infrastructure.cli import main
+warm, *arguments = sys.argv[1:]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    main(["--db", warm, *arguments])
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+sys.exit(main(["--db", "kept.db", *arguments]))
+"""
+
+
+@pytest.fixture
+def shut(database: Path, transcript: Path) -> Iterator[Path]:
+    """
+    A folder that nobody may write to, with the database `kept.db` and the transcript in it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(database, Path(folder, "kept.db"))
+        shutil.copy(transcript, Path(folder, "air.json"))
+        for path in Path(folder).iterdir():
+            path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        yield Path(folder)
+        Path(folder).chmod(0o755)
+
+
+def as_nobody(database: Path, shut: Path, arguments: list[str]) -> Ended:
+    """
+    Run a command in the shut folder.
+    """
+    command = [sys.executable, "-c", AS_NOBODY, str(database), *arguments]
+    done = subprocess.run(command, cwd=shut, env=environment(), capture_output=True, encoding="utf-8")
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("arguments", READING)
+def test_reading_needs_no_right_to_write(database: Path, shut: Path, arguments: list[str]) -> None:
+    """File and folder may be read-only."""
+    ended = as_nobody(database, shut, [*arguments, "--json"])
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json
+    assert sorted(path.name for path in shut.iterdir()) == ["air.json", "kept.db"]
+
+
+def test_writing_needs_it(database: Path, shut: Path) -> None:
+    """The import says which rights to look at."""
+    fault = as_nobody(database, shut, ["import", "air.json", "--prefix", "new"]).fault
+
+    assert fault == "kept.db cannot be written: check the rights of the file and its folder"
+
+
+@pytest.mark.parametrize("room", [100_000, 700_000, 4_300_000])
+def test_a_full_disk(tmp_path: Path, room: int) -> None:
+    """The import ends with one line; what was written is whole, and the rest comes with the next import."""
+    texts = [os.urandom(3_000).hex() for _ in range(25)]
+    runs = [run(number, *({**HELLO, "content": f"{number} {text}"} for text in texts)) for number in range(80)]
+    path = written(tmp_path / "x.json", runs)
+
+    def leave_little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    ended = spawned("import", path, preexec_fn=leave_little_room)
+    assert ended.code == 1
+    assert "refold.db" in ended.fault
+
+    before = refold("contexts", "--json")
+    there = {row["id"]: row["items"] for row in json.loads(before.out or "[]")}
+    assert {*there.values()} <= {25}
+    assert len(there) < 80
+    assert refold("import", path).out.startswith(f"refold.db: 80 contexts: {80 - len(there)} added")
+    assert refold("stats", "--json").json["events"] == 80 * 26
+
+
+def test_a_database_of_no_known_shape(database: Path) -> None:
+    """It bears Refold's mark, and lacks its tables."""
+    with sqlite3.connect(database) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            if not name.startswith("sqlite_"):
+                connection.execute(f"DROP TABLE {name}")
+    connection.close()
+
+    for arguments in (*READING, ["import", "air.json"]):
+        assert refold(*arguments, db=database).code == 1
+        assert len(refold(*arguments, db=database).err.splitlines()) == 1
+
+
+def test_a_server_that_is_not_there() -> None:
+    """A URL is a server's address."""
+    assert refold("contexts", "--db", "mysql://here").fault.startswith("'mysql://here' is no location")
+
+
+def test_a_store_that_is_open(database: Path) -> None:
+    """Another process may have it open, and be in the middle of its work."""
+    with package.open(database) as store:
+        store.chat("now").add_message("user", "news")
+
+        assert "news" in refold("show", "now", db=database).out
+        assert '"now"' in refold("contexts", "--json", db=database).out

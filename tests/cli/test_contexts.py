@@ -1,0 +1,44 @@
+"""`refold contexts`: which contexts there are."""
+
+from pathlib import Path
+
+import refold as package
+from tests.cli.running import refold
+
+
+def test_a_line_for_each(database: Path) -> None:
+    """Under a heading, in columns, numbers ending together."""
+    heading, *lines = refold("contexts", db=database).out.splitlines()
+
+    assert heading.split() == ["ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST", "CHANGE"]
+    assert [line.split()[:5] for line in lines] == [
+        ["air-0.0", "chat", "@6", "5", "37"],
+        ["air-0.1", "chat", "@6", "5", "39"],
+        ["air-1", "chat", "@2", "1", "4"],
+    ]
+    assert all(line.endswith("Z (just now)") for line in lines)
+    assert len({line.index("chat") for line in lines}) == 1
+
+
+def test_the_shape_of_the_json(database: Path) -> None:
+    """One array; what is not known is null."""
+    with package.open(database) as store, package.acting(actor="mia"):
+        store.chat("z", user="mia", session="s", agent="triage").add_message("user", "hi")
+    *_, imported, last = refold("contexts", "--json", db=database).json
+    times = {name: last.pop(name) for name in ("opened_at", "changed_at")}
+
+    assert last == {
+        "id": "z", "kind": "chat", "version": 2, "items": 1, "turns": 1, "tokens": 4, "user": "mia",
+        "session": "s", "agent": "triage", "source": None, "changed_by": "mia",
+    }  # fmt: skip
+    assert times["opened_at"] <= times["changed_at"]
+    assert (imported["source"], imported["changed_by"], imported["user"]) == ("air.json", "import", None)
+
+
+def test_an_empty_database(tmp_path: Path) -> None:
+    """A note on stderr, and an empty array where JSON is asked for."""
+    path = tmp_path / "empty.db"
+    package.open(path).close()
+
+    assert refold("contexts", db=path) == (0, "", "no contexts yet: `refold import FILE` brings some in\n")
+    assert refold("contexts", "--json", db=path) == (0, "[]\n", "")

@@ -1,0 +1,61 @@
+"""How a command ends when its reader goes away, its output has no room, or its user has had enough."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from tests.cli.running import PROGRAM, environment, started
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """
+    A database that prints more than a pipe holds.
+    """
+    with package.open(tmp_path / "long.db", durability="enqueue") as store:
+        chat = store.chat("long")
+        for number in range(400):
+            chat.add_message("user", f"{number} " + "word " * 200)
+    return tmp_path / "long.db"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["log"], ["log", "--json"], ["show", "long"], ["show", "long", "--json"], ["diff", "long@.."]]
+)
+def test_a_reader_that_goes_away_is_no_fault(long: Path, arguments: list[str]) -> None:
+    """`| head` ends the command quietly."""
+    process = started(*arguments, "--db", long)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+
+    assert process.wait(timeout=30) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["log"], ["contexts"], ["stats", "--json"], ["--help"], ["--version"]])
+def test_no_room_for_the_output(database: Path, arguments: list[str]) -> None:
+    """A full disk behind a redirection is one line."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    command = [*PROGRAM, "--db", str(database), *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
+
+    assert (done.returncode, done.stderr) == (1, "refold: the output failed: No space left on device\n")
+
+
+def test_ctrl_c_is_quiet(database: Path) -> None:
+    """130, as shells have it, and not a word."""
+    process = started("log", "--follow", "--limit", "99", "--db", database)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (130, "")

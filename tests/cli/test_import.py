@@ -1,0 +1,178 @@
+"""`refold import`: transcripts become contexts, or nothing happens at all."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold as package
+from refold.infrastructure.cli.progress import progress_bar
+from tests.cli.running import environment, refold, spawned
+from tests.importing.shapes import asked, call, said
+from tests.importing.transcripts import HELLO, TALK, as_lines, run, written
+from tests.support.project import ROOT
+
+REAL = ROOT.parent / "shared" / "data" / "tau_airline_100.json"
+HAS_REAL = pytest.mark.skipif(not REAL.exists(), reason="shared/data is not beside this checkout")
+
+
+def contents(database: Path) -> tuple[str, list[str]]:
+    """
+    Return a digest of the database's bytes, and of every event in it.
+    """
+    with package.open(database, read_only=True) as store:
+        events = [recorded.digest.hex() for row in store.contexts() for recorded in store.chat(row.id).history()]
+    return hashlib.sha256(database.read_bytes()).hexdigest(), events
+
+
+def test_what_was_done_is_said(transcript: Path) -> None:
+    """In one line on stdout, nothing on stderr."""
+    assert refold("import", transcript) == (
+        0, "refold.db: 3 contexts: 3 added; 9 messages as 11 items\n", ""
+    )  # fmt: skip
+    assert refold("import", transcript) == (0, "refold.db: 3 contexts: 3 unchanged\n", "")
+    written(transcript, [*json.loads(transcript.read_text()), run(2, HELLO)])
+    assert refold("import", transcript).out == "refold.db: 4 contexts: 1 added, 3 unchanged; 1 message as 1 item\n"
+
+
+def test_several_files(tmp_path: Path) -> None:
+    """Each has its own prefix, or all have one."""
+    files = [written(tmp_path / "a.json", TALK), written(tmp_path / "b.jsonl", as_lines(run(0, HELLO), run(1)))]
+    assert refold("import", *files, "--user", "mia").code == 0
+    assert refold("import", files[0], "--prefix", "c").code == 0
+
+    listed = refold("contexts", "--json").json
+    assert [(row["id"], row["user"]) for row in listed] == [
+        ("a-1", "mia"), ("b-0", "mia"), ("b-1", "mia"), ("c-1", None),
+    ]  # fmt: skip
+
+
+def test_what_changed_beside_the_messages_is_noted(transcript: Path) -> None:
+    """On stderr, and the import goes on."""
+    refold("import", transcript)
+    written(transcript, [{**one, "reward": 0} for one in json.loads(transcript.read_text())])
+    ended = refold("import", transcript)
+
+    assert (ended.code, ended.out) == (0, "refold.db: 3 contexts: 3 unchanged\n")
+    assert len(ended.err.splitlines()) == 3
+    assert ended.err.startswith("note: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("", "x.json is empty: expected JSON or JSON Lines"),
+        ("[{]", "x.json is not JSON: expecting property name enclosed in double quotes at line 1, column 3"),
+        ('{"role":"user"}\n{', "x.json is not JSON Lines: expecting property name"),
+        ("[1]", "x.json: expected OpenAI messages"),
+        ([HELLO, {"content": "x"}], "x.json, run 1, message 1 (from 0), field role: missing, expected one of"),
+        ([run(0, HELLO), run(1, said("robot"))], "x.json, run 2, message 0 (from 0), field role: 'robot' is no role"),
+        ([said("user", 3)], "x.json, run 1, message 0 (from 0), field content: found a number, expected text, a list"),
+        (
+            [said("assistant", None, tool_calls="x")],
+            "x.json, run 1, message 0 (from 0), field tool_calls: found text, expected a list",
+        ),
+        (
+            [asked(call("a", arguments=3))],  # type: ignore[arg-type]
+            "x.json, run 1, message 0 (from 0), field tool_calls[0].function.arguments: found a number, expected text",
+        ),
+        (
+            [{"role": "tool", "content": "x"}],
+            "x.json, run 1, message 0 (from 0), field tool_call_id: missing, expected text",
+        ),
+        (
+            [said("user", "x\ud800")],
+            "x.json, run 1, message 0 (from 0), field content: a lone surrogate (U+D800) at index 1",
+        ),
+    ],
+)
+def test_a_bad_file_changes_nothing(database: Path, content: Any, fault: str) -> None:
+    """One line, exit code 1, no byte of the database different; without a database none is made."""
+    good, bad = written(Path("a.json"), TALK), written(Path("x.json"), content)
+    before = contents(database)
+
+    assert refold("import", bad, db=database).fault.startswith(fault)
+    assert refold("import", good, bad, db=database).fault.startswith(fault)
+    assert refold("import", good, bad).code == 1
+    assert contents(database) == before
+    assert not Path("refold.db").exists()
+
+
+def test_a_changed_file_changes_nothing(database: Path, transcript: Path) -> None:
+    """Not even for its runs that have not changed, or are new."""
+    before = contents(database)
+    runs = json.loads(transcript.read_text())
+    runs[1]["traj"][2]["content"] = "lost"
+    written(transcript, [run(9, HELLO), *runs])
+
+    fault = refold("import", transcript, db=database).fault
+    assert "run 3, message 2 (from 0) differs from that of the context 'air-0.1'" in fault
+    assert contents(database) == before
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """Missing files and folders, as the shell hands them over."""
+    assert refold("import", "none.json").fault == "there is no file none.json: check the name"
+    assert refold("import", tmp_path).fault == f"{tmp_path} is a folder: name a file in it"
+    assert refold("import", "").fault == ". is a folder: name a file in it"
+    Path("broken.json").write_bytes(b"\xff\xfe")
+    assert refold("import", "broken.json").fault.startswith("broken.json is not UTF-8 text")
+    assert not Path("refold.db").exists()
+
+
+def test_surrogates_can_be_replaced() -> None:
+    """On demand, as the error says."""
+    written(Path("x.json"), [said("user", "x\ud800")])
+
+    assert refold("import", "x.json", "--replace-surrogates").code == 0
+    assert refold("show", "x-1", "--as", "openai").json == [said("user", "x\ufffd")]
+
+
+def test_a_bar_is_drawn_where_it_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stderr, if that is a terminal; it is gone when the work is done."""
+    monkeypatch.setattr(sys, "stderr", _Terminal(sys.stderr))
+    with progress_bar("importing") as told:
+        assert told is not None
+        told(1, 3)
+
+
+class _Terminal:
+    """A stream that says it is a terminal."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        """
+        Say yes.
+        """
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@HAS_REAL
+def test_a_hundred_real_runs() -> None:
+    """All of them come out of `refold show --as openai` as they went in."""
+    assert refold("import", REAL, "--prefix", "airline").out.endswith("100 added; 2,658 messages as 2,700 items\n")
+    runs = json.loads(REAL.read_bytes())
+
+    for one in runs:
+        name = f"airline-{one['task_id']}.{one['trial']}"
+        assert refold("show", name, "--as", "openai").json == one["traj"]
+
+
+@HAS_REAL
+def test_real_runs_by_processes_of_their_own() -> None:
+    """The program itself, from an import to a few of the contexts."""
+    assert spawned("import", REAL, "--prefix", "airline").code == 0
+    runs = json.loads(REAL.read_bytes())
+
+    for one in runs[::40]:
+        name = f"airline-{one['task_id']}.{one['trial']}"
+        shown = spawned("show", name, "--as", "openai", env=environment(REFOLD_DB="refold.db"))
+        assert shown.json == one["traj"]

@@ -1,0 +1,177 @@
+"""`refold log`: the events themselves."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold as package
+from tests.cli.running import refold, started
+
+
+def rows(text: str) -> list[list[str]]:
+    """
+    Return the first words of every line: position, time, place, actor, type.
+    """
+    return [line.split(maxsplit=5) for line in text.splitlines()]
+
+
+def test_a_line_for_each_event(database: Path) -> None:
+    """Position, time, place, who, what, oldest first."""
+    lines = rows(refold("log", "air-0.0", db=database).out)
+
+    assert [(line[0], *line[2:]) for line in lines] == [
+        ("1", "air-0.0@1", "import", "opened", "source=air.json"),
+        ("2", "air-0.0@2", "import", "message_added", "user: hello"),
+        ("3", "air-0.0@3", "import", "message_added", "assistant: One moment."),
+        ("4", "air-0.0@4", "import", "function_called", "look_up({})"),
+        ("5", "air-0.0@5", "import", "function_returned", "look_up: found"),
+        ("6", "air-0.0@6", "import", "message_added", "assistant: Here."),
+    ]
+    assert all(line[1].endswith("Z") for line in lines)
+
+
+def test_the_whole_log(database: Path) -> None:
+    """Without a context, all of them."""
+    assert [line[2] for line in rows(refold("log", db=database).out)] == [
+        *(f"air-0.0@{version}" for version in range(1, 7)),
+        *(f"air-0.1@{version}" for version in range(1, 7)),
+        *(f"air-1@{version}" for version in range(1, 3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "positions"),
+    [
+        (["--limit", 2], [1, 2]),
+        (["--after", 12], [13, 14]),
+        (["--after", "pos:12", "--limit", 1], [13]),
+        (["--after", 99], []),
+        (["--after", 0, "--limit", 1], [1]),
+        (["--type", "opened"], [1, 7, 13]),
+        (["--type", "chat.opened"], [1, 7, 13]),
+        (["--type", "chat.opened.v1", "--type", "function_called"], [1, 4, 7, 10, 13]),
+        (["--type", "opened", "--limit", 1, "--after", 1], [7]),
+        (["--type", "handed_off"], []),
+        (["air-0.1"], [7, 8, 9, 10, 11, 12]),
+        (["air-0.1@2"], [7, 8]),
+        (["air-0.1@-4"], [7, 8]),
+        (["air-0.1", "--after", 10], [11, 12]),
+        (["air-0.1", "--after", 2, "--limit", 1], [7]),
+        (["chat:air-1", "--type", "message_added"], [14]),
+    ],
+)
+def test_what_is_listed_can_be_narrowed(database: Path, arguments: list[Any], positions: list[int]) -> None:
+    """By context, version, position, type and number; JSON lists the same."""
+    assert [int(line[0]) for line in rows(refold("log", *arguments, db=database).out)] == positions
+    assert [int(event["position"]) for event in refold("log", *arguments, "--json", db=database).json] == positions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fault"),
+    [
+        (["--type", "nonsense"], 2, "Invalid value for '--type': there are no events of type 'nonsense'; there are "),
+        (["--after", "x"], 2, "Invalid value for '--after': 'x' is not a position"),
+        (["--limit", "0"], 2, "Invalid value for '--limit': 0 is not in the range"),
+        (["nobody"], 1, "there is no context 'nobody'"),
+        (["air-1@9"], 1, "chat:air-1 has no version 9"),
+        (["air-1@1", "--follow"], 2, "--follow goes on from the head: leave out @V"),
+    ],
+)
+def test_what_cannot_be_listed(database: Path, arguments: list[str], code: int, fault: str) -> None:
+    """One line, and nothing on stdout."""
+    ended = refold("log", *arguments, db=database)
+
+    assert ended.code == code
+    assert ended.fault.startswith(fault)
+
+
+def test_the_shape_of_the_json(database: Path) -> None:
+    """An array of events with their envelopes, one a line."""
+    ended = refold("log", "air-0.0", "--limit", 2, "--json", db=database)
+    opened, added = ended.json
+
+    assert [json.loads(line.rstrip(",")) for line in ended.out.splitlines()[1:-1]] == [opened, added]
+    assert {name: added[name] for name in ("position", "stream", "version", "actor", "type")} == {
+        "position": "2",
+        "stream": "chat:air-0.0",
+        "version": 2,
+        "actor": "import",
+        "type": "chat.message_added.v1",
+    }
+    assert [added[name] for name in ("correlation_id", "causation", "idempotency_key")] == [None] * 3
+    assert (added["event"]["role"], added["event"]["content"], added["event"]["origin"]) == ("user", "hello", {})
+    assert opened["event"]["attributes"]["info"] == {"kind": "first"}
+    assert len(bytes.fromhex(added["digest"])) == 32
+
+
+def test_lines_end_at_the_edge(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the width is known; in a pipe they are as long as they are, for grep."""
+    with package.open(database) as store:
+        store.chat("long").add_message("user", "word " * 100)
+    assert ("word " * 100).strip() in refold("log", "long", db=database).out
+
+    monkeypatch.setenv("COLUMNS", "60")
+    day, *lines = refold("log", "long", db=database).out.splitlines()
+    assert len(day) == len("2026-11-21")
+    assert max(len(line) for line in lines) <= 60
+    assert lines[1].endswith("…")
+
+
+def test_names_are_events(database: Path) -> None:
+    """A name says which version it was given to."""
+    with package.open(database) as store:
+        store.chat("air-1").name_version("start", 2)
+
+    assert rows(refold("log", "--type", "named", db=database).out)[0][-1] == "start = @2"
+
+
+@pytest.mark.parametrize("context", [None, "air-1"])
+def test_new_events_are_followed(database: Path, context: str | None) -> None:
+    """What another program writes appears, as JSON lines; Ctrl-C ends it with 130 and no word."""
+    named = [context] if context else []
+    process = started("log", *named, "--follow", "--json", "--after", "12", "--db", database)
+    assert process.stdout is not None
+    seen = [json.loads(process.stdout.readline()) for _ in range(2)]
+    with package.open(database) as store:
+        store.chat("other").add_message("user", "not in air-1")
+        store.chat("air-1").add_message("user", "news")
+    while "content" not in seen[-1]["event"] or seen[-1]["event"]["content"] != ["news"]:
+        seen.append(json.loads(process.stdout.readline()))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (130, "", "")
+    places = [f"{event['stream']}@{event['version']}" for event in seen]
+    others = [] if context else ["chat:other@1", "chat:other@2"]
+    assert places == ["chat:air-1@1", "chat:air-1@2", *others, "chat:air-1@3"]
+
+
+def test_following_ends_at_a_limit(database: Path) -> None:
+    """Then it needs no Ctrl-C."""
+    ended = refold("log", "--follow", "--limit", 14, db=database)
+
+    assert (ended.code, len(ended.out.splitlines())) == (0, 14)
+
+
+def test_following_never_overlooks_what_comes_while_it_starts(database: Path) -> None:
+    """The past is read after the moment from which the present is followed."""
+    writing = threading.Event()
+
+    def write() -> None:
+        with package.open(database) as store:
+            chat = store.chat("air-1")
+            for number in range(30):
+                chat.add_message("user", str(number))
+                writing.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    writing.wait(20)
+    ended = refold("log", "air-1", "--follow", "--limit", 32, "--json", db=database)
+    writer.join()
+
+    assert [json.loads(line)["version"] for line in ended.out.splitlines()] == list(range(1, 33))

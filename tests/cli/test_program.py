@@ -1,0 +1,140 @@
+"""The program around the commands: help, versions, which database, exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from tests.cli.running import environment, refold, spawned
+
+COMMANDS = ["import", "contexts", "show", "log", "diff", "stats"]
+
+
+def test_the_help_names_every_command() -> None:
+    """With one line about each."""
+    ended = refold("--help")
+
+    assert ended.code == 0
+    assert [
+        line.split()[0] for line in ended.out.splitlines() if line.startswith("  ") and line.split()[0] in COMMANDS
+    ] == (COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    """-h and --help say the same."""
+    ended = refold(command, "--help")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"Usage: refold {command} ")
+    assert refold(command, "-h") == ended
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_reading_commands_can_print_json(command: str) -> None:
+    """All but the one that writes."""
+    assert ("--json" in refold(command, "--help").out) == (command != "import")
+
+
+def test_the_version_is_the_packages() -> None:
+    """As the facade has it."""
+    assert refold("--version") == (0, f"refold {package.__version__}\n", "")
+
+
+def test_help_imports_little() -> None:
+    """No command, no drawing of bars, no server's driver: `refold --help` answers at once."""
+    code = (
+        "import sys; from refold.infrastructure.cli import main; main(['--help']);"
+        "print(*sys.modules, file=sys.stderr, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+
+    imported = set(done.stderr.split())
+    assert not imported & {"rich", "psycopg", "psycopg_pool", "eventsourcing", "sqlite3", "zstandard"}
+    assert not imported & {f"refold.infrastructure.cli.{name}" for name in ("show", "log", "diff", "import_files")}
+
+
+def test_commands_need_no_bar(database: Path) -> None:
+    """rich is imported where a bar is drawn on a terminal, and there only."""
+    code = (
+        "import sys; from refold.infrastructure.cli import main; main(sys.argv[1:]);"
+        "sys.exit('rich' in sys.modules or 'psycopg' in sys.modules)"
+    )
+    for arguments in (["import", "air.json"], ["show", "air-1"], ["contexts"]):
+        command = [sys.executable, "-c", code, "--db", str(database), *arguments]
+        assert subprocess.run(command, capture_output=True, env=environment()).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["nonsense"], "No such command 'nonsense' (see `refold --help`)"),
+        (["--nonsense"], "No such option '--nonsense' (see `refold --help`)"),
+        (["show"], "Missing argument 'CTX[@V]' (see `refold show --help`)"),
+        (["import"], "Missing argument 'FILE...' (see `refold import --help`)"),
+        (["contexts", "a"], "Got unexpected extra argument (a) (see `refold contexts --help`)"),
+        (["show", "a", "--as", "pdf"], "Invalid value for '--as': 'pdf' is not one of"),
+        (["show", "a", "--tail", "0"], "Invalid value for '--tail': 0 is not in the range"),
+        (["import", "a", "--format", "pdf"], "Invalid value for '--format': 'pdf' is not one of"),
+        (["--db", "", "contexts"], "Invalid value for '--db': it is empty"),
+        (["contexts", "--db", "a\udcff"], "Invalid value for '--db': it is not UTF-8 text"),
+        (["import", "a", "--user", "\udcff"], "Invalid value for '--user': it is not UTF-8 text"),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], fault: str) -> None:
+    """And the exit code 2; nothing is made."""
+    ended = refold(*arguments)
+
+    assert ended.code == 2
+    assert ended.fault.startswith(fault)
+    assert list(Path().glob("*.db")) == []
+
+
+def test_nothing_asked_shows_the_help() -> None:
+    """On stderr, as wrong use does."""
+    ended = refold()
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: refold ")
+
+
+def test_the_database_is_named_before_or_behind_the_command(database: Path) -> None:
+    """The command's own wins over the program's, which wins over REFOLD_DB."""
+    expected = refold("contexts", db=database).out
+
+    assert "air-0.0" in expected
+    assert refold("contexts", "--db", database).out == expected
+    assert refold("contexts", "--db", database, db=Path("none.db")).out == expected
+
+
+def test_the_database_is_named_by_the_environment(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """REFOLD_DB is used where no option is; an empty one counts as none."""
+    monkeypatch.setenv("REFOLD_DB", str(database))
+    assert "air-0.0" in refold("contexts").out
+
+    monkeypatch.setenv("REFOLD_DB", "")
+    assert "there is no database refold.db" in refold("contexts").fault
+
+
+def test_the_database_is_here_by_default(transcript: Path) -> None:
+    """./refold.db is made by the import and found by the rest."""
+    assert refold("import", transcript).code == 0
+    assert Path("refold.db").exists()
+    assert "air-0.0" in refold("contexts").out
+
+
+def test_as_a_process(database: Path) -> None:
+    """`python -m refold` is the same program."""
+    assert spawned("show", "air-1", "--json", "--db", database) == refold("show", "air-1", "--json", db=database)
+    assert spawned("show", "none", "--db", database).code == 1
+    assert spawned("show", "--db", database).code == 2
+
+
+def test_a_name_is_completed() -> None:
+    """Shells ask with an environment variable."""
+    asking = environment(_REFOLD_COMPLETE="bash_complete", COMP_WORDS="refold co", COMP_CWORD="1")
+    ended = spawned(env=asking)
+
+    assert (ended.code, ended.out.split()) == (0, ["plain,contexts"])

@@ -1,0 +1,52 @@
+"""The same commands on PostgreSQL."""
+
+from pathlib import Path
+
+import pytest
+
+from refold.infrastructure.cli.options import shown
+from tests.cli.running import refold
+from tests.importing.transcripts import TALK
+
+
+def test_every_command_works_on_a_server(pg_url: str, transcript: Path) -> None:
+    """A URL takes the place of a file."""
+    assert "3 added" in refold("import", transcript, "--db", pg_url).out
+    assert "3 unchanged" in refold("import", transcript, "--db", pg_url).out
+
+    assert [row["id"] for row in refold("contexts", "--json", "--db", pg_url).json] == ["air-0.0", "air-0.1", "air-1"]
+    assert refold("show", "air-0.0", "--as", "openai", "--db", pg_url).json == TALK
+    assert len(refold("show", "air-0.0@-2", "--tail", 2, "--json", "--db", pg_url).json["items"]) == 2
+    assert refold("diff", "air-0.0", "air-0.1", "--stat", "--json", "--db", pg_url).json["added"] == 1
+    assert len(refold("log", "--json", "--db", pg_url).json) == 14
+    events = refold("log", "air-0.1", "--json", "--db", pg_url).json
+    after = refold("log", "air-0.1", "--after", events[2]["position"], "--json", "--db", pg_url).json
+    assert after == events[3:]
+    stats = refold("stats", "--json", "--db", pg_url).json
+    assert (stats["events"], stats["text_bytes"], stats["disk_bytes"]) == (14, 68, None)
+
+
+@pytest.mark.parametrize("command", ["contexts", "import"])
+def test_a_server_that_cannot_be_reached(command: str, transcript: Path) -> None:
+    """Is one line, without the password."""
+    files = [transcript] if command == "import" else []
+    ended = refold(command, *files, "--db", f"postgresql://mia:secret@/none?host={transcript.parent}&connect_timeout=2")
+
+    assert ended.code == 1
+    assert "secret" not in ended.fault
+
+
+@pytest.mark.parametrize(
+    ("location", "printed"),
+    [
+        ("postgresql://mia:se@cret@host:5432/db", "postgresql://mia:***@host:5432/db"),
+        ("postgresql://mia@host/db?a=b", "postgresql://mia@host/db?a=b"),
+        ("postgresql://host/db?user=mia&password=secret&a=b", "postgresql://host/db?user=mia&password=***&a=b"),
+        ("postgresql://host:5432/db", "postgresql://host:5432/db"),
+        ("agents.db", "agents.db"),
+        ("a\x1bb.db", "a\\x1bb.db"),
+    ],
+)
+def test_a_password_is_never_printed(location: str, printed: str) -> None:
+    """Everything else of a location is."""
+    assert shown(location) == printed

@@ -1,0 +1,1 @@
+"""Tests of what lies between events and bytes: upcasting, compression, large texts."""

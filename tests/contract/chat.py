@@ -1,0 +1,328 @@
+"""The contract of a chat context that is kept in a log: two handles, conflicts, queues, transactions, the past."""
+
+import asyncio
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from refold.domain.acting import acting
+from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.decide import AddItems
+from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError, NotFoundError
+from refold.domain.ports import LiveLog
+from refold.domain.positions import BEGINNING
+from refold.domain.threads import to_async
+from refold.domain.transaction import transaction
+
+from ..domain.chat_events import OPENED
+from ..domain.fakes import handle_on, record, texts
+from .writing import at_once, check_chain, said
+
+A, B = "chat:a", "chat:b"
+
+
+def opened(log: LiveLog, *streams: str, durability: Any = "commit") -> list[ChatContext]:
+    """
+    Open streams and return a handle on each.
+    """
+    for stream in streams:
+        record(log, OPENED, stream=stream)
+    return [handle_on(log, stream, durability=durability) for stream in streams]
+
+
+class ChatContextContract:
+    """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""
+
+    def test_what_is_written_is_read(self, log: LiveLog) -> None:
+        """Items of every kind, by the handle that wrote them and by a new one."""
+        [chat] = opened(log, A)
+        image = ImageContent(image="data:image/png;base64,AA==", inference_detail="low")
+        chat.add_message("user", ["look", image], created_at=1.25)
+        chat.add_items(
+            [ChatMessage(role=ChatRole.SYSTEM, content="as it is", extra={"a": [1, {"b": None}]}, confidence=0.5)]
+        )
+        chat.add_function_call("f", '{"a": 1}', metadata={"ü": [1, 2.5]})
+        chat.add_function_output("f", "x" * 10_000, "c", is_error=True)
+        chat.add_handoff("b", "a", "tired")
+        chat.add_config_update("Be brief.", [])
+
+        again = handle_on(log)
+
+        assert again.items == chat.items
+        assert again.to_dict() == chat.to_dict()
+        assert again.estimated_tokens() == chat.estimated_tokens()
+        assert (again.version, again.turn_count()) == (7, 1)
+
+    def test_an_append_catches_up(self, log: LiveLog) -> None:
+        """Two handles write in turn, each without looking; both see all of it in one order."""
+        [one] = opened(log, A)
+        other = handle_on(log)
+        for number in range(6):
+            (one, other)[number % 2].add_message("user", str(number))
+
+        one.refresh()
+        assert texts(one) == texts(other) == [str(number) for number in range(6)]
+        assert [event.event.content for event in other.came_between] == [("4",)]
+
+    def test_an_editing_call_is_told(self, log: LiveLog) -> None:
+        """ConcurrencyError with where the stream is; the view stays, and a rebase goes through."""
+        [one] = opened(log, A)
+        other = handle_on(log)
+        _ = other.items
+        one.add_message("user", "first")
+
+        with pytest.raises(ConcurrencyError) as caught:
+            other._journal.execute(AddItems(A, (said(1),)), catch_up=False)
+        with pytest.raises(ConcurrencyError):
+            other.add_message("user", "second", expected_version=1)
+
+        assert (caught.value.stream, caught.value.expected, caught.value.actual) == (A, 1, 2)
+        assert (other.version, texts(other)) == (1, [])
+        other.rebase(lambda chat: chat.add_message("user", "second", expected_version=chat.version))
+        assert texts(other) == ["first", "second"]
+
+    def test_an_id_is_taken_by_another_handle(self, log: LiveLog) -> None:
+        """The rule holds on what is in the log, not on what a handle has seen of it."""
+        [one] = opened(log, A)
+        other = handle_on(log)
+        _ = other.items
+        one.add_message("user", "mine", message_id="m1")
+
+        with pytest.raises(DuplicateItemError):
+            other.add_message("user", "yours", message_id="m1")
+        assert other.add_message("user", "mine", message_id="m1") == one.items[0]
+        assert log.head(A) == 2
+
+    @pytest.mark.parametrize("durability", ["commit", "enqueue"])
+    def test_threads_share_a_handle(self, log: LiveLog, durability: Any) -> None:
+        """Four threads add through one object: everything is in it once, each thread's in its order."""
+        [chat] = opened(log, A, durability=durability)
+
+        def write(writer: int) -> None:
+            for number in range(15):
+                chat.add_message("user", f"{writer}-{number}")
+
+        raised = at_once(*(lambda writer=writer: write(writer) for writer in range(4)))
+        chat.flush()
+
+        assert raised == []
+        assert texts(chat) == texts(handle_on(log))
+        for writer in range(4):
+            mine = [text for text in texts(chat) if text.startswith(f"{writer}-")]
+            assert mine == [f"{writer}-{number}" for number in range(15)]
+
+    def test_threads_with_handles_of_their_own(self, log: LiveLog) -> None:
+        """Nobody is refused, and what came between is never what one wrote oneself."""
+        opened(log, A)
+
+        def write(writer: int) -> None:
+            chat = handle_on(log)
+            for number in range(10):
+                chat.add_message("user", f"{writer}-{number}")
+                assert not any(event.event.content[0].startswith(f"{writer}-") for event in chat.came_between)
+            assert texts(chat) == texts(handle_on(log))[: chat.version - 1]
+
+        raised = at_once(*(lambda writer=writer: write(writer) for writer in range(4)))
+
+        assert (raised, log.head(A)) == ([], 41)
+        check_chain(log.read(A))
+
+    @pytest.mark.parametrize("durability", ["commit", "enqueue"])
+    def test_a_key_makes_a_call_repeatable(self, log: LiveLog, durability: Any) -> None:
+        """By the same handle, by one that is behind, and by a new one: recorded once, seen once."""
+        opened(log, A)
+        behind = handle_on(log, durability=durability)
+        handles = [handle_on(log, durability=durability) for _ in range(2)]
+        for chat in (handles[0], handles[0], behind, handles[1]):
+            chat.add_message("user", "once", idempotency_key="k")
+            chat.flush()
+
+        assert [texts(chat) for chat in (*handles, behind)] == [["once"]] * 3
+        assert log.head(A) == 2
+
+    def test_queued_calls(self, log: LiveLog) -> None:
+        """Seen at once, on disk after `flush`; several contexts at a time."""
+        left, right = opened(log, A, B, durability="enqueue")
+        for number in range(100):
+            left.add_message("user", str(number))
+            right.add_message("user", str(number))
+        seen = texts(left)
+
+        left.flush()
+        right.flush()
+
+        assert seen == texts(handle_on(log, A)) == texts(handle_on(log, B)) == [str(number) for number in range(100)]
+
+    def test_what_follows_a_refused_entry_is_refused(self, log: LiveLog) -> None:
+        """Entries were decided one upon the other: with one the rest is refused, and the view is set back."""
+        opened(log, A)
+        chat = handle_on(log, durability="enqueue")
+        _ = chat.items
+        record(log, said(9, "theirs"), stream=A)
+        for number in range(3):
+            chat.add_message("user", "mine", message_id=f"x{number}")
+
+        with pytest.raises(ConcurrencyError) as caught:
+            chat.flush()
+
+        assert [event.id for event in caught.value.refused] == ["x0", "x1", "x2"]  # type: ignore[attr-defined]
+        assert texts(chat) == texts(handle_on(log)) == ["theirs"]
+        chat.add_message("user", "again")
+        chat.flush()
+        assert texts(handle_on(log)) == ["theirs", "again"]
+
+    def test_a_transaction_over_two_contexts(self, log: LiveLog) -> None:
+        """Both changes at one position after the other, or none: committed, rolled back, in conflict."""
+        left, right = opened(log, A, B)
+        with transaction(log):
+            left.add_message("user", "one")
+            right.add_message("user", "uno")
+
+        def fail() -> None:
+            with transaction(log):
+                left.add_message("user", "never")
+                _ = 1 / 0
+
+        def conflict() -> None:
+            with transaction(log):
+                left.add_message("user", "never")
+                right.add_message("user", "nunca")
+                record(log, said(9, "theirs"), stream=B)
+
+        for act, error in ((fail, ZeroDivisionError), (conflict, ConcurrencyError)):
+            with pytest.raises(error):
+                act()
+        assert (texts(left), texts(right)) == (["one"], ["uno"])
+        right.refresh()
+        assert (texts(handle_on(log, A)), texts(handle_on(log, B))) == (["one"], ["uno", "theirs"])
+        assert texts(right) == ["uno", "theirs"]
+
+    def test_a_transaction_is_repeatable(self, log: LiveLog) -> None:
+        """Under its key it is done once, also by handles that have not seen the first time."""
+        for _ in range(2):
+            if not log.head(A):
+                opened(log, A, B)
+            left, right = handle_on(log, A), handle_on(log, B)
+            with transaction(log, idempotency_key="k"):
+                left.add_message("user", "one")
+                left.add_message("user", "two")
+                right.add_message("user", "uno")
+
+        assert (texts(left), texts(right)) == (["one", "two"], ["uno"])
+        assert (log.head(A), log.head(B)) == (3, 2)
+
+    def test_transactions_race(self, log: LiveLog) -> None:
+        """Threads that move the same two contexts on: each transaction is whole in both, or told."""
+        opened(log, A, B)
+
+        def write(writer: int) -> None:
+            left, right = handle_on(log, A), handle_on(log, B)
+            done = 0
+            while done < 5:
+                try:
+                    with transaction(log):
+                        left.add_message("user", f"{writer}-{done}")
+                        right.add_message("user", f"{writer}-{done}")
+                    done += 1
+                except ConcurrencyError:
+                    left.refresh()
+                    right.refresh()
+
+        raised = at_once(*(lambda writer=writer: write(writer) for writer in range(3)))
+
+        assert raised == []
+        assert texts(handle_on(log, A)) == texts(handle_on(log, B))
+        assert len(texts(handle_on(log, A))) == 15
+
+    def test_every_address(self, log: LiveLog) -> None:
+        """Each version by number, from the head, by its time, its position and its name."""
+        [chat] = opened(log, A)
+        for number in range(130):
+            chat.add_message("user", str(number))
+            if number % 40 == 0:
+                chat.name_version(f"at-{number}")
+        history = chat.history()
+
+        for event in history[::9]:
+            said_by_then = [one.event.content[0] for one in history[: event.version] if hasattr(one.event, "content")]
+            last = max(one.version for one in history if one.recorded_at <= event.recorded_at)
+            time = datetime.fromtimestamp(event.recorded_at // 1_000_000, UTC)
+            time = time.replace(microsecond=event.recorded_at % 1_000_000)
+            assert texts(chat.at(event.version)) == said_by_then
+            assert texts(chat.at(f"pos:{event.position}")) == said_by_then
+            assert chat.at(event.version - len(history)).version == event.version % len(history)
+            assert chat.at(time).version == chat.at(time.isoformat()).version == last
+        assert [chat.at(f"at-{number}").turn_count() for number in (0, 40, 80, 120)] == [1, 41, 81, 121]
+        assert chat.at("pos:0").version == chat.at(datetime.fromtimestamp(0, UTC)).version == 0
+
+    def test_an_address_that_leads_nowhere(self, log: LiveLog) -> None:
+        """No such version or name, or not an address at all."""
+        [chat] = opened(log, A)
+
+        for address in (2, -2, "nobody"):
+            with pytest.raises(NotFoundError):
+                chat.at(address)
+        for address in ("--1", "2026-11-21", "pos:?"):
+            with pytest.raises(InvalidInputError):
+                chat.at(address)
+
+    def test_a_far_position(self, log: LiveLog) -> None:
+        """A position that no log has reached is the present, however large its number."""
+        [chat] = opened(log, A)
+        lane = str(chat.history()[0].position).rpartition(".")[0]
+
+        for number in (10**6, 2**63, 10**30):
+            assert chat.at(f"pos:{lane}.{number}" if lane else f"pos:{number}").version == 1
+
+    def test_the_tail_of_a_long_context(self, log: LiveLog) -> None:
+        """The last items, whatever lies between them, without loading the rest."""
+        [chat] = opened(log, A)
+        chance = random.Random(1)
+        for number in range(200):
+            chat.add_message("user", str(number))
+            while chance.random() < 0.5:
+                chat.name_version(f"n{chance.random()}")
+        unloaded = handle_on(log)
+
+        for count in (1, 3, 64, 150, 500):
+            assert unloaded.tail(count) == chat.items[-count:]
+        assert not unloaded._journal.is_loaded
+        assert unloaded.at(150).tail(20) == chat.at(150).items[-20:]
+
+    def test_who_and_why(self, log: LiveLog) -> None:
+        """The envelope is kept: actor, trace, cause."""
+        [chat] = opened(log, A)
+        cause = chat.history()[0]
+        with acting(actor="mia", correlation_id="t1", because=cause):
+            chat.add_message("user", "hi")
+
+        meta = handle_on(log).history()[-1].meta
+        assert (meta.actor, meta.correlation_id, meta.causation) == ("mia", "t1", "chat:a@1")
+
+    def test_from_async_code(self, log: LiveLog) -> None:
+        """Twenty appends at once through the wrapper, and twenty queued ones with a barrier."""
+        left, right = opened(log, A, B)
+        queued = handle_on(log, B, durability="enqueue")
+
+        async def write() -> None:
+            await asyncio.gather(*(to_async(left).add_message("user", str(number)) for number in range(20)))
+            for number in range(20):
+                queued.add_message("user", str(number))
+            await queued.aflush()
+
+        asyncio.run(write())
+
+        right.refresh()
+        assert sorted(texts(handle_on(log, A)), key=int) == texts(right) == [str(number) for number in range(20)]
+
+    def test_the_log_tells_the_same_story(self, log: LiveLog) -> None:
+        """Reading the whole log gives the events of both contexts in the order in which they were written."""
+        left, right = opened(log, A, B)
+        for number in range(20):
+            (left, right)[number % 2].add_message("user", str(number))
+
+        story = [event.event.content[0] for event in log.read_all(after=BEGINNING, limit=100).events[2:]]
+        assert sorted(story, key=int) == [str(number) for number in range(20)]
+        assert [text for text in story if int(text) % 2 == 0] == texts(left)

@@ -1,0 +1,68 @@
+"""The contract on memory: the executable specification."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from refold.domain.memory_log import MemoryLog
+from refold.domain.ports import LiveLog
+from refold.domain.positions import BEGINNING
+from refold.domain.system import RealSystem
+
+from .chat import ChatContextContract
+from .contract import LogContract
+from .stores import Store, memory_store
+from .writing import new, said
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """
+    A store whose every log is a new one.
+    """
+    store = memory_store()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def log(store: Store) -> LiveLog:
+    """
+    An empty log.
+    """
+    return store.open()
+
+
+class TestMemoryLog(LogContract):
+    """A log in memory."""
+
+
+class TestMemoryChat(ChatContextContract):
+    """Chat contexts on it."""
+
+
+class LookingSystem(RealSystem):
+    """A clock that looks at the log whenever it is asked for the time, as another thread may at any moment."""
+
+    def __init__(self) -> None:
+        self.log: MemoryLog | None = None
+        self.seen: set[tuple[int, int]] = set()
+
+    def now(self) -> float:
+        """
+        Note how much of the log and of a stream can be seen, then tell the time.
+        """
+        if self.log is not None:
+            seen = self.log.read_all(after=BEGINNING, limit=99).events
+            self.seen.add((len(seen), len(self.log.read("chat:a"))))
+        return super().now()
+
+
+def test_a_batch_comes_into_sight_as_one() -> None:
+    """In the midst of an append a reader sees all of it or nothing."""
+    system = LookingSystem()
+    system.log = log = MemoryLog(system)
+
+    log.append([new("chat:a", said(1), said(2)), new("chat:b", said(3))])
+
+    assert system.seen <= {(0, 0), (3, 2)}

@@ -1,0 +1,258 @@
+"""Damage on PostgreSQL: rows that are not what was written are told, by name, and never given out silently."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from refold.domain.envelope import Meta
+from refold.domain.errors import DamagedError
+from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
+from refold.infrastructure.compression import Compression
+
+from .damage import LARGE, A, B, damaged_values, require_damage, require_damage_or_the_same
+from .stores import Store, store_at
+from .writing import append, new, numbers, said
+
+
+@pytest.fixture
+def store(pg_url: str) -> Iterator[Store]:
+    """
+    An empty database.
+    """
+    store = store_at(pg_url)
+    yield store
+    store.close()
+
+
+def sql(store: Store, statement: str, *values: object) -> list[Any]:
+    """
+    Do something to the database behind the log's back.
+    """
+    with psycopg.connect(store.place, autocommit=True) as connection:
+        # Without values `%` means itself.
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1) -> Iterator[None]:
+    """
+    Flip each byte of one value (or each `step`th) in several ways, and put it right again at the end.
+    """
+    change = f"UPDATE {table} SET {column} = %s WHERE {where}".encode()
+    with psycopg.connect(store.place, autocommit=True) as connection:
+        [(value,)] = connection.execute(f"SELECT {column} FROM {table} WHERE {where}".encode()).fetchall()
+        for damaged in damaged_values(value, step=step):
+            connection.execute(change, (damaged,))
+            yield
+        connection.execute(change, (value,))
+
+
+def two_streams(store: Store, count: int) -> LiveLog:
+    """
+    Write `count` events with a meta each to one stream, and as many to another.
+    """
+    log = store.open()
+    for start in range(0, count, 10):
+        size = min(10, count - start)
+        events = tuple(said(start + number, f"text {start + number}") for number in range(size))
+        metas = tuple(Meta("mia", "t1", "chat:b@1", None) for _ in events)
+        log.append([NewEvents(stream=A, expected_version=ANY_VERSION, events=events, metas=metas, root="r")]).result()
+        append(log, B, *(said(start + number) for number in range(size)), root="s")
+    return log
+
+
+def rows_of(store: Store, stream: str) -> str:
+    """
+    Return the condition that finds a stream's rows.
+    """
+    [(lane, key)] = sql(store, "SELECT slice, key FROM stream WHERE id = %s", stream)
+    return f"slice = {lane} AND stream = {key}"
+
+
+@pytest.mark.parametrize("column", ["payload", "digest", "meta"])
+def test_every_byte_of_a_row(store: Store, column: str) -> None:
+    """A flipped byte in payload, digest or meta is told; where it changes nothing, nothing changes."""
+    log = two_streams(store, 3)
+    wanted, where = log.read_events(A), f"{rows_of(store, A)} AND version = 2"
+
+    raised = [require_damage_or_the_same(log, wanted) for _ in flipped(store, "event", column, where, step=3)]
+
+    assert sum(raised) >= 0.9 * 3 * len(raised)
+    assert log.read_events(A) == wanted
+
+
+CHANGES = [
+    "payload = '\\x00'",
+    "payload = ''",
+    "payload = '\\x0081a174a1ff'",
+    "payload = '\\x0381'",
+    "digest = digest || '\\x00'",
+    "digest = ''",
+    "meta = NULL",
+    "meta = '\\x90'",
+    "meta = '\\xc1'",
+    "meta = '\\x91a1ff'",
+    "meta = ''",
+    "recorded_at = recorded_at + 1",
+    "version = 999",
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("count", [4, 130])
+def test_a_changed_row_is_named(store: Store, change: str, count: int) -> None:
+    """The error says which event it is, or in which run of 64; whatever is read, envelopes need their digests."""
+    log = two_streams(store, count)
+
+    sql(store, f"UPDATE event SET {change} WHERE {rows_of(store, A)} AND version = 2")
+
+    ways = ["read", "read_all"]
+    if "payload" in change or "version" in change:
+        ways.append("read_events")
+    require_damage(log, r"event chat:a@\d|events chat:a@|run chat:a@|position", ways=ways)
+
+
+@pytest.mark.parametrize("count", [4, 130])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_missing_row_is_named(store: Store, count: int, version: int) -> None:
+    """A hole in a stream, and in the log."""
+    log = two_streams(store, count)
+
+    sql(store, f"DELETE FROM event WHERE {rows_of(store, A)} AND version = {version}")
+
+    require_damage(log, f"event chat:a@{version}", ways=["read", "read_events"])
+    require_damage(log, r"position|event chat:a@", ways=["read_all"])
+
+
+def test_two_rows_that_changed_places(store: Store) -> None:
+    """Each has a digest, and it is not that of its new place."""
+    two_streams(store, 70).close()
+    log, rows = store.open(), rows_of(store, A)
+
+    sql(store, f"UPDATE event SET version = -version WHERE {rows} AND version IN (1, 2)")
+    sql(store, "UPDATE event SET version = 3 + version WHERE version < 0")
+
+    require_damage(log, "chat:a@")
+
+
+def test_a_missing_stream(store: Store) -> None:
+    """Events whose stream has no row are damage, not an empty stream."""
+    two_streams(store, 4).close()
+
+    sql(store, "DELETE FROM stream WHERE id = %s", A)
+
+    require_damage(store.open(), "stream ", ways=["read_all"])
+
+
+def test_a_renamed_stream(store: Store) -> None:
+    """The digest covers the stream's id, and so does the checksum of a run."""
+    two_streams(store, 70).close()
+
+    sql(store, "UPDATE stream SET id = 'chat:c' WHERE id = %s", A)
+
+    require_damage(store.open(), "chat:c@1", stream="chat:c")
+
+
+def test_a_checksum_that_does_not_fit(store: Store) -> None:
+    """Where a run and its checksum differ, the events' own digests decide: nothing else is given out."""
+    two_streams(store, 140).close()
+    log, where = store.open(), f"{rows_of(store, A)} AND version = 128"
+    wanted = log.read_events(A)
+
+    for _ in flipped(store, "run", "checksum", where, step=7):
+        require_damage_or_the_same(log, wanted)
+
+
+def test_a_checksum_without_its_payloads(store: Store) -> None:
+    """A run whose checksum was made to fit other payloads is caught where envelopes are read."""
+    log = two_streams(store, 140)
+
+    sql(store, f"UPDATE event SET digest = decode(repeat('00', 32), 'hex') WHERE {rows_of(store, A)} AND version = 70")
+
+    require_damage(log, "event chat:a@70", ways=["read", "read_all"])
+
+
+def test_a_missing_checksum(store: Store) -> None:
+    """Without it the events' own digests are checked."""
+    two_streams(store, 140).close()
+    log = store.open()
+    wanted = log.read_events(A)
+    assert sql(store, "DELETE FROM run RETURNING version") != []
+
+    assert log.read_events(A) == wanted
+    sql(store, f"UPDATE event SET meta = NULL WHERE {rows_of(store, A)} AND version = 2")
+    require_damage(log, "event chat:a@2")
+
+
+@pytest.mark.parametrize("change", ["delete", "empty", "no zstd", "no text", "another text"])
+@pytest.mark.parametrize("count", [1, 70])
+def test_a_damaged_text(store: Store, change: str, count: int) -> None:
+    """A large text that is not what it was is told, and named."""
+    log = store.open()
+    append(log, A, *(said(number, LARGE) for number in range(count)))
+    data = {
+        "empty": b"",
+        "no zstd": b"\x01\x02",
+        "no text": b"\x00\xff",
+        "another text": Compression(lambda number: b"").shrink_block(b"another"),
+    }
+
+    if change == "delete":
+        sql(store, "DELETE FROM blob")
+    else:
+        sql(store, "UPDATE blob SET data = %s", data[change])
+
+    require_damage(log, r"blob \d+\.1|event chat:a@1")
+
+
+@pytest.mark.parametrize("change", ["flip", "delete"])
+def test_a_damaged_dictionary(store: Store, change: str) -> None:
+    """Nothing that was compressed with it can be read; the error names it by its number."""
+    log = store.open()
+    for start in range(0, 1_100, 50):
+        append(log, B, *(said(start + n, f"the order {start + n} of a customer was shipped") for n in range(50)))
+    for _ in range(400):
+        if sql(store, "SELECT number FROM dictionary"):
+            break
+        log.wait_for_news(log.now(), timeout_seconds=0.02)
+    append(
+        log, A, *(said(n, f"the order {n} of a customer was shipped, and what else is to be said") for n in range(40))
+    )
+    log.close()
+    assert sql(store, "SELECT count(*) FROM event WHERE get_byte(payload, 0) = 2")[0][0] > 10
+
+    if change == "flip":
+        sql(store, "UPDATE dictionary SET data = set_byte(data, 99, (get_byte(data, 99) + 1) % 256)")
+    else:
+        sql(store, "DELETE FROM dictionary")
+
+    with pytest.raises(DamagedError, match="dictionary 1"):
+        store.open().read(A)
+
+
+def test_reading_elsewhere_goes_on(store: Store) -> None:
+    """Damage in one stream does not keep anybody from reading and writing another."""
+    log = two_streams(store, 3)
+    sql(store, f"UPDATE event SET payload = '\\x00' WHERE {rows_of(store, A)} AND version = 2")
+
+    append(log, B, said(3))
+
+    assert numbers(log.read(B)) == ["m0", "m1", "m2", "m3"]
+    assert numbers(log.read(A, until=1)) == ["m0"]
+
+
+def test_a_large_text_lies_there_once(store: Store) -> None:
+    """However many events of a slice hold it; other texts and other key ids are other rows."""
+    log = store.open()
+    log.append([new(A, said(1, LARGE), said(2, LARGE)), new(B, said(3, LARGE))]).result()
+    append(log, A, said(4, LARGE), said(5, LARGE + "!"))
+    for key_id in ("k1", "k1", "k2"):
+        keyed = Meta(key_id=key_id)
+        wanted = NewEvents(stream=B, expected_version=-1, events=(said(6, LARGE),), metas=(keyed,), root="r")
+        log.append([wanted]).result()
+
+    found = sql(store, "SELECT key_id, count(*) FROM blob GROUP BY key_id ORDER BY key_id")
+    assert found == [("", 2), ("k1", 1), ("k2", 1)]
+    assert sql(store, "SELECT max(length(payload)) FROM event")[0][0] < 200

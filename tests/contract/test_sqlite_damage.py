@@ -1,0 +1,326 @@
+"""Damage on SQLite: bytes that are not what was written are told, by name, and never given out silently."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from refold.domain.envelope import Meta
+from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
+from refold.domain.positions import BEGINNING
+
+from .damage import LARGE, A, B, damaged_values, require_damage, require_damage_or_the_same
+from .stores import Store, store_at
+from .writing import append, new, numbers, said
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """
+    A file that does not exist yet.
+    """
+    store = store_at(tmp_path / "log.db")
+    yield store
+    store.close()
+
+
+def sql(store: Store, statement: str, *values: object) -> list[Any]:
+    """
+    Do something to the file behind the log's back.
+    """
+    with closing(sqlite3.connect(store.place, isolation_level=None)) as connection:
+        return connection.execute(statement, values).fetchall()
+
+
+def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1) -> Iterator[None]:
+    """
+    Flip each byte of one value (or each `step`th) in several ways, and put it right again at the end.
+    """
+    [(value,)] = sql(store, f"SELECT {column} FROM {table} WHERE {where}")
+    for damaged in damaged_values(value, step=step):
+        sql(store, f"UPDATE {table} SET {column} = ? WHERE {where}", damaged)
+        yield
+    sql(store, f"UPDATE {table} SET {column} = ? WHERE {where}", value)
+
+
+def three_rows(store: Store) -> LiveLog:
+    """
+    Write three events with a meta each, two of another stream between them.
+    """
+    log = store.open()
+    for number in range(3):
+        meta = Meta("mia", "t1", "chat:b@1", f"k{number}")
+        event = said(number, f"text {number}")
+        log.append([NewEvents(stream=A, expected_version=ANY_VERSION, events=(event,), metas=(meta,))]).result()
+        append(log, B, said(number))
+    return log
+
+
+def sealed(store: Store, text: str = "text") -> LiveLog:
+    """
+    Write 300 events to each of two streams, 512 of which are sealed into blocks; return the log opened again.
+    """
+    log = store.open()
+    for start in range(0, 300, 10):
+        for stream in (A, B):
+            append(log, stream, *(said(start + number, f"{text} {start + number}") for number in range(10)))
+    log.close()
+    assert sql(store, "SELECT count(*) FROM event")[0][0] < 100
+    assert sql(store, "SELECT count(*) FROM block")[0][0] > 2
+    return store.open()
+
+
+@pytest.mark.parametrize("column", ["payload", "digest", "meta"])
+def test_every_byte_of_a_row(store: Store, column: str) -> None:
+    """A flipped byte in payload, digest or meta is told; where it changes nothing, nothing changes."""
+    log = three_rows(store)
+    wanted = log.read_events(A)
+
+    raised = [
+        require_damage_or_the_same(log, wanted) for _ in flipped(store, "event", column, "stream = 1 AND version = 2")
+    ]
+
+    assert sum(raised) >= 0.9 * 3 * len(raised)
+    assert log.read_events(A) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "naming"),
+    [
+        ("payload = cast(replace(cast(payload AS TEXT), 'text 1', 'text 9') AS BLOB)", "event chat:a@2"),
+        ("payload = x'00'", "event chat:a@2"),
+        ("payload = x''", "event chat:a@2"),
+        ("payload = x'0081a174ff'", "event chat:a@2"),
+        ("payload = x'0081a174a1ff'", "event chat:a@2"),
+        ("payload = x'0381'", "event chat:a@2"),
+        ("payload = x'02ffff00'", "event chat:a@2|dictionary 65535"),
+        ("digest = zeroblob(32)", "event chat:a@2"),
+        ("digest = x''", "event chat:a@2"),
+        ("meta = NULL", "event chat:a@2"),
+        ("meta = x'90'", "event chat:a@2"),
+        ("meta = x'c1'", "event chat:a@2"),
+        ("meta = x'91a1ff'", "event chat:a@2"),
+        ("meta = x''", "event chat:a@2"),
+        ("recorded_at = recorded_at + 1", "event chat:a@2"),
+        ("stream = 2, version = 9", "event chat:a@2|event chat:b"),
+    ],
+)
+def test_a_changed_row_is_named(store: Store, change: str, naming: str) -> None:
+    """The error says which event of which stream it is."""
+    log = three_rows(store)
+
+    sql(store, f"UPDATE event SET {change} WHERE stream = 1 AND version = 2")
+
+    require_damage(log, naming)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_missing_row_is_named(store: Store, version: int) -> None:
+    """A hole in a stream, and in the log."""
+    log = three_rows(store)
+
+    sql(store, "DELETE FROM event WHERE stream = 1 AND version = ?", version)
+
+    require_damage(log, f"event chat:a@{version}", ways=["read", "read_events"])
+    require_damage(log, r"position \d|event chat:a@", ways=["read_all"])
+
+
+def test_the_last_row_of_a_stream(store: Store) -> None:
+    """Whoever reads the log sees the hole; the stream's own end cannot be told from a shorter stream."""
+    log = three_rows(store)
+
+    sql(store, "DELETE FROM event WHERE stream = 1 AND version = 3")
+
+    require_damage(log, "position 5", ways=["read_all"])
+
+
+def test_two_rows_that_changed_places(store: Store) -> None:
+    """Each has a digest, and it is not that of its new place."""
+    log = three_rows(store)
+
+    sql(store, "UPDATE event SET version = -version WHERE stream = 1 AND version IN (1, 2)")
+    sql(store, "UPDATE event SET version = 3 + version WHERE version < 0")
+
+    require_damage(log, "event chat:a@")
+
+
+def test_a_missing_stream(store: Store) -> None:
+    """Events whose stream has no row are damage, not an empty stream."""
+    three_rows(store).close()
+
+    sql(store, "DELETE FROM stream WHERE id = ?", A)
+
+    require_damage(store.open(), "stream 1", ways=["read_all"])
+
+
+def test_a_renamed_stream(store: Store) -> None:
+    """The digest covers the stream's id."""
+    three_rows(store).close()
+
+    sql(store, "UPDATE stream SET id = 'chat:c' WHERE id = ?", A)
+
+    require_damage(store.open(), "event chat:c@1", stream="chat:c")
+
+
+@pytest.mark.parametrize("column", ["body", "digests", "checksum"])
+def test_every_byte_of_a_block(store: Store, column: str) -> None:
+    """A flipped byte anywhere in a block is told, and the block is named."""
+    log = sealed(store)
+
+    for _ in flipped(store, "block", column, "key = 1", step=13):
+        require_damage(log, r"block 1 \(of positions 1 to 512\)", ways=["read_events", "read_all"])
+
+    assert len(log.read(A)) == 300
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "start = start + 1",
+        "first_version = first_version + 1",
+        "first_version = first_version - 1",
+        "block = block + 1",
+        "stream = 2, last_version = 9999",
+    ],
+)
+def test_a_part_that_was_changed(store: Store, change: str) -> None:
+    """What says which versions lie in which block is told too, where it says something else than the block."""
+    log = sealed(store)
+
+    sql(store, f"UPDATE part SET {change} WHERE stream = 1 AND first_version = 65")
+
+    require_damage(log, "chat:a@|block|part", ways=["read", "read_events"])
+
+
+def test_a_block_of_another_segment(store: Store) -> None:
+    """Where a block lies is part of what it is."""
+    log = sealed(store)
+
+    sql(store, "UPDATE block SET segment = 1 WHERE key = 1")
+
+    require_damage(log, r"block 1|position 1")
+
+
+@pytest.mark.parametrize("table", ["block", "part"])
+def test_a_missing_block(store: Store, table: str) -> None:
+    """Its events are missed, in the stream and, where they are gone for good, in the log."""
+    log = sealed(store)
+
+    sql(store, f"DELETE FROM {table} WHERE {'key = 1' if table == 'block' else 'stream = 1 AND first_version = 1'}")
+
+    require_damage(log, "event chat:a@1", ways=["read", "read_events"])
+    if table == "block":
+        require_damage(log, "position 1", ways=["read_all"])
+
+
+def damaged_before_sealing(store: Store, change: str) -> LiveLog:
+    """
+    Damage one row of a segment that is not sealed yet, then go on writing until it is; return the log.
+    """
+    log = store.open()
+    for start in range(0, 500, 50):
+        append(log, A, *(said(start + number, "text here") for number in range(50)))
+    sql(store, f"{change} WHERE stream = 1 AND version = 5")
+    for number in range(500, 700):
+        append(log, A, said(number, "text here"))
+    return log
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE event SET payload = cast(replace(cast(payload AS TEXT), 'here', 'gone') AS BLOB)",
+        "UPDATE event SET payload = x'00c1'",
+        "UPDATE event SET payload = x'0381'",
+        "UPDATE event SET meta = x'91a36d6961'",
+        "UPDATE event SET meta = x'c1'",
+        "UPDATE event SET recorded_at = recorded_at - 1",
+        "UPDATE event SET digest = zeroblob(32)",
+    ],
+)
+def test_damage_is_not_sealed_in(store: Store, change: str) -> None:
+    """A row that was damaged before its segment was sealed is told afterwards too; appending goes on."""
+    log = damaged_before_sealing(store, change)
+    log.close()
+
+    require_damage(store.open(), r"event chat:a@5|event chat:a@6|block 1")
+
+
+def test_a_missing_row_is_not_sealed_over(store: Store) -> None:
+    """The hole is named, sealed or not."""
+    log = damaged_before_sealing(store, "DELETE FROM event")
+    log.close()
+
+    require_damage(store.open(), "event chat:a@5|position 5")
+
+
+BLOB_CHANGES: dict[str, Callable[[Store], object]] = {
+    "deleted": lambda store: sql(store, "DELETE FROM blob WHERE key = 1"),
+    "emptied": lambda store: sql(store, "UPDATE blob SET data = x'' WHERE key = 1"),
+    "no zstd": lambda store: sql(store, "UPDATE blob SET data = x'0102' WHERE key = 1"),
+    "no text": lambda store: sql(store, "UPDATE blob SET data = x'00ff' WHERE key = 1"),
+    "another text": lambda store: sql(
+        store, "UPDATE blob SET data = ? WHERE key = 1", b"\x01" + zstandard.ZstdCompressor().compress(b"another")
+    ),
+}
+
+
+@pytest.mark.parametrize("change", BLOB_CHANGES.values(), ids=BLOB_CHANGES)
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_damaged_text(store: Store, change: Callable[[Store], object], is_sealed: bool) -> None:
+    """A large text that is not what it was is told, also where the events that refer to it are sealed."""
+    if is_sealed:
+        log = sealed(store, LARGE)
+    else:
+        log = store.open()
+        append(log, A, said(1, LARGE))
+
+    change(store)
+
+    require_damage(log, "blob 1|event chat:a@1")
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_every_byte_of_a_text(store: Store, is_sealed: bool) -> None:
+    """Flipped one by one: told, or nothing changes."""
+    log = store.open()
+    append(log, A, said(1, LARGE), said(2, LARGE))
+    if is_sealed:
+        append(log, B, *(said(number) for number in range(600)))
+        log.close()
+        log = store.open()
+        assert sql(store, "SELECT count(*) FROM event WHERE stream = 1") == [(0,)]
+    wanted = log.read_events(A)
+
+    raised = [require_damage_or_the_same(log, wanted) for _ in flipped(store, "blob", "data", "key = 1")]
+
+    assert sum(raised) >= 0.5 * 3 * len(raised)
+
+
+def test_reading_elsewhere_goes_on(store: Store) -> None:
+    """Damage in one stream does not keep anybody from reading and writing another."""
+    log = three_rows(store)
+    sql(store, "UPDATE event SET payload = x'00' WHERE stream = 1 AND version = 2")
+
+    append(log, B, said(3))
+
+    assert numbers(log.read(B)) == ["m0", "m1", "m2", "m3"]
+    assert numbers(log.read(A, until=1)) == ["m0"]
+    assert log.read_all(after=BEGINNING, limit=2).events
+
+
+def test_a_large_text_lies_there_once(store: Store) -> None:
+    """However many events hold it, in one batch or in many; other texts and other key ids are other rows."""
+    log = store.open()
+    log.append([new(A, said(1, LARGE), said(2, LARGE)), new(B, said(3, LARGE))]).result()
+    append(log, A, said(4, LARGE), said(5, LARGE + "!"))
+    for key_id in ("k1", "k1", "k2"):
+        keyed = Meta(key_id=key_id)
+        log.append([NewEvents(stream=B, expected_version=-1, events=(said(6, LARGE),), metas=(keyed,))]).result()
+
+    assert sql(store, "SELECT key_id, count(*) FROM blob GROUP BY key_id") == [("", 2), ("k1", 1), ("k2", 1)]
+    assert sql(store, "SELECT max(length(payload)) FROM event")[0][0] < 200

@@ -1,0 +1,1 @@
+"""The demo, which is the first thing that somebody new runs."""

@@ -1,0 +1,1 @@
+"""The documents are right: their examples run, their links lead somewhere, their tables match the code."""

@@ -1,0 +1,201 @@
+"""The reference says what the code says: names, signatures, fields, tables and limits."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+import refold
+from refold.domain.chat import events
+from refold.infrastructure.codec import CODEC
+from tests.docs.markdown import anchors, blocks, prose, section, table_rows
+from tests.support.project import PACKAGES, ROOT, modules, parsed
+
+PYTHON = ROOT / "docs" / "reference" / "python.md"
+STORED = ROOT / "docs" / "reference" / "stored-format.md"
+LIMITS = ROOT / "docs" / "reference" / "limits.md"
+LAYERS = [package for package in PACKAGES if package != "refold"]
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+STRUCTS = [*get_args(CODEC.events), events.Image, events.Origin]
+TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{p\}(\w+) \((.*?)\n\)", re.DOTALL)
+
+
+def definitions(body: list[ast.stmt]) -> dict[str, Definition]:
+    """
+    Return the public classes and functions of a module, or the methods of a class.
+    """
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name: node for node in body if isinstance(node, kinds)}
+
+
+def documented() -> dict[str, Definition]:
+    """
+    Return what stands in the reference's blocks.
+    """
+    texts = [block.text for block in blocks(PYTHON) if block.language == "pyi"]
+    return {name: node for text in texts for name, node in definitions(ast.parse(text).body).items()}
+
+
+def in_code(name: str) -> Definition:
+    """
+    Return the definition of this name in the layers; there is one.
+    """
+    found = [
+        node
+        for layer in LAYERS
+        for _, path in modules(layer)
+        for key, node in definitions(parsed(path).body).items()
+        if key == name
+    ]
+    assert len(found) == 1, name
+    return found[0]
+
+
+def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str, bool, list[str]]:
+    """
+    Return what can be compared of a function: parameters, result, whether it is awaited, decorators.
+    """
+    result = ast.unparse(node.returns) if node.returns else ""
+    decorators = [ast.unparse(one) for one in node.decorator_list]
+    return ast.unparse(node.args), result, isinstance(node, ast.AsyncFunctionDef), decorators
+
+
+def fields(node: ast.ClassDef) -> dict[str, str]:
+    """
+    Return the public fields of a class with their types.
+    """
+    found = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    return {
+        ast.unparse(one.target): ast.unparse(one.annotation)
+        for one in found
+        if not ast.unparse(one.target).startswith("_")
+    }
+
+
+def compared(node: Definition, *, with_init: bool) -> Any:
+    """
+    Return all of a definition that the reference must have right.
+    """
+    if not isinstance(node, ast.ClassDef):
+        return signature(node)
+    methods = {
+        name: signature(method)
+        for name, method in definitions(node.body).items()
+        if not isinstance(method, ast.ClassDef) and (not name.startswith("_") or (with_init and name == "__init__"))
+    }
+    return fields(node), methods
+
+
+@pytest.mark.parametrize("name", documented())
+def test_signatures_are_exact(name: str) -> None:
+    """Each block has all public methods and fields of what it shows, with the parameters they have."""
+    shown = documented()[name]
+    with_init = isinstance(shown, ast.ClassDef) and "__init__" in definitions(shown.body)
+
+    assert compared(shown, with_init=with_init) == compared(in_code(name), with_init=with_init)
+
+
+def test_every_exported_name_is_there() -> None:
+    """What `refold` exports stands in the first table, and its section exists."""
+    rows = [cells for cells in table_rows(prose(PYTHON)) if cells[0].startswith("[")]
+    names = {name for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])}
+
+    assert names == set(refold.__all__)
+    assert {cells[0].rpartition("(#")[2].rstrip(")") for cells in rows} <= anchors(PYTHON)
+
+
+def test_the_tree_of_errors_is_that_of_the_code() -> None:
+    """The drawing is the one in the docstring of the errors."""
+    module = parsed(PACKAGES["refold.domain"] / "errors.py")
+    drawn = (ast.get_docstring(module) or "").partition("\n\n")[2]
+    (shown,) = (block.text for block in blocks(PYTHON) if block.text.startswith("RefoldError"))
+
+    assert shown.split() == drawn.split()
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_events_have_the_documented_fields(struct: type[msgspec.Struct]) -> None:
+    """Names and defaults of fields in their stored order, and the tag."""
+    text = section(STORED, struct.__name__)
+    rows = [(cells[0].strip("`"), cells[2].strip("`")) for cells in table_rows(text)]
+    tag = struct.__struct_config__.tag
+
+    assert rows == [
+        (field.name, "required" if field.required else repr(field.default).replace("'", '"'))
+        for field in msgspec.structs.fields(struct)
+    ]
+    assert tag is None or text.strip().startswith(f"`{tag}`.")
+
+
+def schema(database: str) -> dict[str, list[str]]:
+    """
+    Return the columns of each table of a database's schema.
+    """
+    text = (PACKAGES["refold.infrastructure"] / database / "schema.sql").read_text(encoding="utf-8")
+    return {name: re.findall(r"^ {4}([a-z]\w*) ", body, re.MULTILINE) for name, body in TABLE.findall(text)}
+
+
+@pytest.mark.parametrize(("database", "title"), [("sqlite", "SQLite"), ("postgres", "PostgreSQL")])
+def test_tables_have_the_documented_columns(database: str, title: str) -> None:
+    """Every table of the schema is described, and no other, with all its columns in order."""
+    text = section(STORED, title)
+    titles = re.findall(r"^### ([a-z_]+)", text, re.MULTILINE)
+    shown = {
+        name: [cells[0].strip("`") for cells in table_rows(piece)]
+        for name, piece in zip(titles, re.split(r"^### .*$", text, flags=re.MULTILINE)[1:], strict=False)
+    }
+
+    assert shown == schema(database)
+
+
+def limits() -> Iterator[tuple[str, str, str]]:
+    """
+    Yield the documented limits: module, name and value.
+    """
+    for name, value, module, _ in table_rows(LIMITS.read_text(encoding="utf-8")):
+        yield module.strip("`"), name.strip("`"), value
+
+
+def test_limits_have_the_documented_values() -> None:
+    """A constant that was changed is changed in the table as well."""
+    wrong = [
+        (module, name, value)
+        for module, name, value in limits()
+        if f"{getattr(importlib.import_module(f'refold.{module}'), name):,}" != value
+    ]
+
+    assert wrong == []
+
+
+def test_every_named_limit_is_documented() -> None:
+    """What the code calls a maximum stands in the table."""
+    shown = {(module, name) for module, name, _ in limits()}
+    named = {
+        (module.removeprefix("refold."), target.id)
+        for layer in LAYERS
+        for module, path in modules(layer)
+        for statement in parsed(path).body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name) and target.id.endswith("_MAX")
+    }
+
+    assert named - shown == set()
+
+
+def test_the_documents_name_existing_modules() -> None:
+    """Files that the documents name in code, with a folder in front, are there."""
+    folders = ("domain/", "projections/", "infrastructure/", "src/", "tests/", "scripts/", "docs/")
+    missing = [
+        span
+        for path in (ROOT / "ARCHITECTURE.md", *Path(ROOT / "docs").rglob("*.md"))
+        for span in re.findall(r"`([\w./-]+)`", prose(path))
+        if span.startswith(folders) and not (ROOT / span).exists()
+    ]
+
+    assert missing == []

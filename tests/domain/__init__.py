@@ -1,0 +1,1 @@
+"""Tests of what stays true with no database: given-when-then, properties, and the public classes in memory."""

@@ -1,0 +1,93 @@
+"""Which instructions and tools are in force behind an item (SPEC V3)."""
+
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext, ImageContent
+from refold.domain.errors import NotFoundError, RefusedError
+
+
+def conversation() -> ChatContext:
+    """
+    Return: system, config (tools), user, config (instructions), developer.
+    """
+    chat = ChatContext()
+    chat.add_message("system", "Be kind.", message_id="s")
+    chat.add_config_update(tools=["lookup"])
+    chat.add_message("user", "Hello.", message_id="u")
+    chat.add_config_update(instructions="Be brief.")
+    chat.add_message("developer", ["Be", ImageContent(image="data:,x"), "exact."], message_id="d")
+    return chat
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (None, ("Be exact.", ["lookup"])),
+        ("s", ("Be kind.", None)),
+        ("u", ("Be kind.", ["lookup"])),
+        ("d", ("Be exact.", ["lookup"])),
+        (0, ("Be kind.", None)),
+        (3, ("Be brief.", ["lookup"])),
+    ],
+)
+def test_the_later_wins(target: str | int | None, expected: Any) -> None:
+    """V3.1, V3.2: up to and including an id or an index; whatever its kind, the later wins."""
+    assert conversation().active_config_at(target) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [(-1, ("Be exact.", ["lookup"])), (-2, ("Be brief.", ["lookup"])), (-5, ("Be kind.", None))]
+)
+def test_a_negative_index_counts_from_the_end(target: int, expected: Any) -> None:
+    """V3.5, repaired: as everywhere in Python."""
+    assert conversation().active_config_at(target) == expected
+
+
+@pytest.mark.parametrize("target", ["nobody", "", 5, -6, 10**30])
+def test_an_unknown_item_is_refused(target: str | int) -> None:
+    """V3.4, repaired: a KeyError, not silently the whole context."""
+    with pytest.raises(KeyError) as caught:
+        conversation().active_config_at(target)
+
+    assert isinstance(caught.value, NotFoundError)
+
+
+def test_an_empty_context_has_no_config() -> None:
+    """V3.1: nothing is in force."""
+    assert ChatContext().active_config_at() == (None, None)
+
+
+def test_no_tools_is_not_nothing_said() -> None:
+    """V3.2: an empty list of tools replaces the tools, None leaves them."""
+    chat = ChatContext()
+    chat.add_config_update(tools=["a", "b"])
+    chat.add_config_update(tools=[])
+    chat.add_config_update(instructions="x")
+
+    assert chat.active_config_at() == ("x", [])
+
+
+def test_empty_instructions_win() -> None:
+    """V3.3: an empty text is not None."""
+    chat = conversation()
+    chat.add_config_update(instructions="")
+
+    assert chat.active_config_at() == ("", ["lookup"])
+
+
+def test_tools_are_read_only() -> None:
+    """V3.6, repaired: what is given back cannot be changed."""
+    _, tools = conversation().active_config_at()
+
+    assert tools is not None
+    with pytest.raises(RefusedError):
+        tools.append("other")
+
+
+def test_a_view_of_the_past_has_its_own_config() -> None:
+    """The config at a version is that of the items it shows."""
+    chat = conversation()
+
+    assert chat.at(3).active_config_at() == ("Be kind.", ["lookup"])

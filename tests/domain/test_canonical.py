@@ -1,0 +1,74 @@
+"""Canonical JSON: one text for one value."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from refold.domain.canonical import canonical_json, parse_json, require_unicode
+from refold.domain.errors import InvalidInputError
+
+from .strategies import JSON, PROPERTY
+
+
+@PROPERTY
+@given(JSON)
+def test_it_is_read_as_it_was_written(value: Any) -> None:
+    """Whatever is JSON."""
+    assert parse_json(canonical_json(value, what="it")) == value
+
+
+@PROPERTY
+@given(JSON)
+def test_equal_values_have_equal_bytes(value: Any) -> None:
+    """Also after a way through other JSON, with its keys in another order."""
+    turned = json.loads(json.dumps(value, indent=2), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+
+    assert canonical_json(turned, what="it") == canonical_json(value, what="it")
+
+
+def test_its_form_is_kept_for_ever() -> None:
+    """Keys sorted, no blanks, UTF-8."""
+    assert (
+        canonical_json({"b": [1, 2.5, None, True], "a": "ü\n"}, what="it")
+        == '{"a":"ü\\n","b":[1,2.5,null,true]}'.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), {1, 2}, b"x", object(), "\ud800", {"\ud800": 1}, {1: 1, "a": 2}]
+)
+def test_what_is_not_json(value: Any) -> None:
+    """An error that names what it was."""
+    with pytest.raises(InvalidInputError, match="extra of m1"):
+        canonical_json(value, what="extra of m1")
+
+
+def test_what_has_no_end_is_not_json() -> None:
+    """A list within itself, and one that is too deep."""
+    round_and_round: list[Any] = []
+    round_and_round.append(round_and_round)
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    for value in (round_and_round, deep):
+        with pytest.raises(InvalidInputError, match="it cannot"):
+            canonical_json(value, what="it")
+
+
+def test_no_bytes_are_none() -> None:
+    """An empty field means that there was nothing."""
+    assert parse_json(b"") is None
+
+
+def test_text_without_surrogates_is_given_back() -> None:
+    """As it is."""
+    assert require_unicode("ü\U0001f600", "it") == "ü\U0001f600"
+
+
+def test_the_place_of_a_surrogate() -> None:
+    """Its code and its index."""
+    with pytest.raises(InvalidInputError, match=r"content holds a lone surrogate \(U\+DC00\) at index 2"):
+        require_unicode("ab\udc00", "content")

@@ -1,0 +1,249 @@
+"""The public items of a chat context: the seed's models, read-only all the way down (SPEC V1)."""
+
+import copy
+import json
+import pickle
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from pydantic import BaseModel, ValidationError
+
+from refold.domain.chat import (
+    AgentConfigUpdate,
+    AgentHandoff,
+    ChatMessage,
+    ChatRole,
+    EncodeOptions,
+    FunctionCall,
+    FunctionCallOutput,
+    ImageContent,
+    ResizeOptions,
+)
+from refold.domain.chat.views import item_of, recorded_form
+from refold.domain.errors import DecisionRefusedError
+
+from .chat_events import said
+from .strategies import ITEM_EVENT, PROPERTY
+
+MESSAGE = ChatMessage(role=ChatRole.USER, content=["hi", ImageContent(image="data:,x")], extra={"a": [{"b": 1}]})
+CALL = FunctionCall(name="f", arguments="{}", call_id="c", metadata={"a": [1]})
+OUTPUT = FunctionCallOutput(name="f", output="1", call_id="c")
+HANDOFF = AgentHandoff(to_agent="b")
+CONFIG = AgentConfigUpdate(tools=["t"])
+IMAGE = ImageContent(image="https://example.org/a.png")
+ITEMS: list[Any] = [MESSAGE, CALL, OUTPUT, HANDOFF, CONFIG]
+
+
+def test_roles() -> None:
+    """V1.1: four roles, each equal to its text; none for tools."""
+    roles = {role.name: str(role.value) for role in ChatRole}
+
+    assert roles == {"SYSTEM": "system", "DEVELOPER": "developer", "USER": "user", "ASSISTANT": "assistant"}
+    assert all(role == role.value for role in ChatRole)
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.type)
+def test_what_all_items_have(item: Any) -> None:
+    """V1.2: pydantic models with the time they were made and no agent."""
+    assert abs(time.time() - item.created_at) < 600
+    assert item.agent_id is None
+    assert isinstance(item, BaseModel)
+
+
+@pytest.mark.parametrize(
+    ("item", "prefix", "kind"),
+    [
+        (MESSAGE, "msg_", "message"),
+        (CALL, "call_", "function_call"),
+        (OUTPUT, "output_", "function_call_output"),
+        (HANDOFF, "handoff_", "agent_handoff"),
+        (CONFIG, "cfgupd_", "agent_config_update"),
+        (IMAGE, "img_", "image"),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+def test_ids_and_discriminators(item: Any, prefix: str, kind: str) -> None:
+    """V1.3, V1.4: an id is a prefix and 12 hexadecimal digits; the type says what an item is."""
+    assert re.fullmatch(prefix + "[0-9a-f]{12}", item.id)
+    assert item.type == kind
+
+
+def test_defaults_of_a_message() -> None:
+    """V1.5: what a message is without being told; a text stays a text."""
+    message = ChatMessage(role=ChatRole.USER, content="hi")
+
+    assert message.model_dump(exclude={"id", "created_at"}) == {
+        "agent_id": None,
+        "type": "message",
+        "role": ChatRole.USER,
+        "content": "hi",
+        "interrupted": False,
+        "extra": {},
+        "confidence": None,
+        "metrics": None,
+        "audio_instructions": None,
+        "text_instructions": None,
+    }
+
+
+@pytest.mark.parametrize(("modality", "expected"), [("audio", ""), ("text", "in writing"), ("smell", "content")])
+def test_instructions_for_a_modality(modality: str, expected: str) -> None:
+    """V1.6: the variant where there is one, an empty text counts; else the content."""
+    message = ChatMessage(
+        role=ChatRole.SYSTEM, content="content", audio_instructions="", text_instructions="in writing"
+    )
+
+    assert message.instructions_for_modality(modality) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (ChatMessage, {"role": "user"}),
+        (ChatMessage, {"content": "hi"}),
+        (ChatMessage, {"role": "tool", "content": "hi"}),
+        (FunctionCall, {"name": "f", "arguments": "{}"}),
+        (FunctionCall, {"name": "f", "arguments": {"a": 1}, "call_id": "c"}),
+        (FunctionCallOutput, {"name": "f", "call_id": "c"}),
+        (FunctionCallOutput, {"name": "f", "call_id": "c", "output": 1}),
+        (AgentHandoff, {}),
+        (ImageContent, {"image": "x", "inference_detail": "medium"}),
+    ],
+)
+def test_what_is_missing_or_wrong_is_refused(model: type[BaseModel], fields: dict[str, Any]) -> None:
+    """V1.5, V1.7 to V1.10: required fields are required, and text is text."""
+    with pytest.raises(ValidationError):
+        model(**fields)
+
+
+def test_defaults_of_the_rest() -> None:
+    """V1.7 to V1.9: metadata, is_error, and a config update that says nothing is legal."""
+    empty = AgentConfigUpdate()
+
+    assert (empty.instructions, empty.tools) == (None, None)
+    assert FunctionCall(name="f", arguments="", call_id="").metadata is None
+    assert OUTPUT.is_error is False
+    assert (HANDOFF.from_agent, HANDOFF.reason) == (None, None)
+
+
+def test_defaults_of_an_image() -> None:
+    """V1.10, V1.12: detail auto, JPEG of quality 90 at 320x240."""
+    resized = ResizeOptions(width=320, height=240)
+
+    assert IMAGE.inference_detail == "auto"
+    assert IMAGE.encode_options == EncodeOptions(format="JPEG", resize_options=resized, quality=90)
+
+
+@pytest.mark.parametrize("image", ["https://example.org/a.png", "data:image/png;base64,AA==", ""])
+def test_an_image_gives_its_url(image: str) -> None:
+    """V1.11: a text is given back as it is."""
+    assert ImageContent(image=image).to_data_url() == image
+
+
+def test_unknown_fields_are_ignored() -> None:
+    """V1.13: as pydantic does it."""
+    message = ChatMessage(role=ChatRole.USER, content="hi", name="mia")  # type: ignore[call-arg]
+
+    assert not hasattr(message, "name")
+
+
+@pytest.mark.parametrize("item", [*ITEMS, IMAGE, EncodeOptions()], ids=lambda item: type(item).__name__)
+def test_items_cannot_be_assigned_to(item: Any) -> None:
+    """V1.14, repaired: a change is an event, so no field can be set or deleted."""
+    for field in type(item).model_fields:
+        with pytest.raises(ValidationError):
+            setattr(item, field, None)
+        with pytest.raises(ValidationError):
+            delattr(item, field)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: MESSAGE.content.append("x"),  # type: ignore[union-attr]
+        lambda: MESSAGE.extra.update(a=1),
+        lambda: MESSAGE.extra["a"].append(1),
+        lambda: MESSAGE.extra["a"][0].clear(),
+        lambda: CALL.metadata["a"].pop(),  # type: ignore[index]
+        lambda: CONFIG.tools.sort(),  # type: ignore[union-attr]
+    ],
+)
+def test_items_are_read_only_all_the_way_down(change: Any) -> None:
+    """V1.14, repaired: lists and dicts within an item refuse to change."""
+    with pytest.raises(DecisionRefusedError):
+        change()
+
+
+def test_items_own_what_they_are_given() -> None:
+    """Changing the lists and dicts that an item was made from does not reach it."""
+    content: list[str | ImageContent] = ["hi"]
+    extra, tools = {"a": [1]}, ["t"]
+    message, config = ChatMessage(role=ChatRole.USER, content=content, extra=extra), AgentConfigUpdate(tools=tools)
+
+    content.append("x")
+    extra["a"].append(2)
+    tools.clear()
+
+    assert (message.content, message.extra, config.tools) == (["hi"], {"a": [1]}, ["t"])
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.type)
+def test_items_can_be_copied_and_pickled(item: Any) -> None:
+    """A copy is equal, and as read-only as the item."""
+    for made in (copy.deepcopy(item), copy.copy(item), pickle.loads(pickle.dumps(item)), item.model_copy(deep=True)):
+        assert made == item
+        with pytest.raises(ValidationError):
+            made.id = "other"
+
+
+@PROPERTY
+@given(ITEM_EVENT)
+def test_an_item_says_what_its_event_says(event: Any) -> None:
+    """From an event to an item and back nothing is lost, save the default written out."""
+    again = recorded_form(item_of(event), origin=event.origin)
+
+    assert item_of(again) == item_of(event)
+    assert recorded_form(item_of(again), origin=event.origin) == again
+
+
+@PROPERTY
+@given(ITEM_EVENT)
+def test_an_item_of_an_event_is_an_item(event: Any) -> None:
+    """Skipping validation changes nothing: validating the same fields gives an equal item."""
+    item = item_of(event)
+
+    validated = type(item).model_validate(item.model_dump())
+
+    assert validated == item
+    assert json.loads(validated.model_dump_json()) == json.loads(item.model_dump_json())
+
+
+def test_items_are_made_of_fields_only() -> None:
+    """An item made from its event has exactly the fields of its model."""
+    for made in map(item_of, map(recorded_form, ITEMS)):
+        assert set(made.__dict__) == set(type(made).model_fields)
+
+
+def test_the_default_of_an_image_costs_nothing() -> None:
+    """Encode options at their default are not recorded."""
+    event = recorded_form(ChatMessage(role=ChatRole.USER, content=[IMAGE]))
+
+    assert event.content[0].encode_options == b""  # type: ignore[union-attr]
+
+
+def test_an_image_keeps_its_options() -> None:
+    """Options that are not the default come back as they were, nested ones included."""
+    options = EncodeOptions(format="PNG", resize_options=None, quality=5)
+    image = ImageContent(image="data:,x", encode_options=options)
+
+    shown = item_of(recorded_form(ChatMessage(role=ChatRole.USER, content=[image])))
+
+    assert shown.content[0] == image  # type: ignore[union-attr]
+
+
+def test_a_text_message_stays_a_text() -> None:
+    """V1.5: content that is one text is shown as one text."""
+    assert item_of(said(text="hi")).content == "hi"  # type: ignore[union-attr]

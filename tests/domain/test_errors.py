@@ -1,0 +1,68 @@
+"""The errors: one tree, grouped by what the caller can do."""
+
+import re
+
+import pytest
+
+from refold.domain import errors
+from refold.domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    DuplicateItemError,
+    LimitExceededError,
+    NotFoundError,
+    RefoldError,
+    StorageError,
+)
+
+CLASSES = [getattr(errors, name) for name in errors.__all__]
+
+
+def drawn_tree() -> dict[str, str]:
+    """
+    Return each class of the tree in the docstring and the one it stands below.
+    """
+    parents: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for indent, name in re.findall(r"^    ([│├└─ ]*)(\w+Error)", errors.__doc__ or "", re.MULTILINE):
+        while path and path[-1][0] >= len(indent):
+            path.pop()
+        parents[name] = path[-1][1] if path else "Exception"
+        path.append((len(indent), name))
+    return parents
+
+
+def test_the_tree_is_as_it_is_drawn() -> None:
+    """Every error is in the picture, below the class that it extends."""
+    assert drawn_tree() == {one.__name__: one.__mro__[1].__name__ for one in CLASSES}
+
+
+def test_one_root() -> None:
+    """Catching RefoldError catches all."""
+    assert all(issubclass(one, RefoldError) for one in CLASSES)
+
+
+def test_a_missing_thing_reads_like_a_sentence() -> None:
+    """It is a KeyError, but its message has no quotation marks around it."""
+    assert str(NotFoundError("no item 'x'")) == "no item 'x'"
+    assert str(NotFoundError()) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "facts", "saying"),
+    [
+        (
+            ConcurrencyError("chat:a", expected=2, actual=3),
+            {"stream": "chat:a", "expected": 2, "actual": 3},
+            "version 3",
+        ),
+        (DuplicateItemError("chat:a", "m1"), {"stream": "chat:a", "item_id": "m1"}, "'m1'"),
+        (LimitExceededError("BATCH_MAX", allowed=1_000, actual=1_001), {"allowed": 1_000, "actual": 1_001}, "1,001"),
+        (StorageError("no room", refused=[1]), {"refused": (1,)}, "no room"),
+        (DamagedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "event chat:a@1 is damaged"),
+    ],
+)
+def test_facts_are_attributes(error: RefoldError, facts: dict[str, object], saying: str) -> None:
+    """What went wrong can be read by a program, and the message is made of it."""
+    assert {name: getattr(error, name) for name in facts} == facts
+    assert saying in str(error)

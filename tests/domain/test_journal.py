@@ -1,0 +1,286 @@
+"""The command handler: catching up, conflicts, queued decisions, repetitions."""
+
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.chat.decide import CHAT, AddItems
+from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError
+from refold.domain.journal import Journal, Place
+from refold.domain.memory_log import MemoryLog
+
+from .chat_events import OPENED, STREAM, said
+from .fakes import CountingSystem, DisturbedLog, handle_on, kept, record, texts
+
+# Somebody else came first
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_append_catches_up(loaded: bool) -> None:
+    """It is recorded behind what the other wrote, and says what that was."""
+    log = MemoryLog()
+    chat = kept(log) if loaded else handle_on_new(log)
+    record(log, said("m2", "two"), said("m3", "three"))
+
+    chat.add_message("user", "four")
+
+    assert texts(chat) == ["one", "two", "three", "four"]
+    assert [event.event.id for event in chat.came_between] == ["m2", "m3"]
+    assert chat.version == log.head(STREAM) == 5
+
+
+def handle_on_new(log: MemoryLog) -> ChatContext:
+    """
+    Open a stream with one message and return a handle on it that is not loaded.
+    """
+    record(log, OPENED, said("m1", "one"))
+    return handle_on(log)
+
+
+def test_nothing_came_between() -> None:
+    """What came between is said of the last call alone."""
+    log = MemoryLog()
+    chat = kept(log)
+    record(log, said("m2", "two"))
+    chat.add_message("user", "three")
+
+    chat.add_message("user", "four")
+
+    assert chat.came_between == ()
+
+
+def test_catching_up_more_than_once() -> None:
+    """Each time another writer is quicker it is tried again, and all that came between is told."""
+    log = DisturbedLog()
+    chat = kept(log)
+    numbers = iter(range(100))
+    log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}", "other")), 3
+
+    chat.add_message("user", "mine")
+
+    assert texts(chat) == ["one", "other", "other", "other", "mine"]
+    assert len(chat.came_between) == 3
+
+
+def test_catching_up_has_an_end() -> None:
+    """A writer that is always second is told so, after a hundred attempts."""
+    log = DisturbedLog()
+    chat = kept(log)
+    numbers = iter(range(1_000))
+    log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}")), 1_000
+
+    with pytest.raises(ConcurrencyError):
+        chat.add_message("user", "mine")
+    assert 1_000 - log.times == 100
+
+
+def test_the_decision_is_made_again() -> None:
+    """What the other wrote may forbid what was decided before."""
+    log = MemoryLog()
+    chat = kept(log)
+    record(log, said("m2", "theirs"))
+
+    with pytest.raises(DuplicateItemError):
+        chat.add_message("user", "mine", message_id="m2")
+    assert log.head(STREAM) == 3
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_editing_call_is_told(loaded: bool) -> None:
+    """Without catching up: an error that says where the stream is, and the view stays as it was."""
+    log = MemoryLog()
+    chat = kept(log) if loaded else handle_on_new(log)
+    record(log, said("m2", "two"))
+
+    with pytest.raises(ConcurrencyError) as caught:
+        chat._journal.execute(AddItems(STREAM, (said("m3"),)), catch_up=False)
+
+    assert (caught.value.stream, caught.value.expected, caught.value.actual) == (STREAM, 2, 3)
+    assert (texts(chat), chat.version, log.head(STREAM)) == (["one"], 2, 3)
+
+
+ADDS: dict[str, Any] = {
+    "message": lambda chat, version: chat.add_message("user", "x", expected_version=version),
+    "call": lambda chat, version: chat.add_function_call("f", "{}", expected_version=version),
+    "output": lambda chat, version: chat.add_function_output("f", "1", "c", expected_version=version),
+    "handoff": lambda chat, version: chat.add_handoff("b", expected_version=version),
+    "config": lambda chat, version: chat.add_config_update("x", expected_version=version),
+    "items": lambda chat, version: chat.add_items([], expected_version=version),
+    "name": lambda chat, version: chat.name_version("here", expected_version=version),
+}
+
+
+@pytest.mark.parametrize("add", ADDS.values(), ids=ADDS)
+@pytest.mark.parametrize("expected", [0, 1, 3])
+def test_an_expected_version_is_strict(add: Any, expected: int) -> None:
+    """Any call that is told what to expect is refused where the view is elsewhere."""
+    log = MemoryLog()
+    chat = kept(log)
+
+    with pytest.raises(ConcurrencyError) as caught:
+        add(chat, expected)
+
+    assert (caught.value.expected, caught.value.actual) == (expected, 2)
+    assert (chat.version, log.head(STREAM)) == (2, 2)
+
+
+def test_an_expected_version_is_checked_in_the_log() -> None:
+    """The view may be right and the log have gone on: no catching up then."""
+    log = MemoryLog()
+    chat = kept(log)
+    record(log, said("m2", "two"))
+
+    with pytest.raises(ConcurrencyError) as caught:
+        chat.add_message("user", "three", expected_version=2)
+
+    assert caught.value.actual == 3
+    assert (texts(chat), log.head(STREAM)) == (["one"], 3)
+
+
+def test_an_expected_version_that_is_right() -> None:
+    """The call goes through."""
+    chat = kept(MemoryLog())
+
+    chat.add_message("user", "two", expected_version=2)
+
+    assert texts(chat) == ["one", "two"]
+
+
+def test_refreshing() -> None:
+    """What others wrote is given back and is in the view."""
+    log = MemoryLog()
+    chat = kept(log)
+    record(log, said("m2", "two"))
+
+    assert [event.version for event in chat.refresh()] == [3]
+    assert texts(chat) == ["one", "two"]
+    assert chat.refresh() == ()
+
+
+def test_rebasing() -> None:
+    """The change is made again on what is there now, as often as it takes; its result is given back."""
+    log = DisturbedLog()
+    chat = kept(log)
+    numbers = iter(range(100))
+    log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}", "other")), 2
+    seen: list[int] = []
+
+    def change(context: ChatContext) -> str:
+        seen.append(context.version)
+        return context.add_message("user", "mine", expected_version=context.version).id
+
+    made = chat.rebase(change)
+
+    assert (seen, texts(chat)) == ([2, 3, 4], ["one", "other", "other", "mine"])
+    assert chat.items[-1].id == made
+
+
+def test_rebasing_has_an_end() -> None:
+    """A hundred attempts, then the error."""
+    log = DisturbedLog()
+    chat = kept(log)
+    numbers = iter(range(1_000))
+    log.disturb, log.times = lambda: record(log, said(f"x{next(numbers)}")), 1_000
+
+    with pytest.raises(ConcurrencyError):
+        chat.rebase(lambda context: context.add_message("user", "x", expected_version=context.version))
+    assert 1_000 - log.times == 100
+
+
+# Repetitions
+
+
+@pytest.mark.parametrize("durability", ["commit", "enqueue"])
+def test_the_same_key_again(durability: Any) -> None:
+    """Nothing is recorded twice, whatever handle repeats it, and the view shows it once."""
+    log = MemoryLog()
+    kept(log)
+    for _ in range(2):
+        chat = handle_on(log, durability=durability)
+        chat.add_message("user", "two", idempotency_key="k")
+        chat.flush()
+
+    assert texts(chat) == texts(handle_on(log)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("add", ["add_message", "add_function_call"])
+def test_the_first_item_is_the_answer(add: str) -> None:
+    """A repetition gives the item that was recorded the first time, its id included."""
+    log = MemoryLog()
+    chat = kept(log)
+
+    first = getattr(chat, add)("user", "two", idempotency_key="k")
+
+    assert getattr(chat, add)("user", "two", idempotency_key="k") == first
+    assert getattr(handle_on(log), add)("user", "two", idempotency_key="k") == first
+    assert chat.items[1:] == [first]
+
+
+def test_many_items_under_one_key() -> None:
+    """The items of the first time are given back."""
+    chat = kept(MemoryLog())
+    items = ChatContext(kept(MemoryLog()).items).items
+
+    first = chat.add_items([item.model_copy(update={"id": "n1"}) for item in items], idempotency_key="k")
+
+    assert chat.add_items([item.model_copy(update={"id": "n2"}) for item in items], idempotency_key="k") == first
+
+
+def test_a_repetition_by_a_handle_that_is_behind() -> None:
+    """It catches up, though it was not asked to append anything new."""
+    log = MemoryLog()
+    behind = kept(log)
+    handle_on(log).add_message("user", "two", idempotency_key="k")
+    record(log, said("m3", "three"))
+
+    behind.add_message("user", "two", idempotency_key="k")
+
+    assert texts(behind) == ["one", "two", "three"]
+
+
+def test_a_key_belongs_to_a_stream() -> None:
+    """The same key in another context is another key."""
+    log = MemoryLog()
+    chat = kept(log)
+    record(log, OPENED, stream="chat:b")
+    other = handle_on(log, "chat:b")
+
+    chat.add_message("user", "two", idempotency_key="k")
+    other.add_message("user", "dos", idempotency_key="k")
+
+    assert (texts(chat), texts(other)) == (["one", "two"], ["dos"])
+
+
+def test_a_key_of_a_strict_call() -> None:
+    """Repeating a strict call is harmless too: the answer that was lost is given again."""
+    log = MemoryLog()
+    chat = kept(log)
+    first = chat.add_message("user", "two", expected_version=2, idempotency_key="k")
+    again = handle_on(log)._journal
+    again._version, again._state = 2, None
+
+    repeated = ChatContext(journal=again).add_message("user", "two", expected_version=2, idempotency_key="k")
+
+    assert repeated == first
+
+
+# Queued decisions
+
+
+def test_a_durability_that_is_none() -> None:
+    """Refused by name."""
+    durability: Any = "sometimes"
+
+    with pytest.raises(InvalidInputError, match="sometimes"):
+        Journal(MemoryLog(), Place(STREAM, STREAM), CHAT, version=0, durability=durability)
+
+
+def test_ids_and_times_come_from_the_port() -> None:
+    """What a context makes up it is given by its system."""
+    chat = ChatContext(system=CountingSystem(1_000))
+
+    message = chat.add_message("user", "hi")
+
+    assert message.id == "msg_000000000001"
+    assert 1_000 < message.created_at < 1_010

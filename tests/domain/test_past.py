@@ -1,0 +1,154 @@
+"""The past of a chat context: `.at(...)` in every form it takes."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.memory_log import MemoryLog
+from refold.domain.positions import BEGINNING, Moment
+
+from .chat_events import OPENED, said
+from .fakes import CountingSystem, handle_on, record, texts
+
+
+def told() -> ChatContext:
+    """
+    Return a context of version 5: opened, one, two, the name "half" for version 2, three; a second apart.
+    """
+    log = MemoryLog(CountingSystem(1_000))
+    record(log, OPENED)
+    chat = handle_on(log)
+    chat.add_message("user", "one")
+    chat.add_message("user", "two")
+    chat.name_version("half", 2)
+    chat.add_message("user", "three")
+    return chat
+
+
+def second(number: float) -> datetime:
+    """
+    Return the time of the version with this number; between two of them with a fraction.
+    """
+    return datetime.fromtimestamp(1_000 + number, UTC)
+
+
+@pytest.mark.parametrize(
+    ("address", "version"),
+    [
+        (0, 0),
+        (2, 2),
+        (5, 5),
+        (-1, 4),
+        (-5, 0),
+        ("3", 3),
+        ("-2", 3),
+        ("half", 2),
+        (second(3), 3),
+        (second(2.5), 2),
+        (second(0), 0),
+        (second(99), 5),
+        (second(4).isoformat(), 4),
+        ("1970-01-01T00:16:41+00:00", 1),
+        ("2999-01-01T00:00:00Z", 5),
+        ("pos:0", 0),
+        ("pos:4", 4),
+        ("pos:99", 5),
+        (BEGINNING, 0),
+        (Moment(((-1, 2),)), 2),
+    ],
+)
+def test_every_kind_of_address(address: Any, version: int) -> None:
+    """A version, a time, a position or a name; the view is what had been said by then."""
+    view = told().at(address)
+
+    assert view.version == version
+    assert texts(view) == ["one", "two", "three"][: max(0, version - 1 - (version > 3))]
+
+
+@pytest.mark.parametrize("address", [6, -6, "6", "-6", "nobody", "hal", 10**30, -(10**30)])
+def test_a_past_that_never_was(address: Any) -> None:
+    """No such version or name: NotFoundError, which is a KeyError and says what there is."""
+    with pytest.raises(NotFoundError, match=r"from 0 to 5|names: half"):
+        told().at(address)
+
+
+@pytest.mark.parametrize("address", [True, None, "", "--5", "2026-11-21", "pos:x"])
+def test_an_address_that_is_none(address: Any) -> None:
+    """InvalidInputError, before anything is read."""
+    with pytest.raises(InvalidInputError):
+        told().at(address)
+
+
+def test_the_past_needs_no_present() -> None:
+    """A view of a version reads that version alone: the context itself is not loaded for it."""
+    chat = handle_on(told()._journal.log)
+
+    assert texts(chat.at(2)) == ["one"]
+    assert not chat._journal.is_loaded
+
+
+def test_the_tail_of_the_past() -> None:
+    """The last items before a version, found without loading those before them."""
+    whole = told()
+    chat, told_items = handle_on(whole._journal.log), whole.items
+
+    assert chat.at(4).tail(1) == told_items[1:2]
+    assert chat.tail(2) == told_items[1:]
+    assert not chat._journal.is_loaded
+
+
+@pytest.mark.parametrize(("version", "expected"), [(None, 5), (2, 2), (5, 5), (1, 1)])
+def test_naming_a_version(version: int | None, expected: int) -> None:
+    """The present one by default; the version that was named is given back."""
+    chat = told()
+
+    assert chat.name_version("here", version) == expected
+    assert chat.names() == {"half": 2, "here": expected}
+    assert chat.at("here").version == expected
+
+
+@pytest.mark.parametrize("version", [0, -1, 6])
+def test_naming_a_version_that_is_none(version: int) -> None:
+    """Only what is there can be named."""
+    with pytest.raises(NotFoundError):
+        told().name_version("here", version)
+
+
+def test_names_given_out_are_a_copy() -> None:
+    """Changing them changes nothing."""
+    chat = told()
+
+    chat.names().clear()
+
+    assert chat.names() == {"half": 2}
+
+
+def test_a_name_counts_from_when_it_is_looked_for() -> None:
+    """A name that was moved means its newest version, also when it is asked of an unloaded handle."""
+    chat = told()
+    chat.name_version("half", 3)
+
+    assert handle_on(chat._journal.log).at("half").version == 3
+
+
+def test_recorded_events_of_the_past() -> None:
+    """`history` gives the events with their envelopes, a range of versions."""
+    chat = told()
+
+    assert [event.version for event in chat.history()] == [1, 2, 3, 4, 5]
+    assert [event.version for event in chat.history(after=1, until=3)] == [2, 3]
+    assert [event.meta.actor for event in chat.history(after=1)] == ["triage"] * 4
+
+
+def test_the_past_of_a_handle_that_is_behind() -> None:
+    """A handle sees the past up to its own version, also where the log has gone on."""
+    chat = told()
+    record(chat._journal.log, said("m9", "four"))
+
+    assert chat.at("2999-01-01T00:00:00Z").version == 5
+    assert chat.at("pos:99").version == 5
+    with pytest.raises(NotFoundError):
+        chat.at(6)

@@ -1,0 +1,237 @@
+"""The journal with durability "enqueue": what is queued, what is refused, and when it is told."""
+
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.errors import ConcurrencyError, StorageError
+from refold.domain.memory_log import MemoryLog
+from refold.domain.transaction import transaction
+
+from .chat_events import OPENED, STREAM, said
+from .fakes import LateLog, handle_on, kept, record, texts
+
+
+def queued(log: MemoryLog) -> ChatContext:
+    """
+    Open a stream with one message and return a loaded handle that enqueues.
+    """
+    record(log, OPENED, said("m1", "one"))
+    chat = handle_on(log, durability="enqueue")
+    _ = chat.items
+    return chat
+
+
+def test_a_queued_call_shows_at_once() -> None:
+    """The view has it before the disk has; `flush` waits for the disk."""
+    log = LateLog()
+    chat = queued(log)
+
+    chat.add_message("user", "two")
+
+    assert (texts(chat), log.head(STREAM)) == (["one", "two"], 2)
+    log.land()
+    chat.flush()
+    assert log.head(STREAM) == 3
+
+
+def test_a_queued_call_shows_where_it_was_not_loaded() -> None:
+    """A context that is read for the first time while its queue is on the way has lost nothing."""
+    log = LateLog()
+    record(log, OPENED, said("m1", "one"))
+    chat = handle_on(log, durability="enqueue")
+    chat.add_message("user", "two")
+
+    seen = texts(chat)
+    log.land()
+
+    assert (seen, texts(chat)) == (["one", "two"], ["one", "two"])
+
+
+def test_a_refused_entry_is_told_at_flush() -> None:
+    """The error carries the events that did not get in, and the view is what the log holds."""
+    log = LateLog()
+    chat = queued(log)
+    chat.add_message("user", "mine", message_id="x1")
+    log._queue.insert(0, log._queue.pop())
+    MemoryLog.append(log, [new_by_other()])
+    log.land()
+
+    with pytest.raises(ConcurrencyError) as caught:
+        chat.flush()
+
+    assert [event.id for event in caught.value.refused] == ["x1"]  # type: ignore[attr-defined]
+    assert (texts(chat), chat.version) == (["one", "other"], 3)
+
+
+def new_by_other() -> Any:
+    """
+    Return another writer's message for the stream.
+    """
+    from refold.domain.envelope import Meta
+    from refold.domain.ports import ANY_VERSION, NewEvents
+
+    event = said("o1", "other")
+    return NewEvents(stream=STREAM, expected_version=ANY_VERSION, events=(event,), metas=(Meta(),))
+
+
+def test_what_follows_a_refused_entry_is_refused() -> None:
+    """
+    It was decided on the entry that did not get in, so it must not get in either.
+
+    One entry by another writer moves the head to where the second queued entry expects it.
+    """
+    log = LateLog()
+    chat = queued(log)
+    MemoryLog.append(log, [new_by_other()])
+    chat.add_message("user", "first", message_id="x1")
+    chat.add_message("user", "second", message_id="x2")
+    log.land()
+
+    with pytest.raises(ConcurrencyError) as caught:
+        chat.flush()
+
+    assert [event.id for event in caught.value.refused] == ["x1", "x2"]  # type: ignore[attr-defined]
+    assert texts(handle_on(log)) == texts(chat) == ["one", "other"]
+
+
+def test_after_a_refusal_life_goes_on() -> None:
+    """The error is told once; the context goes on from what the log holds."""
+    log = LateLog()
+    chat = queued(log)
+    chat.add_message("user", "mine")
+    MemoryLog.append(log, [new_by_other()])
+    log.land()
+    with pytest.raises(ConcurrencyError):
+        chat.flush()
+
+    chat.add_message("user", "again")
+    log.land()
+    chat.flush()
+
+    assert texts(chat) == texts(handle_on(log)) == ["one", "other", "again"]
+
+
+def refused_before(log: LateLog) -> ChatContext:
+    """
+    Return a handle with a queued entry, "x1", that another writer's entry will have refused.
+    """
+    chat = queued(log)
+    MemoryLog.append(log, [new_by_other()])
+    chat.add_message("user", "mine", message_id="x1")
+    log.land()
+    return chat
+
+
+def refused_ids(error: ConcurrencyError) -> list[str]:
+    """
+    Return the ids of the events that did not get in.
+    """
+    return [event.id for event in error.refused]  # type: ignore[attr-defined]
+
+
+def test_a_refusal_is_told_by_a_transaction() -> None:
+    """A transaction that comes first to wait for the queue does not swallow what happened to it."""
+    log = LateLog()
+    chat = refused_before(log)
+
+    def later() -> None:
+        with transaction(log):
+            chat.add_message("user", "later")
+        chat.flush()
+
+    with pytest.raises(ConcurrencyError) as caught:
+        later()
+
+    assert refused_ids(caught.value) == ["x1"]
+
+
+def test_a_refusal_is_told_by_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a call that has to wait because the queue is full."""
+    monkeypatch.setattr("refold.domain.journal.PENDING_MAX", 1)
+    log = LateLog()
+    chat = queued(log)
+    MemoryLog.append(log, [new_by_other()])
+    told: list[str] = []
+    for number in range(4):
+        try:
+            chat.add_message("user", "mine", message_id=f"x{number}")
+        except ConcurrencyError as error:
+            told += refused_ids(error)
+        log.land()
+    try:
+        chat.flush()
+    except ConcurrencyError as error:
+        told += refused_ids(error)
+
+    kept = [item.id for item in handle_on(log).items]
+    assert sorted(told + kept) == ["m1", "o1", "x0", "x1", "x2", "x3"]
+
+
+def test_a_repetition_before_a_transaction() -> None:
+    """A queued call that turns out to be a repetition does not put the transaction behind it in conflict."""
+    log = LateLog()
+    chat = queued(log)
+    handle_on(log).add_message("user", "two", idempotency_key="k")
+    chat.refresh()
+    chat.add_message("user", "two", idempotency_key="k")
+    log.land()
+
+    with transaction(log):
+        chat.add_message("user", "three")
+
+    assert texts(chat) == texts(handle_on(log)) == ["one", "two", "three"]
+
+
+class FullLog(MemoryLog):
+    """A log on a disk without room."""
+
+    full = False
+
+    def append(self, batch: Any, *, wait: bool = True) -> Any:
+        """
+        Refuse while the disk is full.
+        """
+        future = super().append([] if self.full else batch)
+        if self.full:
+            future = type(future)()
+            future.set_exception(StorageError("no room left"))
+        return future
+
+
+def test_a_full_disk_at_once() -> None:
+    """With durability commit the call raises, and the view is as it was."""
+    log = FullLog()
+    chat = kept(log)
+    log.full = True
+
+    with pytest.raises(StorageError, match="no room"):
+        chat.add_message("user", "two")
+    assert (texts(chat), chat.version) == (["one"], 2)
+
+
+def test_a_full_disk_at_flush() -> None:
+    """With durability enqueue `flush` raises, with everything that did not get in."""
+    log = FullLog()
+    chat = queued(log)
+    log.full = True
+    chat.add_message("user", "two", message_id="x1")
+    chat.add_message("user", "three", message_id="x2")
+
+    with pytest.raises(StorageError) as caught:
+        chat.flush()
+
+    assert [event.id for event in caught.value.refused] == ["x1", "x2"]  # type: ignore[attr-defined]
+    assert texts(chat) == ["one"]
+
+
+def test_looking_back_waits_for_the_disk() -> None:
+    """`at` and `history` show what is recorded, so they flush first."""
+    log = LateLog()
+    chat = queued(log)
+    chat.add_message("user", "two")
+    log.land()
+
+    assert texts(chat.at(3)) == ["one", "two"]
+    assert [event.version for event in chat.history()] == [1, 2, 3]

@@ -1,0 +1,120 @@
+"""From async code into sync code, without holding up the loop."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.errors import DuplicateItemError
+from refold.domain.threads import in_thread, to_async
+
+from .chat_events import OPENED
+from .fakes import SlowLog, handle_on, record, texts
+
+LAG_SECONDS_MAX = 0.005
+ATTEMPTS = 5
+
+
+async def worst_lag(work: Any) -> float:
+    """
+    Return by how much the loop was late at worst while `work` was awaited.
+    """
+    worst, done = 0.0, False
+
+    async def tick() -> None:
+        nonlocal worst
+        while not done:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            worst = max(worst, time.perf_counter() - before - 0.001)
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(0.005)
+    worst = 0.0
+    await work
+    done = True
+    await ticking
+    return worst
+
+
+def slow_context() -> Any:
+    """
+    Return a context whose appends take 30 ms, to be awaited.
+    """
+    log = SlowLog(0.03)
+    record(log, OPENED)
+    return to_async(handle_on(log))
+
+
+def test_the_loop_goes_on() -> None:
+    """While an append waits for its disk the loop is never 5 ms late (the best of a few attempts)."""
+    chat = slow_context()
+
+    lags = [asyncio.run(worst_lag(chat.add_message("user", "hi"))) for _ in range(ATTEMPTS)]
+
+    assert min(lags) < LAG_SECONDS_MAX
+    assert len(chat.items) == ATTEMPTS
+
+
+def test_the_measure_measures() -> None:
+    """The same append without the wrapper does hold up the loop."""
+    log = SlowLog(0.03)
+    record(log, OPENED)
+    chat = handle_on(log)
+
+    async def blocking() -> None:
+        chat.add_message("user", "hi")
+
+    assert asyncio.run(worst_lag(blocking())) > LAG_SECONDS_MAX
+
+
+def test_flushing_does_not_hold_up_the_loop() -> None:
+    """`aflush` waits in a thread."""
+    log = SlowLog(0)
+    record(log, OPENED)
+    chat = handle_on(log, durability="enqueue")
+
+    async def write() -> None:
+        chat.add_message("user", "hi")
+        await chat.aflush()
+
+    asyncio.run(write())
+
+    assert log.head("chat:a") == 2
+
+
+def test_results_and_errors_come_through() -> None:
+    """What a method returns or raises is what awaiting it gives."""
+    chat: Any = to_async(ChatContext())
+
+    message = asyncio.run(chat.add_message("user", "hi", message_id="m1"))
+
+    assert message.id == "m1"
+    with pytest.raises(DuplicateItemError):
+        asyncio.run(chat.add_message("user", "other", message_id="m1"))
+
+
+def test_what_is_no_method_is_given_as_it_is() -> None:
+    """Attributes need no await, and async methods stay what they are."""
+    wrapped = ChatContext()
+    chat: Any = to_async(wrapped)
+    asyncio.run(chat.add_message("user", "hi"))
+
+    asyncio.run(chat.aflush())
+
+    assert (chat.version, chat.items, texts(wrapped)) == (2, wrapped.items, ["hi"])
+
+
+def test_what_is_not_there_is_not_there() -> None:
+    """An unknown name is an AttributeError at once."""
+    chat: Any = to_async(ChatContext())
+
+    with pytest.raises(AttributeError):
+        chat.add_telepathy()
+
+
+def test_any_call_can_be_put_in_a_thread() -> None:
+    """Positional and keyword arguments are passed on."""
+    assert asyncio.run(in_thread(int, "ff", base=16)) == 255

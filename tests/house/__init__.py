@@ -1,0 +1,1 @@
+"""Tests of the house itself: what is built, what imports what, and how big things may grow."""

@@ -1,0 +1,108 @@
+"""What imports what: the rules about layers that import-linter cannot express."""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.project import PACKAGES, PURE, modules, parsed
+
+ALWAYS_ALLOWED = sys.stdlib_module_names | {"msgspec", "pydantic", "pydantic_core", "typing_extensions"}
+CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}
+ONLY_READER_OF_THE_CLOCK = "refold.domain.system"
+HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """
+    List the top packages that are imported absolutely, each with its statement.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0], node
+
+
+def inside_functions(tree: ast.AST) -> set[ast.AST]:
+    """
+    List all nodes that run only when some function is called.
+    """
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {inner for function in functions for inner in ast.walk(function)}
+
+
+def pure_modules() -> list[tuple[str, Path]]:
+    """
+    List the modules of domain and projections.
+    """
+    return [found for package in PURE for found in modules(package)]
+
+
+def test_layers_import_each_other_relatively() -> None:
+    """No layer names `refold` absolutely: that could be another copy, or reach for the facade."""
+    layers = [package for package in PACKAGES if package != "refold"]
+    found = [
+        f"{path}:{statement.lineno}"
+        for layer in layers
+        for _, path in modules(layer)
+        for top, statement in imports(parsed(path))
+        if top in {"refold", "domain", "projections", "infrastructure"}
+    ]
+
+    assert found == []
+
+
+def test_pure_layers_import_little() -> None:
+    """On import, domain and projections need the standard library, msgspec and pydantic alone."""
+    found = []
+    for _, path in pure_modules():
+        later = inside_functions(parsed(path))
+        found += [
+            f"{path}:{statement.lineno}: {top}"
+            for top, statement in imports(parsed(path))
+            if top not in ALWAYS_ALLOWED and statement not in later
+        ]
+
+    assert found == []
+
+
+def test_each_optional_package_has_one_place() -> None:
+    """What a function of domain or projections imports from elsewhere, no other module of them imports."""
+    places = defaultdict(set)
+    for _, path in pure_modules():
+        for top, _ in imports(parsed(path)):
+            if top not in ALWAYS_ALLOWED:
+                places[top].add(path)
+
+    assert {top: paths for top, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_only_one_module_reads_the_clock() -> None:
+    """Neither by import nor by `datetime.now()`, save in the system's implementation of the port."""
+    found = []
+    for name, path in pure_modules():
+        if name == ONLY_READER_OF_THE_CLOCK:
+            continue
+        found += [f"{path}:{at.lineno}" for top, at in imports(parsed(path)) if top in CLOCKS_AND_CHANCE]
+        found += [
+            f"{path}:{node.lineno}"
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.Attribute)
+            and node.attr in {"now", "utcnow", "today"}
+            and ast.unparse(node.value) in {"date", "datetime", "datetime.date", "datetime.datetime"}
+        ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("module", HEAVY)
+def test_the_facade_is_light(module: str) -> None:
+    """`import refold` does not bring in what only a server, a terminal or a page needs."""
+    code = f"import refold, sys; sys.exit({module!r} in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,107 @@
+"""Small functions, small files, every module explained: the limits that keep this readable."""
+
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.project import PACKAGES, PURE, ROOT, files, modules, parsed
+
+FUNCTION_LINES_MAX = 70
+FUNCTION_LINES_P95_MAX = 35
+FUNCTION_LINES_MEDIAN_MAX = 8
+FILE_LINES_MAX = 500
+SHIPPED = (*PACKAGES.values(), ROOT / "scripts", ROOT / "benchmarks")
+OURS = (*SHIPPED, ROOT / "tests")
+# Recorded data are what they are.
+DATA = {".csv", ".json", ".jsonl", ".txt"}
+VAGUE_NAMES = {"common", "helpers", "misc", "utils"}
+# Written so that this file does not find itself.
+UNFINISHED = re.compile(rf"\b({'TO'}DO|{'FIX'}ME|{'XX'}X)\b")
+
+
+def python_files(*folders: Path) -> list[Path]:
+    """
+    List the modules below folders.
+    """
+    return [path for folder in folders for path in files(folder, suffix=".py")]
+
+
+def text_files() -> Iterator[tuple[Path, str]]:
+    """
+    List all that people wrote, with what it says.
+    """
+    for path in (path for folder in OURS for path in files(folder)):
+        content = path.read_bytes()
+        if b"\0" not in content and path.suffix not in DATA:
+            yield path, content.decode("utf-8", "replace")
+
+
+def functions(*folders: Path) -> dict[str, int]:
+    """
+    Measure every function, from its `def` to its last line.
+    """
+    return {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in python_files(*folders)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_functions_are_short() -> None:
+    """No function anywhere is longer than two screens."""
+    long = {name: lines for name, lines in functions(*OURS).items() if lines > FUNCTION_LINES_MAX}
+
+    assert long == {}
+
+
+def test_most_functions_are_shorter() -> None:
+    """Half of them, and nearly all, stay far below the limit; tests may tell longer stories."""
+    lines = list(functions(*SHIPPED).values())
+
+    assert statistics.median(lines) <= FUNCTION_LINES_MEDIAN_MAX
+    assert statistics.quantiles(lines, n=20)[-1] <= FUNCTION_LINES_P95_MAX
+
+
+def test_files_are_short() -> None:
+    """A file that grows further is two files."""
+    long = [path for path, text in text_files() if text.count("\n") > FILE_LINES_MAX]
+
+    assert long == []
+
+
+def test_names_say_something() -> None:
+    """A file's name, and its folder's, say what is in it."""
+    paths = [path.relative_to(ROOT) for folder in OURS for path in files(folder)]
+    vague = [path for path in paths if VAGUE_NAMES & {*path.with_suffix("").parts}]
+
+    assert vague == []
+
+
+def test_every_module_says_its_idea() -> None:
+    """Each module starts with a docstring."""
+    silent = [path for path in python_files(*OURS) if not ast.get_docstring(parsed(path))]
+
+    assert silent == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    """What is not done is an issue, not a remark in the code."""
+    found = [path for path, text in text_files() if UNFINISHED.search(text)]
+
+    assert found == []
+
+
+def test_pure_layers_do_not_print() -> None:
+    """Domain and projections answer by what they return."""
+    found = [
+        f"{path}:{node.lineno}"
+        for package in PURE
+        for _, path in modules(package)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+    ]
+
+    assert found == []

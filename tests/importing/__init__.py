@@ -1,0 +1,1 @@
+"""Importing: files in, contexts out, and the same messages back."""

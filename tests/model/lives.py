@@ -1,0 +1,27 @@
+"""How long a random life is, and how one is lived: the settings of the model tests."""
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+EXAMPLES = os.environ.get("REFOLD_MODEL_EXAMPLES")
+
+
+def live(machine: type[RuleBasedStateMachine], *, examples: int, steps: int = 30) -> None:
+    """
+    Run a state machine: `examples` lives, or REFOLD_MODEL_EXAMPLES of them, each of `steps` steps.
+
+    In CI the lives are always the same; at a desk, and in a long run, they are new each time.
+    """
+    chosen = settings(
+        max_examples=int(EXAMPLES or examples),
+        stateful_step_count=steps * (3 if EXAMPLES else 1),
+        deadline=None,
+        database=None,
+        derandomize=EXAMPLES is None and os.environ.get("CI") == "true",
+        phases=[Phase.generate, Phase.shrink],
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=chosen)

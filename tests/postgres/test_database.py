@@ -1,0 +1,91 @@
+"""Connections: few, opened when needed, given back, never waited for without end."""
+
+import threading
+
+import pytest
+
+from refold.domain.errors import StorageBusyError, StorageClosedError
+from refold.infrastructure.postgres.database import READERS_MAX, PostgresDatabase
+from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres.wire import Call, Wire
+from tests.contract.writing import append, at_once, said
+
+MINE = Call("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+WAIT = Call("SELECT pg_sleep(0.2)")
+
+
+def test_nothing_is_opened_before_it_is_needed(pg_url: str) -> None:
+    """A database that nobody uses has no connection; a reader takes one and uses it again."""
+    database = PostgresDatabase(pg_url)
+    try:
+        assert [database.ask(MINE)[0] for _ in range(3)] == [[(0,)]] * 3
+    finally:
+        database.close()
+
+
+def test_readers_are_bounded(pg_url: str) -> None:
+    """More threads than connections: they wait for each other, and all get their answer."""
+    database = PostgresDatabase(pg_url)
+    try:
+        assert at_once(*(lambda: _ask(database) for _ in range(READERS_MAX * 2))) == []
+        assert database.ask(MINE)[0][0][0] < READERS_MAX
+    finally:
+        database.close()
+
+
+def test_a_reader_s_wait_is_bounded(pg_url: str) -> None:
+    """Where no connection is given back, the error names the limit."""
+    database = PostgresDatabase(pg_url, patience_seconds=0.2)
+    release = threading.Event()
+    busy = [
+        threading.Thread(target=database.reading, args=(lambda wire: release.wait(30),)) for _ in range(READERS_MAX)
+    ]
+    try:
+        for thread in busy:
+            thread.start()
+        with pytest.raises(StorageBusyError, match=r"READERS_MAX \(8\)"):
+            database.reading(_nothing)
+    finally:
+        release.set()
+        for thread in busy:
+            thread.join()
+        database.close()
+
+
+def test_closing_waits_for_readers(pg_url: str) -> None:
+    """Whoever reads at that moment gets his rows; whoever comes later is refused."""
+    database = PostgresDatabase(pg_url)
+    rows: list[object] = []
+    reader = threading.Thread(target=lambda: rows.append(database.ask(WAIT, Call("SELECT 1"))[1]))
+    reader.start()
+    while not database._lent:
+        pass
+    database.close()
+    reader.join(10)
+
+    assert rows == [[(1,)]]
+    with pytest.raises(StorageClosedError):
+        database.ask(WAIT)
+
+
+def test_a_log_leaves_nothing_behind(pg_url: str) -> None:
+    """No thread and no connection once it is closed."""
+    threads = threading.active_count()
+    log = PostgresLog(pg_url)
+    append(log, "chat:a", *[said(number, f"some text {number}" * 20) for number in range(1_100)])
+    log.append([], wait=False).result()
+    log.close()
+
+    database = PostgresDatabase(pg_url)
+    try:
+        assert (threading.active_count(), database.ask(MINE)[0]) == (threads, [(0,)])
+    finally:
+        database.close()
+
+
+def _ask(database: PostgresDatabase) -> None:
+    database.ask(WAIT)
+
+
+def _nothing(wire: Wire) -> None:
+    return None

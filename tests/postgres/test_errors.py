@@ -1,0 +1,181 @@
+"""Every failure of the database is an error of Refold's, in one line that says what to do and keeps the password."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg.errors import lookup
+
+from refold.domain.errors import (
+    DamagedError,
+    StorageBusyError,
+    StorageClosedError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+from refold.domain.streams import slice_of
+from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres.translation import translate
+from tests.contract.writing import append, said
+from tests.support.postgres import Server
+
+from .conftest import OpenLog
+from .tables import spoil
+
+SECRET = "pa%40ss"
+
+
+@contextmanager
+def locked(url: str, root: str) -> Iterator[None]:
+    """
+    Hold the lock of a slice, as a writer that has stopped in the middle would.
+    """
+    with psycopg.connect(url) as connection:
+        connection.execute("select 1 from slice_lock where slice = %s for update", (slice_of(root),))
+        yield
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mia:pa%40ss@127.0.0.1:1/nowhere",
+        "postgresql://mia:pa@ss:word@host:port/nowhere",
+        "host=/nonexistent user=mia password=pa@ss",
+        "postgresql://mia:pa%40ss@localhost:1/nowhere?no_such_option=1",
+    ],
+)
+def test_where_no_database_is(url: str) -> None:
+    """A wrong address is refused at once, in one line, without the password."""
+    with pytest.raises(StorageUnavailableError) as refused:
+        PostgresLog(url)
+
+    assert "\n" not in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in ("pa@ss", "pa%40ss", "ss:word"))
+
+
+def test_no_such_database(pg_server: Server) -> None:
+    """The server is there, the database is not; both are named."""
+    with pytest.raises(StorageUnavailableError, match=r"postgresql:///nowhere\?host=.* \(.*does not exist\): check"):
+        PostgresLog(pg_server.url("nowhere"))
+
+
+def test_used_after_the_end(pg_url: str) -> None:
+    """A closed log says so; closing it twice is fine."""
+    log = PostgresLog(pg_url)
+    log.close()
+    log.close()
+
+    with pytest.raises(StorageClosedError):
+        append(log, "chat:a", said(1))
+    with pytest.raises(StorageClosedError, match="is closed: open it again"):
+        log.read("chat:a")
+
+
+def test_a_lock_that_is_not_given_up(open_log: OpenLog, pg_url: str) -> None:
+    """The wait is bounded; what could not be written is not written later either."""
+    log = open_log(patience_seconds=0.3)
+    append(log, "chat:a", said(1), root="r")
+
+    with locked(pg_url, "r"), pytest.raises(StorageBusyError, match="kept others waiting too long"):
+        append(log, "chat:a", said(2), root="r")
+
+    append(log, "chat:a", said(3), root="r")
+    assert [one.event.id for one in log.read("chat:a")] == ["m1", "m3"]
+
+
+def test_a_lock_that_is_given_up_in_time(log: PostgresLog, pg_url: str) -> None:
+    """The append waits for it and gets in."""
+    append(log, "chat:a", said(1), root="r")
+    with locked(pg_url, "r"):
+        writer = threading.Thread(target=append, args=(log, "chat:a", said(2)))
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+    writer.join(10)
+
+    assert log.head("chat:a") == 2
+
+
+def test_a_statement_that_takes_too_long(pg_url: str, open_log: OpenLog) -> None:
+    """The database's own limits come out as busy, too."""
+    append(open_log(), "chat:a", said(1), root="r")
+    with locked(pg_url, "r"), pytest.raises(StorageBusyError, match="lock timeout"):
+        append(open_log(f"{pg_url}&options=-clock_timeout%3D50"), "chat:a", said(2), root="r")
+
+
+def test_a_read_only_database(log: PostgresLog, pg_url: str, open_log: OpenLog) -> None:
+    """A standby is read from, not written to."""
+    append(log, "chat:a", said(1))
+    standby = open_log(f"{pg_url}&options=-cdefault_transaction_read_only%3Don")
+
+    assert standby.head("chat:a") == 1
+    for _ in range(2):
+        with pytest.raises(StorageReadOnlyError, match="takes no changes: connect to the primary"):
+            append(standby, "chat:a", said(2))
+
+
+def test_a_user_without_rights(log: PostgresLog, pg_url: str, open_log: OpenLog) -> None:
+    """Whoever may read, reads."""
+    append(log, "chat:a", said(1))
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("create role reader login")
+        connection.execute("grant select on all tables in schema public to reader")
+    try:
+        reader = open_log(pg_url.replace("user=refold", "user=reader"))
+        assert reader.head("chat:a") == 1
+        with pytest.raises(StorageReadOnlyError, match="permission denied"):
+            append(reader, "chat:a", said(2))
+        reader.close()
+    finally:
+        with psycopg.connect(pg_url) as connection:
+            connection.execute("drop owned by reader")
+            connection.execute("drop role reader")
+
+
+def test_a_table_that_is_gone(log: PostgresLog, pg_url: str) -> None:
+    """It is named."""
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("drop table event")
+
+    with pytest.raises(StorageUnavailableError, match=r"lacks a table of Refold's .*\"event\" does not"):
+        append(log, "chat:a", said(1))
+
+
+def test_a_lock_row_that_is_gone(log: PostgresLog, pg_url: str) -> None:
+    """Nothing can be appended safely without it."""
+    spoil(pg_url, "delete from slice_lock")
+
+    with pytest.raises(DamagedError, match=rf"slice_lock {slice_of('r')} is damaged: its row is missing"):
+        append(log, "chat:a", said(1), root="r")
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("53100", StorageFullError),
+        ("53300", StorageBusyError),
+        ("40P01", StorageBusyError),
+        ("57P01", StorageUnavailableError),
+        ("08006", StorageUnavailableError),
+        ("58030", StorageError),
+        ("XX001", DamagedError),
+    ],
+)
+def test_states(state: str, kind: type[Exception]) -> None:
+    """What a test cannot bring about is at least translated."""
+    error = translate(lookup(state)("what it said\nand more"), "postgresql:///db")
+
+    assert type(error) is kind
+    assert "postgresql:///db" in str(error)
+    assert "\n" not in str(error)
+
+
+def test_what_nobody_expects() -> None:
+    """An error that means a mistake of ours stays what it is."""
+    error = lookup("42601")("syntax error")
+
+    assert translate(error, "postgresql:///db") is error

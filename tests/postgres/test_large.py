@@ -1,0 +1,71 @@
+"""Sizes at which pipelines stand still, and groups that are larger than one trip."""
+
+import os
+
+import pytest
+
+from refold.domain.chat.events import FunctionCalled
+from refold.infrastructure.postgres.appending import TRIP_BYTES_MAX
+from refold.infrastructure.postgres.log import PostgresLog
+from tests.contract.writing import append, check_chain, new, said
+
+from .tables import count
+
+MIB = 1 << 20
+
+
+def noise(size: int) -> str:
+    """
+    Return text that cannot be compressed below three quarters.
+    """
+    return os.urandom(size // 2).hex()
+
+
+@pytest.mark.parametrize("mebibytes", [1, 9, 32])
+def test_a_large_text(log: PostgresLog, mebibytes: int) -> None:
+    """It goes in by itself and comes back whole."""
+    text = noise(mebibytes * MIB)
+    append(log, "chat:a", said(1), expected=0)
+
+    append(log, "chat:a", said(2, text), expected=1)
+    append(log, "chat:a", said(3), expected=2)
+
+    assert [one.event.content for one in log.read("chat:a")] == ["hello", text, "hello"]
+    assert log.read_events("chat:a")[1] == said(2, text)
+
+
+def test_a_large_payload_that_is_no_text(log: PostgresLog) -> None:
+    """Bytes stay in their event: 32 MiB in one row."""
+    metadata = os.urandom(32 * MIB)
+    call = FunctionCalled(id="f1", created_at=1.5, name="lookup", arguments="{}", call_id="c1", metadata=metadata)
+
+    append(log, "chat:a", said(1), call, said(2))
+
+    assert log.read("chat:a")[1].event.metadata == metadata
+
+
+def test_a_batch_larger_than_a_trip(log: PostgresLog) -> None:
+    """Many trips, one transaction: all of it or nothing."""
+    texts = [noise(3_000) for _ in range(4_000)]
+    assert sum(map(len, texts)) * 0.5 > TRIP_BYTES_MAX
+
+    append(log, "chat:a", *[said(number, text) for number, text in enumerate(texts)], expected=0)
+
+    assert log.read_events("chat:a") == [said(number, text) for number, text in enumerate(texts)]
+    check_chain(log.read("chat:a"))
+
+
+def test_many_events_at_once(log: PostgresLog) -> None:
+    """Ten thousand in one batch, and their runs are all checked by checksums."""
+    append(log, "chat:a", *[said(number) for number in range(10_000)])
+
+    assert log.database.ask(count("run"))[0] == [(10_000 // 64,)]
+    assert len(log.read_events("chat:a")) == 10_000
+
+
+def test_many_streams_at_once(log: PostgresLog) -> None:
+    """A transaction over hundreds of streams and slices."""
+    receipts = log.append([new(f"chat:{number}", said(number), root=f"r{number}") for number in range(300)]).result()
+
+    assert {receipt.events[0].version for receipt in receipts} == {1}
+    assert sum(last for _, last in log.now().heads) == 300

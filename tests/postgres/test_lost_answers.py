@@ -1,0 +1,114 @@
+"""The connection may break at any moment: each event is recorded once, and the caller hears of it."""
+
+import time
+
+import psycopg
+import pytest
+
+from refold.domain.errors import ConcurrencyError, StorageUnavailableError
+from refold.infrastructure.postgres.log import PostgresLog
+from tests.contract.writing import append, check_chain, everything, new, numbers, said
+
+from .conftest import OpenLog
+from .proxy import Proxy
+
+
+@pytest.fixture
+def shaky(open_log: OpenLog, proxy: Proxy) -> PostgresLog:
+    """
+    A log behind the proxy, with two events in it.
+    """
+    log = open_log(proxy.url)
+    append(log, "chat:a", said(0), said(1))
+    return log
+
+
+def test_an_answer_lost_after_the_commit(shaky: PostgresLog, proxy: Proxy) -> None:
+    """The ids of the events tell that they are recorded: the receipt is that of the first time."""
+    proxy.lose_answer = True
+
+    receipt = append(shaky, "chat:a", said(2), said(3), expected=2)
+
+    assert not receipt.replayed
+    assert list(receipt.events) == shaky.read("chat:a", after=2)
+    assert numbers(everything(shaky)) == ["m0", "m1", "m2", "m3"]
+    check_chain(shaky.read("chat:a"))
+
+
+def test_a_request_that_never_arrived(shaky: PostgresLog, proxy: Proxy) -> None:
+    """It is sent again."""
+    proxy.lose_request = True
+
+    append(shaky, "chat:a", said(2), expected=2)
+
+    assert numbers(shaky.read("chat:a")) == ["m0", "m1", "m2"]
+
+
+def test_a_first_append_whose_answers_are_lost(open_log: OpenLog, proxy: Proxy) -> None:
+    """The careful way, too, is taken again: first the answer to its questions is lost, then that to its rows."""
+    log = open_log(proxy.url)
+    for number in range(2):
+        append(log, f"chat:warm{number}", said(0), root=f"warm{number}")
+
+    proxy.lose_answer = True
+    append(log, "chat:a", said(1), root="a")
+    proxy.lose_answer = True
+    append(log, "chat:a", said(2), key="k", root="a")
+
+    assert numbers(log.read("chat:a")) == ["m1", "m2"]
+    assert append(log, "chat:a", said(2), key="k").replayed
+
+
+def test_another_wrote_while_the_connection_was_gone(shaky: PostgresLog, open_log: OpenLog, proxy: Proxy) -> None:
+    """An append that did not get in is a conflict if its place was taken meanwhile."""
+    append(open_log(), "chat:a", said(9))
+    proxy.lose_request = True
+
+    with pytest.raises(ConcurrencyError):
+        append(shaky, "chat:a", said(2), expected=2)
+
+    assert numbers(shaky.read("chat:a")) == ["m0", "m1", "m9"]
+
+
+def test_a_group_whose_answer_is_lost(shaky: PostgresLog, proxy: Proxy) -> None:
+    """Several callers' events were committed as one: all of them are found again, and the refused stay refused."""
+    parts = [new("chat:a", said(2), expected=2), new("chat:a", said(3), expected=1), new("chat:b", said(4))]
+    proxy.lose_answer = True
+
+    futures = [shaky.append([part], wait=False) for part in parts]
+
+    assert isinstance(futures[1].exception(30), ConcurrencyError)
+    assert [futures[place].exception(30) for place in (0, 2)] == [None, None]
+    assert (numbers(shaky.read("chat:a")), shaky.head("chat:b")) == (["m0", "m1", "m2"], 1)
+
+
+def test_a_reader_connects_again(shaky: PostgresLog, proxy: Proxy) -> None:
+    """Reading is repeated on a new connection."""
+    proxy.lose_answer = True
+    assert len(shaky.read("chat:a")) == 2
+
+    proxy.cut()
+    assert len(shaky.read("chat:a")) == 2
+
+
+def test_the_server_ends_all_sessions(log: PostgresLog, pg_url: str) -> None:
+    """As when it is restarted: the next call finds its connection closed, and opens another."""
+    append(log, "chat:a", said(0))
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'refold'")
+    time.sleep(0.1)
+
+    append(log, "chat:a", said(1), expected=1)
+
+    assert numbers(log.read("chat:a")) == ["m0", "m1"]
+
+
+def test_a_server_that_stays_away(shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller is told that it is not known what became of his events, and how to make sure."""
+    monkeypatch.setattr("refold.infrastructure.postgres.database.PAUSE_SECONDS", 0.001)
+    proxy.close()
+
+    with pytest.raises(StorageUnavailableError, match="look whether they are recorded before you repeat them"):
+        append(shaky, "chat:a", said(2))
+    with pytest.raises(StorageUnavailableError, match="cannot be opened"):
+        shaky.read("chat:a")

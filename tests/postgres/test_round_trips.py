@@ -1,0 +1,91 @@
+"""What an append costs in round trips: one, once the process knows where the stream ends."""
+
+import pytest
+
+from refold.domain.errors import ConcurrencyError
+from refold.infrastructure.postgres.log import PostgresLog
+from tests.contract.writing import append, new, said
+
+from .conftest import OpenLog
+from .proxy import Proxy
+
+
+@pytest.fixture
+def watched(open_log: OpenLog, proxy: Proxy) -> PostgresLog:
+    """
+    A log behind the proxy that has written to its stream before.
+    """
+    log = open_log(proxy.url)
+    for number in range(3):
+        append(log, "chat:a", said(number), expected=number)
+    return log
+
+
+def test_an_append_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """One event or a hundred, with a key or without: one exchange each."""
+    before = proxy.trips
+
+    append(watched, "chat:a", said(3), expected=3)
+    append(watched, "chat:a", *[said(number) for number in range(100)], expected=4)
+    append(watched, "chat:a", said(4), key="once")
+
+    assert proxy.trips - before == 3
+
+
+def test_a_fork_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """A new stream in a slice that is known needs no look at the database first."""
+    before = proxy.trips
+
+    append(watched, "chat:fork", said(9), expected=0)
+
+    assert proxy.trips - before == 1
+
+
+def test_a_large_text_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """The text's own row goes along, also where the text is known already."""
+    before = proxy.trips
+
+    append(watched, "chat:a", said(3, "x" * 10_000))
+    append(watched, "chat:a", said(4, "x" * 10_000), said(5, "y" * 10_000))
+
+    assert proxy.trips - before == 2
+
+
+def test_several_slices_are_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """A transaction over several slices, all of them known."""
+    append(watched, "chat:b", said(1), root="another")
+    before = proxy.trips
+
+    watched.append([new("chat:a", said(3)), new("chat:b", said(2))]).result()
+
+    assert proxy.trips - before == 1
+
+
+def test_a_refusal_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """That nobody else wrote since is all there is to ask."""
+    before = proxy.trips
+
+    with pytest.raises(ConcurrencyError) as refused:
+        append(watched, "chat:a", said(3), expected=1)
+
+    assert (refused.value.actual, proxy.trips - before) == (3, 1)
+
+
+def test_a_first_append_takes_two(open_log: OpenLog, proxy: Proxy) -> None:
+    """To a stream that this process does not know yet: one to look, one to write."""
+    log = open_log(proxy.url)
+    append(log, "chat:a", said(1), root="a")
+    before = proxy.trips
+
+    append(log, "chat:z", said(1), root="z")
+
+    assert proxy.trips - before == 2
+
+
+def test_a_read_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """Once the stream's place is known."""
+    watched.read("chat:a")
+    before = proxy.trips
+
+    assert (len(watched.read("chat:a")), len(watched.read_events("chat:a"))) == (3, 3)
+    assert proxy.trips - before == 2

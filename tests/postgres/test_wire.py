@@ -1,0 +1,97 @@
+"""Many statements in one trip: their rows in order, their failures whole, the connection of use afterwards."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+from psycopg.errors import DivisionByZero, QueryCanceled
+
+from refold.infrastructure.postgres.wire import BEGIN, COMMIT, Call, Wire, int4, int8
+
+ONE = Call("SELECT $1::int4", (int4(1),))
+FAILS = Call("SELECT 1 / $1::int4", (int4(0),))
+
+
+@pytest.fixture
+def wire(pg_url: str) -> Iterator[Wire]:
+    """
+    A connection that prepares statements.
+    """
+    with psycopg.connect(pg_url, autocommit=True) as connection, closing(Wire(connection)) as wire:
+        wire.prepares = True
+        yield wire
+
+
+def test_rows_come_in_order(wire: Wire) -> None:
+    """Each statement's rows for itself, in binary form, whether prepared or not."""
+    two = Call("SELECT g, g::int8 * $1, null FROM generate_series(1, 2) g", (int8(1 << 40),))
+
+    for _ in range(3):
+        assert wire.run(ONE, two, ONE) == [[(1,)], [(1, 1 << 40, None), (2, 2 << 40, None)], [(1,)]]
+
+
+def test_a_trip_in_two_parts(wire: Wire) -> None:
+    """What is sent early is answered with the rest."""
+    wire.send(BEGIN, ONE)
+
+    assert wire.finish(ONE, COMMIT) == [[], [(1,)], [(1,)], []]
+
+
+def test_a_failure_takes_the_rest_with_it(wire: Wire) -> None:
+    """Nothing behind it is carried out, and the next trip is a new one."""
+    wire.run(Call("CREATE TABLE t (n int)"))
+    insert = Call("INSERT INTO t VALUES ($1)", (int4(1),))
+
+    for _ in range(3):
+        with pytest.raises(DivisionByZero):
+            wire.run(BEGIN, insert, FAILS, insert, COMMIT)
+        assert wire.settle()
+
+    assert wire.run(Call("SELECT count(*) FROM t"), ONE) == [[(0,)], [(1,)]]
+
+
+def test_a_statement_that_cannot_be_prepared(wire: Wire) -> None:
+    """Names of prepared statements stay in step with the server's."""
+    wrong = Call("SELECT no_such_column")
+    for _ in range(3):
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            wire.run(ONE, wrong, Call("SELECT 2"))
+
+    for _ in range(3):
+        assert wire.run(Call("SELECT 2"), ONE, Call("SELECT 3")) == [[(2,)], [(1,)], [(3,)]]
+
+
+def test_a_statement_by_itself(wire: Wire) -> None:
+    """More bytes than a pipeline carries."""
+    assert wire.run_apart(Call("SELECT length($1::bytea)", (bytes(20 << 20),))) == [(20 << 20,)]
+
+
+def test_patience_ends(pg_url: str) -> None:
+    """A statement that takes too long is called off, and the connection serves on."""
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        wire = Wire(connection, patience_seconds=0.2)
+        with pytest.raises(QueryCanceled):
+            wire.run(Call("SELECT pg_sleep(30)"))
+
+        assert wire.run(ONE) == [[(1,)]]
+
+
+def test_an_abandoned_trip_ends_the_connection(wire: Wire) -> None:
+    """Its answers would be taken for those to something else."""
+    wire.send(BEGIN, ONE)
+
+    assert not wire.settle()
+    assert wire.is_lost
+
+
+def test_a_lost_connection(wire: Wire, pg_url: str) -> None:
+    """It shows at the next trip, and stays lost."""
+    ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+    with psycopg.connect(pg_url) as other:
+        other.execute("select pg_terminate_backend(%s)", (pid,))
+
+    for _ in range(2):
+        with pytest.raises(psycopg.OperationalError):
+            wire.run(ONE)
+    assert wire.is_lost

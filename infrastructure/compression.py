@@ -131,7 +131,7 @@ class Compression:
             frames = [stored[place][len(prefix) :] for place in places]
             try:
                 whole = self._expand_frames(prefix, frames)
-            except zstandard.ZstdError:
+            except (zstandard.ZstdError, ValueError, MemoryError):
                 # One of them is damaged: expanded one by one, it can be named.
                 whole = [self.expand(stored[place], name(place)) for place in places]
             for place, one in zip(places, whole, strict=True):

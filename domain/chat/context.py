@@ -296,8 +296,11 @@ class ChatContext(ChatView):
         Raises:
             DuplicateItemError: another item has one of these ids.
         """
-        recorded = [recorded_form(item) for item in items]
+        given = list(items)
+        recorded = [recorded_form(item) for item in given]
         outcome = self.record_items(recorded, expected_version=expected_version, idempotency_key=idempotency_key)
+        if outcome.events == tuple(recorded):
+            return given
         return [item_of(_item_event(event)) for event in outcome.events]
 
     def record_items(

@@ -90,7 +90,7 @@ class Opener:
     def _checked(self, row: Row, stream: str, previous: bytes, payload: bytes) -> Meta:
         """Check an event's digest, and return its meta."""
         lane, _, version, number, recorded_at, packed, _, digest = row
-        meta = NO_META if packed is None else self._metas.get(packed) or self._meta(packed)
+        meta = NO_META if packed is None else self._metas.get(packed) or self._meta(packed, f"event {stream}@{version}")
         if chain_digest(previous, stream, version, Position(lane, number), recorded_at, meta, payload) != digest:
             raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
         return meta
@@ -105,10 +105,10 @@ class Opener:
                 payloads[index] = resolve_references(payloads[index], texts[rows[index][0]].__getitem__)
         return payloads
 
-    def _meta(self, packed: bytes) -> Meta:
+    def _meta(self, packed: bytes, what: str) -> Meta:
         if len(self._metas) > METAS_MAX:
             self._metas.clear()
-        meta = self._metas[packed] = decode_meta(packed)
+        meta = self._metas[packed] = decode_meta(packed, what)
         return meta
 
 

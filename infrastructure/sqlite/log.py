@@ -97,6 +97,11 @@ class SqliteLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
+        if len(batch) == 1 and len(batch[0].events) == 1:
+            recorded = self._append_one(batch[0])
+            if recorded is not None:
+                self._announce()
+                return [Receipt((recorded,))]
         request = Request([self._part(new) for new in batch])
         answers = self._append_warm([request])
         if answers is None:
@@ -120,6 +125,20 @@ class SqliteLog:
             else:
                 ticket.future.set_result(receipts_of(ticket.request, answer, self.read))
         self._announce()
+
+    def _append_one(self, new: NewEvents) -> RecordedEvent | None:
+        connection = self.database.warm_writer()
+        if connection is None:
+            return None
+        try:
+            with self.database.memory_lock:
+                return self._appender.append_one(connection, new)
+        except sqlite3.DatabaseError as error:
+            self._appender.forget()
+            raise translate(error, self.database.where) from error
+        except (ValueError, TypeError, OverflowError):
+            # An event that cannot be encoded is refused with its name, further on.
+            return None
 
     def _append_warm(self, requests: list[Request]) -> list[Appended] | None:
         connection = self.database.warm_writer()

@@ -15,6 +15,7 @@ __all__ = ["BackgroundWork"]
 
 # What is left undone is done by the next process that writes.
 CLOSING_SECONDS_MAX = 5.0
+REST_FACTOR = 6
 LOGGER = logging.getLogger("refold")
 
 
@@ -30,6 +31,7 @@ class BackgroundWork:
         self._step = step
         self._what = what
         self._woken = threading.Event()
+        self._hurried = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -52,6 +54,7 @@ class BackgroundWork:
             self._deadline = monotonic() + CLOSING_SECONDS_MAX
             thread = self._thread
         if thread is not None:
+            self._hurried.set()
             self._woken.set()
             thread.join()
 
@@ -71,8 +74,12 @@ class BackgroundWork:
 
     def _work(self) -> None:
         try:
-            while monotonic() < self._deadline and self._step():
-                pass
+            while monotonic() < self._deadline:
+                begun = monotonic()
+                if not self._step():
+                    return
+                # What hurries nobody must not slow anybody down: it rests most of the time, but not while closing.
+                self._hurried.wait(REST_FACTOR * (monotonic() - begun))
         except StorageClosedError:
             # Whoever closed the database under this thread wants it no more.
             self._closing = True

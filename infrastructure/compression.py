@@ -21,6 +21,7 @@ __all__ = ["DICTIONARY_EVENTS", "Compression", "Plain", "has_references", "mark_
 
 PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 REFERENCES = 0x10
+PLAIN_MARK = bytes([PLAIN])
 WITH_DICTIONARY = (bytes([ZSTD_DICTIONARY]), bytes([ZSTD_DICTIONARY | REFERENCES]))
 SMALLEST = 96
 SMALLEST_WITHOUT_DICTIONARY = 256
@@ -123,10 +124,11 @@ class Compression:
         """
         Return what `expand` returns for each of `stored`, in less time; `name` says what the n-th is, for an error.
         """
+        expanded = [data[1:] if data[:1] == PLAIN_MARK else b"" for data in stored]
         packed: dict[bytes, list[int]] = {}
-        for place, data in enumerate(stored):
+        for place in [place for place, one in enumerate(expanded) if not one]:
+            data = stored[place]
             packed.setdefault(data[:3] if data[:1] in WITH_DICTIONARY else data[:1], []).append(place)
-        expanded = list(stored)
         for prefix, places in packed.items():
             frames = [stored[place][len(prefix) :] for place in places]
             try:

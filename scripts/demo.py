@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,12 @@ class Demo:
         command = [*REFOLD, *arguments]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, check=True, stdout=subprocess.PIPE)
         return json.loads(done.stdout)
+
+
+def refold_command() -> str:
+    """Return how `refold` is called from here: its path, where it is not on the user's own."""
+    beside = Path(sys.executable).parent / "refold"
+    return "refold" if shutil.which("refold") or not beside.exists() else shlex.quote(os.path.relpath(beside))
 
 
 def transcript_in(folder: Path, given: str | None) -> Path:
@@ -103,8 +110,9 @@ def main(given: str | None = None) -> None:
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"the demo stopped: a command exited with {error.returncode}") from error
     database = demo.folder / "refold.db"
-    print(f"\nEverything is in {database}; look around with\n  export REFOLD_DB={shlex.quote(str(database))}")
-    print("Your own transcript: scripts/demo FILE, or: refold import FILE")
+    print(f"\nEverything is in {database}; look around with")
+    print(f"  {refold_command()} --db {shlex.quote(str(database))} contexts")
+    print(f"Your own transcript: scripts/demo FILE, or: {refold_command()} import FILE")
 
 
 if __name__ == "__main__":

@@ -11,27 +11,38 @@ settles what a broken connection left open, by the ids that the events were give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import psycopg
 
 from ...domain.errors import StorageUnavailableError
+from ...domain.ports import NewEvents, Receipt
 from ...domain.system import System
 from ..compression import Compression
 from ..records import Request
 from .database import PostgresDatabase, pause_before
 from .inquiry import Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan
+from .quick import QuickRows, Ready, all_ready
 from .translation import DUPLICATE, is_lost_connection, translate
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
 
-__all__ = ["Appender"]
+__all__ = ["Appender", "Interrupted"]
 
 ATTEMPTS_MAX = 6
 TRIP_BYTES_MAX = 4 << 20
 TAG_ATTEMPTS_MAX = 10
 STALE = "22012"
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
+
+
+class Interrupted(NamedTuple):
+    """What the quick way came to: the id it gave to the first event, and the error that it met."""
+
+    first_id: int
+    failure: psycopg.Error
 
 
 class Appender:
@@ -44,7 +55,8 @@ class Appender:
         self._compression = compression
         self._memory = Memory()
         self._ids = EventIds()
-        self._inquiry = Inquiry(self._memory, prefix)
+        self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
+        self._inquiry = Inquiry(self._memory, prefix, self._lock)
         # Divides by zero, and so ends the transaction, where the slice is further on than it is remembered.
         self._look = f"SELECT 1 / (coalesce(max(position), 0) = $2)::int FROM {prefix}event WHERE slice = $1"
 
@@ -59,6 +71,7 @@ class Appender:
         slices: Collection[int],
         draft: Callable[[], Sequence[Request]],
         foresee: Callable[[list[Answer]], None] = lambda answers: None,
+        interrupted: Interrupted | None = None,
     ) -> list[Answer]:
         """
         Append what `draft` returns, and return what became of each request.
@@ -74,37 +87,83 @@ class Appender:
 
         def drafted() -> list[Order]:
             if not orders:
-                orders.extend([self._order(request) for request in draft()])
+                orders.extend(self._orders(draft(), interrupted))
             return orders
 
+        with self._memory_at_stake():
+            failure = interrupted.failure if interrupted else None
+            if failure is None and all(number in self._memory.lanes for number in slices):
+                try:
+                    answers = self._append_by_memory(sorted(slices), drafted, foresee)
+                    if answers is not None:
+                        return answers
+                except psycopg.Error as error:
+                    failure = self._passing(error)
+            return self._append_carefully(drafted(), failure)
+
+    def append_quickly(self, batches: Sequence[Sequence[NewEvents]]) -> list[list[Receipt]] | Interrupted | None:
+        """
+        Append batches in one transaction, if all of them can go the quick way; None if not.
+
+        Where it ended at something that passes, `append` is to be called with what is returned.
+
+        Raises:
+            StorageError: as above.
+        """
+        readies = all_ready(batches, self._memory)
+        if readies is None:
+            return None
+        now = self._now()
+        first_id = self._ids.take(sum([len(ready.payloads) for ready in readies]), now)
         try:
-            answers = self._append(slices, drafted, foresee)
+            return self._send_quickly(batches, readies, QuickRows(self._compression, first_id, now))
+        except BaseException as error:
+            self._memory.forget()
+            self._database.settle_writer()
+            if not isinstance(error, psycopg.Error):
+                raise
+            try:
+                return Interrupted(first_id, self._passing(error))
+            except psycopg.Error:
+                raise translate(error, self._database.where) from error
+
+    def _send_quickly(
+        self, batches: Sequence[Sequence[NewEvents]], readies: list[Ready], rows: QuickRows
+    ) -> list[list[Receipt]]:
+        lanes = {ready.slice: ready.lane.position for ready in readies}
+        slices = sorted(lanes) if len(lanes) > 1 else lanes
+        wire = self._database.writer()
+        wire.send(BEGIN, *self._locks(slices), *self._looks(lanes))
+        receipts = iter([rows.add(ready) for ready in readies])
+        wire.dispatch(*rows.calls(self._prefix), COMMIT)
+        by_batch = [[next(receipts) for _ in batch] for batch in batches]
+        wire.conclude()
+        return by_batch
+
+    def _locks(self, slices: Iterable[int]) -> list[Call]:
+        return [Call(self._lock, (int4(number),)) for number in slices]
+
+    def _looks(self, ends: Mapping[int, int]) -> list[Call]:
+        return [Call(self._look, (int4(number), int8(position))) for number, position in ends.items()]
+
+    @contextmanager
+    def _memory_at_stake(self) -> Iterator[None]:
+        """Forget what was planned where it comes to nothing, and translate psycopg's errors."""
+        try:
+            yield
         except BaseException as error:
             self._memory.forget()
             if isinstance(error, psycopg.Error):
                 raise translate(error, self._database.where) from error
             raise
         self._memory.keep()
-        return answers
 
-    def _append(
-        self,
-        slices: Collection[int],
-        drafted: Callable[[], list[Order]],
-        foresee: Callable[[list[Answer]], None],
-    ) -> list[Answer]:
-        failure: psycopg.Error | None = None
-        if all([number in self._memory.lanes for number in slices]):
-            try:
-                answers = self._append_by_memory(sorted(slices), drafted, foresee)
-                if answers is not None:
-                    return answers
-            except psycopg.Error as error:
-                self._memory.forget()
-                failure = error
-                if not (is_lost_connection(error) or error.sqlstate in (STALE, *WORTH_RETRYING)):
-                    raise
-        return self._append_carefully(drafted(), failure)
+    def _passing(self, error: psycopg.Error) -> psycopg.Error:
+        """Return an error after which the careful way may succeed; raise any other."""
+        self._memory.forget()
+        if is_lost_connection(error) or error.sqlstate in (STALE, *WORTH_RETRYING):
+            return error
+        raise error
 
     def _append_by_memory(
         self,
@@ -113,11 +172,9 @@ class Appender:
         foresee: Callable[[list[Answer]], None],
     ) -> list[Answer] | None:
         """Do it in one round trip; None where memory does not say enough."""
-        lanes = self._memory.lanes
-        locks = [self._inquiry.lock(number) for number in slices]
-        looks = [Call(self._look, (int4(number), int8(lanes[number].position))) for number in slices]
+        ends = {number: self._memory.lanes[number].position for number in slices}
         with self._database.writing() as wire:
-            wire.send(BEGIN, *locks, *looks)
+            wire.send(BEGIN, *self._locks(slices), *self._looks(ends))
             orders = drafted()
             plan = Plan(self._memory, self._now(), self._compression)
             try:
@@ -132,6 +189,8 @@ class Appender:
 
     def _append_carefully(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
         for attempt in range(ATTEMPTS_MAX):
+            if attempt and failure is not None:
+                pause_before(attempt - 1)
             try:
                 with self._database.writing() as wire:
                     return self._read_and_write(wire, orders, look_for_ids=failure is not None)
@@ -146,7 +205,6 @@ class Appender:
                 failure = error
                 if not (is_lost_connection(error) or error.sqlstate in WORTH_RETRYING):
                     raise
-            pause_before(attempt)
         raise self._outcome(failure) from failure
 
     def _read_and_write(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> list[Answer]:
@@ -193,8 +251,14 @@ class Appender:
             wire.run(*(Call(insert, (int4(key), name.encode())) for key, name in enumerate(new, last + 1)))
         raise StorageUnavailableError(f"{self._database.where} did not take new tags of events: {missing}")
 
-    def _order(self, request: Request) -> Order:
-        return Order(request, self._ids.take(sum(len(part.drafts) for part in request.parts), self._now()))
+    def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
+        counts = [sum(len(part.drafts) for part in request.parts) for request in requests]
+        first_id = interrupted.first_id if interrupted else self._ids.take(sum(counts), self._now())
+        orders = []
+        for request, count in zip(requests, counts, strict=True):
+            orders.append(Order(request, first_id))
+            first_id += count
+        return orders
 
     def _now(self) -> int:
         return int(self._system.now() * 1_000_000)

@@ -118,22 +118,34 @@ class PostgresDatabase:
             while self._idle:
                 self._idle.pop().close()
 
-    @contextmanager
-    def writing(self) -> Iterator[Wire]:
+    def writer(self) -> Wire:
         """
-        Lend the writing connection; the caller sees to it that one thread at a time has it.
+        Return the writing connection; the caller sees to it that one thread at a time uses it, and calls
+        `settle_writer` when something goes wrong.
 
-        What an error leaves open is rolled back. Errors come out as psycopg's own: the caller can tell
-        which of them leave something to be found out.
+        Errors come out as psycopg's own: the caller can tell which of them leave something to be found out.
         """
         self._require_open()
         if self._writer is None:
             self._writer = self._connect()
+        return self._writer
+
+    def settle_writer(self) -> None:
+        """
+        Roll back what an error left open on the writing connection, and let go of it if it is broken.
+        """
+        if self._writer is not None and not self._writer.settle():
+            self._writer = None
+
+    @contextmanager
+    def writing(self) -> Iterator[Wire]:
+        """
+        Lend the writing connection for a block, and settle it if that fails.
+        """
         try:
-            yield self._writer
+            yield self.writer()
         except BaseException:
-            if not self._writer.settle():
-                self._writer = None
+            self.settle_writer()
             raise
 
     def close(self) -> None:

@@ -14,7 +14,22 @@ from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .database import PostgresDatabase
 from .wire import Call, int4
 
-__all__ = ["Dictionaries"]
+__all__ = ["Dictionaries", "RowCompression"]
+
+SMALLEST_IN_ROW = 1_024
+
+
+class RowCompression(Compression):
+    """
+    Leaves short payloads as they are: compressing them would be paid for at every append and load, and saves
+    little of a row that has an envelope and three index entries besides.
+    """
+
+    def shrink(self, data: bytes) -> bytes:
+        """
+        Return `data` in its stored form.
+        """
+        return b"\x00" + data if len(data) < SMALLEST_IN_ROW else super().shrink(data)
 
 
 class Dictionaries:
@@ -27,7 +42,7 @@ class Dictionaries:
         self._insert = f"INSERT INTO {prefix}dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
         self._thread: threading.Thread | None = None
         self._events = 0
-        self.compression = Compression(self.load)
+        self.compression = RowCompression(self.load)
 
     def use_newest(self) -> None:
         """

@@ -30,7 +30,6 @@ class _Question(NamedTuple):
 
 
 class _Statements(NamedTuple):
-    lock: str = "SELECT 1 FROM {p}slice_lock WHERE slice = $1 FOR UPDATE"
     last: str = "SELECT position, recorded_at FROM {p}event WHERE slice = $1 ORDER BY position DESC LIMIT 1"
     stream_key: str = "SELECT coalesce(max(key), 0) FROM {p}stream WHERE slice = $1"
     blob_key: str = "SELECT coalesce(max(key), 0) FROM {p}blob WHERE slice = $1"
@@ -48,21 +47,12 @@ class _Statements(NamedTuple):
 
 
 class Inquiry:
-    """Asks on behalf of one log; what it learns of slices and streams it puts into `memory`."""
+    """Asks on behalf of one log; what it learns of slices and streams it puts into `memory`. `lock` locks a slice."""
 
-    def __init__(self, memory: Memory, prefix: str) -> None:
+    def __init__(self, memory: Memory, prefix: str, lock: str) -> None:
         self._memory = memory
-        self._sql = [statement.format(p=prefix) for statement in _Statements()]
-        (
-            self._lock, self._last, self._stream_key, self._blob_key, self._place,
-            self._head, self._known, self._blob, self._recorded,
-        ) = self._sql  # fmt: skip
-
-    def lock(self, number: int) -> Call:
-        """
-        Return the statement that locks a slice until the transaction ends.
-        """
-        return Call(self._lock, (int4(number),))
+        self._lock = lock
+        self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
 
     def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> Found:
         """
@@ -79,7 +69,7 @@ class Inquiry:
             for part in order.request.parts
         }
         slices = sorted(set(guesses.values()))
-        questions = [_Question(self.lock(number), _requires_row(number)) for number in slices]
+        questions = [_Question(Call(self._lock, (int4(number),)), _requires_row(number)) for number in slices]
         for number in slices:
             questions += self._about_slice(number)
         for stream, number in guesses.items():
@@ -107,9 +97,9 @@ class Inquiry:
             lane.blob_key = rows[0][0]
 
         where = (int4(number),)
-        yield _Question(Call(self._last, where), take_last)
-        yield _Question(Call(self._stream_key, where), take_stream_key)
-        yield _Question(Call(self._blob_key, where), take_blob_key)
+        yield _Question(Call(self._sql.last, where), take_last)
+        yield _Question(Call(self._sql.stream_key, where), take_stream_key)
+        yield _Question(Call(self._sql.blob_key, where), take_blob_key)
 
     def _about_stream(self, stream: str, number: int, moved: dict[str, int]) -> Iterator[_Question]:
         tips, slices = self._memory.lanes[number].tips, self._memory.slices
@@ -126,8 +116,8 @@ class Inquiry:
             for version, digest in rows:
                 tips[stream].version, tips[stream].digest = version, digest
 
-        yield _Question(Call(self._place, (stream.encode(),)), take_place)
-        yield _Question(Call(self._head, (int4(number), stream.encode())), take_head)
+        yield _Question(Call(self._sql.place, (stream.encode(),)), take_place)
+        yield _Question(Call(self._sql.head, (int4(number), stream.encode())), take_head)
 
     def _about_order(
         self, order: Order, guesses: dict[str, int], found: Found, look_for_ids: bool
@@ -151,7 +141,7 @@ class Inquiry:
                 for span in rows:
                     found.keys[name] = Known(*span)
 
-            yield _Question(Call(self._known, values), take_known)
+            yield _Question(Call(self._sql.known, values), take_known)
         for draft in part.drafts:
             for text in draft.texts:
                 key_id = draft.meta.key_id or ""
@@ -160,14 +150,14 @@ class Inquiry:
                     for (key,) in rows:
                         blobs[name] = key
 
-                yield _Question(Call(self._blob, (int4(number), text.digest, key_id.encode())), take_blob)
+                yield _Question(Call(self._sql.blob, (int4(number), text.digest, key_id.encode())), take_blob)
 
     def _about_id(self, event_id: int, number: int, found: Found) -> _Question:
         def take(rows: Rows) -> None:
             for version, position, recorded_at, digest in rows:
                 found.recorded[event_id] = Placed(version, number, position, recorded_at, digest)
 
-        return _Question(Call(self._recorded, (int4(number), event_id.to_bytes(16, "big"))), take)
+        return _Question(Call(self._sql.recorded, (int4(number), event_id.to_bytes(16, "big"))), take)
 
 
 def _requires_row(number: int) -> Callable[[Rows], None]:

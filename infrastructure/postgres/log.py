@@ -23,7 +23,7 @@ from ..drafting import drafts_of
 from ..group_commit import GroupCommitter, Settled, Ticket
 from ..receipts import receipts_of
 from ..records import ANY, Part, Request
-from .appending import Appender
+from .appending import Appender, Interrupted
 from .database import PostgresDatabase
 from .dictionaries import Dictionaries
 from .paging import Pager
@@ -69,6 +69,7 @@ class PostgresLog:
         self._pager = Pager(self.database, "")
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self._news = threading.Condition()
+        self._followers = 0
         try:
             self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
             self._dictionaries.use_newest()
@@ -88,39 +89,46 @@ class PostgresLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        receipts = _Receipts([batch], self.read)
-        slices = {self._slice(new) for new in batch}
-        answers = self._appender.append(slices, lambda: [self._request(batch)], receipts.foresee)
-        (answer,) = answers
-        if isinstance(answer, ConcurrencyError):
+        answers = self._answers([batch])
+        answer = answers[0]
+        if isinstance(answer, Exception):
             raise answer
-        self._announce(answers)
-        return receipts.of(answers, 0)
+        return answer
 
     def _commit(self, group: list[LogTicket]) -> None:
-        drafted: list[LogTicket] = []
-        batches: list[Batch] = []
-        receipts = _Receipts(batches, self.read)
+        answers = self._answers([ticket.request for ticket in group])
+        for ticket, answer in zip(group, answers, strict=True):
+            if isinstance(answer, Exception):
+                ticket.future.set_exception(answer)
+            else:
+                ticket.future.set_result(answer)
+
+    def _answers(self, batches: Sequence[Batch]) -> Sequence[list[Receipt] | Exception]:
+        """Append batches in one transaction and return what became of each."""
+        quick = self._appender.append_quickly(batches)
+        answers = quick if isinstance(quick, list) else self._append(batches, quick)
+        self._wake(answers)
+        return answers
+
+    def _append(self, batches: Sequence[Batch], interrupted: Interrupted | None) -> list[list[Receipt] | Exception]:
+        refused: dict[int, Exception] = {}
+        drafted: list[Batch] = []
+        receipts = _Receipts(drafted, self.read)
 
         def draft() -> list[Request]:
             requests = []
-            for ticket in group:
+            for place, batch in enumerate(batches):
                 try:
-                    requests.append(self._request(ticket.request))
-                    drafted.append(ticket)
-                    batches.append(ticket.request)
+                    requests.append(self._request(batch))
+                    drafted.append(batch)
                 except (RefoldError, ValueError, TypeError, OverflowError) as error:
-                    ticket.future.set_exception(error)
+                    refused[place] = error
             return requests
 
-        slices = {self._slice(new) for ticket in group for new in ticket.request}
-        answers = self._appender.append(slices, draft, receipts.foresee)
-        for place, (ticket, answer) in enumerate(zip(drafted, answers, strict=True)):
-            if isinstance(answer, ConcurrencyError):
-                ticket.future.set_exception(answer)
-            else:
-                ticket.future.set_result(receipts.of(answers, place))
-        self._announce(answers)
+        slices = {self._slice(new) for batch in batches for new in batch}
+        answers = self._appender.append(slices, draft, receipts.foresee, interrupted)
+        made = iter(receipts.of(answers))
+        return [refused[place] if place in refused else next(made) for place in range(len(batches))]
 
     def _slice(self, new: NewEvents) -> int:
         known = self._appender.known_slice(new.stream)
@@ -138,12 +146,14 @@ class PostgresLog:
         first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
         return Part(new.stream, first, drafts, self._slice(new), idempotency_key=new.idempotency_key)
 
-    def _announce(self, answers: Sequence[Answer]) -> None:
-        with self._news:
-            self._news.notify_all()
+    def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
+        """Wake those who wait for news, and count towards the dictionary."""
+        if self._followers:
+            with self._news:
+                self._news.notify_all()
         if not self._compression.newest:
-            placed = [part for answer in answers if isinstance(answer, list) for part in answer]
-            events = sum(len(part) for part in placed if isinstance(part, list))
+            receipts = [receipt for answer in answers if isinstance(answer, list) for receipt in answer]
+            events = sum(len(receipt.events) for receipt in receipts if not receipt.replayed)
             self._dictionaries.count(events, self._first_payloads)
 
     def _first_payloads(self) -> list[bytes]:
@@ -197,7 +207,7 @@ class PostgresLog:
         """
         Return the moment of the last event.
         """
-        return Moment.of(self._pager.ends())
+        return Moment.of(dict(self._pager.ends()))
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         """
@@ -213,7 +223,9 @@ class PostgresLog:
             if now >= deadline:
                 return
             with self._news:
+                self._followers += 1
                 self._news.wait(min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now))
+                self._followers -= 1
 
     def close(self) -> None:
         """
@@ -225,34 +237,40 @@ class PostgresLog:
 
 
 class _Receipts:
-    """Makes the receipts of a group; most of them while the server is still committing."""
+    """Makes the receipts of batches; most of them while the server is still committing."""
 
     def __init__(self, batches: Sequence[Batch], read: Callable[..., list[RecordedEvent]]) -> None:
         self._batches = batches
         self._read = read
         self._answers: Sequence[Answer] = ()
-        self._made: list[list[Receipt] | None] = []
+        self._made: list[list[Receipt] | Exception | None] = []
 
     def foresee(self, answers: list[Answer]) -> None:
         """
         Make the receipts that these answers lead to, if it is these that come true.
         """
         self._answers = answers
-        self._made = [self._new(batch, answer) for batch, answer in zip(self._batches, answers, strict=True)]
+        self._made = [
+            self._of(batch, answer) if _is_new(answer) else None
+            for batch, answer in zip(self._batches, answers, strict=True)
+        ]
 
-    def of(self, answers: Sequence[Answer], place: int) -> list[Receipt]:
+    def of(self, answers: Sequence[Answer]) -> list[list[Receipt] | Exception]:
         """
-        Return the receipts of one batch, given the answers that did come true.
+        Return the receipts, given the answers that did come true.
         """
-        made = self._made[place] if self._answers is answers else None
-        answer = answers[place]
-        assert not isinstance(answer, ConcurrencyError)
-        return receipts_of(self._batches[place], answer, self._read) if made is None else made
+        made = self._made if self._answers is answers else [None] * len(answers)
+        return [
+            self._of(batch, answer) if known is None else known
+            for batch, answer, known in zip(self._batches, answers, made, strict=True)
+        ]
 
-    def _new(self, batch: Batch, answer: Answer) -> list[Receipt] | None:
-        if isinstance(answer, ConcurrencyError) or not all(isinstance(part, list) for part in answer):
-            return None
-        return receipts_of(batch, answer, self._read)
+    def _of(self, batch: Batch, answer: Answer) -> list[Receipt] | Exception:
+        return answer if isinstance(answer, ConcurrencyError) else receipts_of(batch, answer, self._read)
+
+
+def _is_new(answer: Answer) -> bool:
+    return isinstance(answer, list) and all(isinstance(part, list) for part in answer)
 
 
 def _check_names(new: NewEvents) -> None:

@@ -1,27 +1,32 @@
 """
-Opening rows: expanding, checking, decoding.
+Opening rows: checking, expanding, decoding.
 
-Nothing leaves here unchecked. Who wants events with their envelopes has each compared with its digest; who wants
-the events alone has runs of 64 compared with their checksums, and the rest with their digests.
+Nothing leaves here unchecked. Where a whole run is at hand and has a checksum, that is compared, and else each
+event with its digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...domain.envelope import NO_META, Event, Meta, RecordedEvent, chain_digest
 from ...domain.errors import DamagedError
 from ...domain.positions import Position
 from ..codec import Codec, decode_meta
-from ..compression import Compression, has_references
+from ..compression import REFERENCES, Compression
 from ..texts import resolve_references
 from .runs import RUN, run_checksum
 
-__all__ = ["COLUMNS", "FetchTexts", "Opener", "Place", "Row"]
+__all__ = ["COLUMNS", "FetchTexts", "Opener", "Origin", "Place", "Row"]
 
 COLUMNS = "slice, stream, version, position, recorded_at, meta, payload, digest"
 METAS_MAX = 10_000
+FIRST_REFERENCE = bytes([REFERENCES])
+# Slice, stream, version, position, time, meta, payload as stored, digest.
+Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
+# From the slices and keys of large texts to the texts, by slice and key.
+FetchTexts = Callable[[set[tuple[int, int]]], Mapping[int, Mapping[int, str]]]
 
 
 class Place(NamedTuple):
@@ -31,10 +36,12 @@ class Place(NamedTuple):
     key: int
 
 
-# Slice, stream, version, position, time, meta, payload as stored, digest.
-Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
-# From the slices and keys of large texts to the texts, by slice and key.
-FetchTexts = Callable[[set[tuple[int, int]]], Mapping[int, Mapping[int, str]]]
+class Origin(NamedTuple):
+    """What opening rows of a stream takes: its id, the digest before its first row, checksums by last versions."""
+
+    stream: str
+    before: bytes
+    checksums: Mapping[int, bytes]
 
 
 class Opener:
@@ -46,87 +53,108 @@ class Opener:
         self._fetch_texts = fetch_texts
         self._metas: dict[bytes, Meta] = {}
 
-    def recorded(
-        self, rows: Sequence[Row], names: Mapping[Place, str], digests: dict[Place, bytes]
-    ) -> list[RecordedEvent]:
+    def recorded(self, rows: Sequence[Row], origins: Mapping[Place, Origin]) -> list[RecordedEvent]:
         """
-        Return rows as recorded events, given the names of their streams and the digest before each one's first.
+        Return rows as recorded events; those of one stream follow each other, with others between them.
 
         Raises:
-            DamagedError: an event does not match its digest.
+            DamagedError: a run or an event was changed.
         """
-        events: list[RecordedEvent] = []
-        payloads = self._payloads(rows, lambda row: f"event {names[Place(row[0], row[1])]}@{row[2]}")
-        for row, payload in zip(rows, payloads, strict=True):
-            place, version = Place(row[0], row[1]), row[2]
-            stream, digest = names[place], row[7]
-            meta = self._checked(row, stream, digests[place], payload)
-            event = self._decoded(payload, stream, version)
-            events.append(RecordedEvent(stream, version, Position(row[0], row[3]), row[4], event, meta, digest))
-            digests[place] = digest
-        return events
+        names: dict[tuple[int, ...], str] = {place: origin.stream for place, origin in origins.items()}
+        payloads = self._payloads(rows, lambda row: f"event {names[row[:2]]}@{row[2]}")
+        self._check_all(rows, payloads, origins)
+        meta_of = self._meta
+        recorded: list[RecordedEvent] = []
+        for row, event in zip(rows, self._decoded(rows, payloads, names), strict=True):
+            lane, _, version, number, recorded_at, packed, _, digest = row
+            stream = names[row[:2]]
+            meta = NO_META if packed is None else meta_of(packed, stream)
+            recorded.append(RecordedEvent(stream, version, Position(lane, number), recorded_at, event, meta, digest))
+        return recorded
 
-    def events(self, rows: Sequence[Row], stream: str, before: bytes, checksums: Mapping[int, bytes]) -> list[Event]:
+    def events(self, rows: Sequence[Row], origin: Origin) -> list[Event]:
         """
-        Return consecutive rows of one stream as events, given the digest before the first, and checksums of runs
-        by their last versions.
+        Return consecutive rows of one stream as events.
 
         Raises:
-            DamagedError: a run does not match its checksum, or an event outside of them its digest.
+            DamagedError: a run or an event was changed.
         """
-        payloads = self._payloads(rows, lambda row: f"event {stream}@{row[2]}")
-        for start, end, is_covered in _stretches(rows, stream, checksums):
-            for index in () if is_covered else range(start, end):
-                self._checked(rows[index], stream, rows[index - 1][7] if index else before, payloads[index])
-        decoded = self._decoded
-        return [decoded(payload, stream, row[2]) for row, payload in zip(rows, payloads, strict=True)]
+        payloads = self._payloads(rows, lambda row: f"event {origin.stream}@{row[2]}")
+        self._check(rows, payloads, origin)
+        return self._decoded(rows, payloads, {row[:2]: origin.stream for row in rows[:1]})
 
-    def _decoded(self, payload: bytes, stream: str, version: int) -> Event:
+    def _check_all(self, rows: Sequence[Row], payloads: Sequence[bytes], origins: Mapping[Place, Origin]) -> None:
+        if len(origins) == 1:
+            self._check(rows, payloads, *origins.values())
+            return
+        by_stream: dict[tuple[int, ...], list[int]] = {}
+        for index, row in enumerate(rows):
+            by_stream.setdefault(row[:2], []).append(index)
+        for place, origin in origins.items():
+            mine = by_stream[place]
+            self._check([rows[index] for index in mine], [payloads[index] for index in mine], origin)
+
+    def _check(self, rows: Sequence[Row], payloads: Sequence[bytes], origin: Origin) -> None:
+        """Check consecutive rows of one stream."""
+        stream = origin.stream
+        for start, end in _uncovered(rows, origin):
+            previous = rows[start - 1][7] if start else origin.before
+            for (lane, _, version, number, recorded_at, packed, _, digest), payload in zip(
+                rows[start:end], payloads[start:end], strict=True
+            ):
+                what, position = f"event {stream}@{version}", Position(lane, number)
+                meta = self._meta(packed, what)
+                if chain_digest(previous, stream, version, position, recorded_at, meta, payload) != digest:
+                    raise DamagedError(what, "it does not match its digest")
+                previous = digest
+
+    def _decoded(
+        self, rows: Sequence[Row], payloads: Sequence[bytes], names: Mapping[tuple[int, ...], str]
+    ) -> list[Event]:
+        decode = self._codec.decode
         try:
-            return self._codec.decode(payload, stream)
-        except DamagedError as error:
-            raise DamagedError(f"event {stream}@{version}", error.reason) from error
-
-    def _checked(self, row: Row, stream: str, previous: bytes, payload: bytes) -> Meta:
-        """Check an event's digest, and return its meta."""
-        lane, _, version, number, recorded_at, packed, _, digest = row
-        meta = NO_META if packed is None else self._metas.get(packed) or self._meta(packed, f"event {stream}@{version}")
-        if chain_digest(previous, stream, version, Position(lane, number), recorded_at, meta, payload) != digest:
-            raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
-        return meta
+            return [decode(payload, "") for payload in payloads]
+        except DamagedError:
+            # Decoded once more, the one that is damaged is named.
+            pairs = zip(rows, payloads, strict=True)
+            return [decode(payload, f"event {names[row[:2]]}@{row[2]}") for row, payload in pairs]
 
     def _payloads(self, rows: Sequence[Row], name: Callable[[Row], str]) -> list[bytes]:
         payloads = self._compression.expand_many([row[6] for row in rows], lambda index: name(rows[index]))
-        referring = [index for index, row in enumerate(rows) if has_references(row[6])]
+        referring = [index for index, row in enumerate(rows) if row[6][:1] >= FIRST_REFERENCE]
         if referring:
             wanted = {(rows[index][0], key) for index in referring for key in _keys_in(payloads[index])}
             texts = self._fetch_texts(wanted)
             for index in referring:
-                payloads[index] = resolve_references(payloads[index], texts[rows[index][0]].__getitem__)
+                payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(rows[index]))
         return payloads
 
-    def _meta(self, packed: bytes, what: str) -> Meta:
-        if len(self._metas) > METAS_MAX:
-            self._metas.clear()
-        meta = self._metas[packed] = decode_meta(packed, what)
+    def _meta(self, packed: bytes | None, what: str) -> Meta:
+        if packed is None:
+            return NO_META
+        meta = self._metas.get(packed)
+        if meta is None:
+            if len(self._metas) > METAS_MAX:
+                self._metas.clear()
+            meta = self._metas[packed] = decode_meta(packed, what)
         return meta
 
 
-def _stretches(rows: Sequence[Row], stream: str, checksums: Mapping[int, bytes]) -> Iterable[tuple[int, int, bool]]:
+def _uncovered(rows: Sequence[Row], origin: Origin) -> Iterator[tuple[int, int]]:
     """
-    Cut rows where runs begin and end; say of each piece whether its checksum stands for it.
-
-    Raises:
-        DamagedError: a checksum does not match.
+    Return the stretches of consecutive rows for which no checksum speaks: it is missing, or does not match, or
+    the run is not here as a whole.
     """
     start = 0
     while start < len(rows):
-        version = rows[start][2]
+        number, _, version, *_ = rows[start]
         last = version + -version % RUN
         end = min(len(rows), start + last - version + 1)
-        checksum = checksums.get(last) if end - start == RUN else None
-        stored = [row[6] for row in rows[start:end]] if checksum else []
-        yield start, end, bool(checksum) and run_checksum(stream, version, stored) == checksum
+        checksum = origin.checksums.get(last) if end - start == RUN else None
+        if checksum is None or checksum != run_checksum(
+            number, origin.stream, version, [row[3:] for row in rows[start:end]]
+        ):
+            yield start, end
         start = end
 
 
@@ -142,3 +170,14 @@ def _keys_in(payload: bytes) -> list[int]:
 
     resolve_references(payload, collect)
     return keys
+
+
+def _with_texts(payload: bytes, texts: Mapping[int, str], what: str) -> bytes:
+    """Put texts in the place of their references; a damaged payload may refer to anything."""
+
+    def fetch(key: int) -> str:
+        if key not in texts:
+            raise DamagedError(what, "it refers to a text that there is not")
+        return texts[key]
+
+    return resolve_references(payload, fetch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...domain.errors import DamagedError
@@ -53,12 +54,15 @@ class Pager:
             " ORDER BY position"
         )
 
-    def ends(self) -> dict[int, int]:
+        self._known: Mapping[int, int] = {}
+
+    def ends(self) -> Mapping[int, int]:
         """
         Return the last position of every slice that has one.
         """
         rows = self._database.ask(Call(self._ends))[0]
-        return {number: last for number, last in rows if last is not None}
+        self._known = {number: last for number, last in rows if last is not None}
+        return self._known
 
     def page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         """
@@ -68,7 +72,10 @@ class Pager:
             DamagedError: a position is empty.
         """
         seen = dict(after.heads)
-        news = {number: end for number, end in self.ends().items() if end > seen.get(number, 0)}
+        news = _news(self._known, seen)
+        # Where there is still a page to read up to the last look, there is no need for another.
+        if sum([news[number] - seen.get(number, 0) for number in news]) < limit:
+            news = _news(self.ends(), seen)
         if not news or limit <= 0:
             return [], after
         chunk = max(CHUNK_MIN, limit // len(news) + 1)
@@ -87,9 +94,19 @@ class Pager:
             calls = [self._call(lane, wanted) for lane in some]
             answers = self._database.ask(*calls)
             for lane, rows in zip(some, answers, strict=True):
-                _check(lane, rows, min(lane.end, lane.taken + min(lane.chunk, wanted)))
+                self._check(lane, rows, min(lane.end, lane.taken + min(lane.chunk, wanted)))
                 lane.rows.extend(rows)
                 lane.chunk *= 2
+
+    def _check(self, lane: _Lane, rows: list[Row], until: int) -> None:
+        last = lane.taken
+        for row in rows:
+            if row[3] != last + 1:
+                break
+            last += 1
+        if last != until:
+            self._known = {}
+            raise DamagedError(f"position {lane.number}.{last + 1}", "there is no event at it")
 
     def _call(self, lane: _Lane, wanted: int) -> Call:
         until = min(lane.end, lane.taken + min(lane.chunk, wanted))
@@ -118,9 +135,5 @@ def _merge(lanes: list[_Lane], rows: list[Row], limit: int) -> None:
             heapq.heappop(heap)
 
 
-def _check(lane: _Lane, rows: list[Row], until: int) -> None:
-    for position, row in enumerate(rows, lane.taken + 1):
-        if row[3] != position:
-            raise DamagedError(f"position {lane.number}.{position}", "there is no event at it")
-    if lane.taken + len(rows) != until:
-        raise DamagedError(f"position {lane.number}.{lane.taken + len(rows) + 1}", "there is no event at it")
+def _news(ends: Mapping[int, int], seen: Mapping[int, int]) -> dict[int, int]:
+    return {number: end for number, end in ends.items() if end > seen.get(number, 0)}

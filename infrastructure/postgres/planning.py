@@ -23,10 +23,10 @@ from ..codec import encode_meta
 from ..compression import Compression, mark_references
 from ..records import ANY, Appended, Draft, Known, Part, Placed, Request
 from ..texts import LargeText, insert_references
-from .runs import RUN, RunHash, begin_run
+from .runs import RUN, RunHash, begin_run, covered
 from .wire import Call, int4, int8
 
-__all__ = ["Answer", "EventIds", "Found", "Lane", "Memory", "NotKnownError", "Order", "Plan", "Tip"]
+__all__ = ["Answer", "EventIds", "Found", "Lane", "Memory", "NotKnownError", "Order", "Plan", "Row", "Tip", "inserts"]
 
 STREAMS_MAX = 10_000
 ROWS_MAX = 64
@@ -148,7 +148,7 @@ class Plan:
         for table in TABLES:
             rows = self._rows.get(table)
             if rows:
-                yield from _inserts(prefix + table, rows)
+                yield from inserts(prefix + table, rows)
         yield from self._also
 
     def _require_known(self, orders: Sequence[Order]) -> None:
@@ -217,13 +217,19 @@ class Plan:
             position, meta = Position(number, lane.position), draft.meta
             tip.digest = chain_digest(tip.digest, part.stream, version, position, recorded_at, meta, draft.payload)
             stored = self._refer(draft, number, lane) if draft.texts else draft.stored
+            packed = encode_meta(meta)
             self.size += len(stored)
             rows.append((
                 where, stream, int8(lane.position), int4(version), tags[draft.tag], time,
-                event_id.to_bytes(16, "big"), encode_meta(meta), stored, tip.digest,
+                event_id.to_bytes(16, "big"), packed, stored, tip.digest,
             ))  # fmt: skip
             placed.append(Placed(version, number, lane.position, recorded_at, tip.digest))
-            self._go_on_with_run(part.stream, (where, stream), tip, version, stored)
+            if version % RUN == 1:
+                tip.run = begin_run(number, part.stream, version)
+            if tip.run is not None:
+                tip.run.update(covered(lane.position, recorded_at, packed, stored, tip.digest))
+                if version % RUN == 0:
+                    self._rows.setdefault("run", []).append((where, stream, int4(version), tip.run.digest()))
             version += 1
             event_id += 1
         tip.version = version - 1
@@ -238,14 +244,6 @@ class Plan:
         self._memory.opened.append(stream)
         tip = lane.tips[stream] = Tip(lane.stream_key)
         return tip
-
-    def _go_on_with_run(self, stream: str, place: tuple[bytes, bytes], tip: Tip, version: int, stored: bytes) -> None:
-        if version % RUN == 1:
-            tip.run = begin_run(stream, version)
-        if tip.run is not None:
-            tip.run.update(stored)
-            if version % RUN == 0:
-                self._rows.setdefault("run", []).append((*place, int4(version), tip.run.digest()))
 
     def _keep_key(self, part: Part, place: tuple[bytes, bytes], span: Known) -> None:
         key = part.idempotency_key or ""
@@ -307,10 +305,13 @@ def _first_version(part: Part, end: int | None) -> int:
     return part.starts[-1] if end is None else end + 1
 
 
-def _inserts(table: str, rows: list[Row]) -> Iterator[Call]:
+def inserts(table: str, rows: list[Row]) -> Iterator[Call]:
     """
     Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that few statements are ever prepared.
     """
+    if len(rows) == 1:
+        yield Call(_insert_statement(table, 1, len(rows[0])), rows[0])
+        return
     start = 0
     while start < len(rows):
         count = min(ROWS_MAX, 1 << (len(rows) - start).bit_length() - 1)

@@ -17,7 +17,7 @@ from ...domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
 from .database import PostgresDatabase
-from .opening import COLUMNS, Opener, Place, Row
+from .opening import COLUMNS, Opener, Origin, Place, Row
 from .runs import RUN
 from .wire import Call, Rows, int4, int8
 
@@ -27,6 +27,8 @@ VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
 STREAMS_MAX = 100_000
 CALLS_MAX = 256
+# The first and the last version that are at hand of each stream.
+Spans = Mapping[Place, tuple[int, int]]
 
 
 class _Statements(NamedTuple):
@@ -97,49 +99,66 @@ class Reader:
         Return events `after + 1` to `until` (or the last) of a stream, in order.
 
         Raises:
-            DamagedError: an event is missing, or does not match its digest.
+            DamagedError: an event is missing, or was changed.
         """
-        place = self.place_of(stream)
-        if place is None or after >= VERSION_MAX:
-            return []
-        rows: list[Row] = self._ask([_between(self._sql.rows, place, max(1, after), until)])[0]
-        before = _taken_off(rows, stream, after)
-        return self._opener.recorded(rows, {place: stream}, {place: before})
+        place, rows, origin = self._fetch(stream, after, until)
+        return self._opener.recorded(rows, {place: origin}) if rows else []
 
     def read_events(self, stream: str, *, after: int, until: int) -> list[Event]:
         """
         Return what `read_stream` does without the envelopes.
         """
+        _, rows, origin = self._fetch(stream, after, until)
+        return self._opener.events(rows, origin) if rows else []
+
+    def _fetch(self, stream: str, after: int, until: int) -> tuple[Place, list[Row], Origin]:
         place = self.place_of(stream)
         if place is None or after >= VERSION_MAX:
-            return []
-        rows: list[Row]
-        rows, runs = self._ask([
-            _between(self._sql.rows, place, max(1, after), until),
-            _between(self._sql.checksums, place, after + RUN, until),
-        ])  # fmt: skip
+            return Place(-1, 0), [], Origin(stream, NO_DIGEST, {})
+        # One event more than asked for: the first one's digest needs the digest before it.
+        rows: list[Row] = self._ask([_between(self._sql.rows, place, max(1, after), until)])[0]
         before = _taken_off(rows, stream, after)
-        return self._opener.events(rows, stream, before, dict(runs))
+        spans = {place: (rows[0][2], rows[-1][2])} if rows else {}
+        return place, rows, Origin(stream, before, self._checksums(spans).get(place, {}))
 
     def open_page(self, rows: Sequence[Row]) -> list[RecordedEvent]:
         """
         Return the events of rows from any streams, those of one stream being in order.
 
         Raises:
-            DamagedError: an event does not match its digest, or the one before it is missing.
+            DamagedError: an event was changed, or the one before it is missing.
         """
-        firsts: dict[Place, int] = {}
+        ends: dict[tuple[int, int], list[int]] = {}
         for row in rows:
-            firsts.setdefault(Place(row[0], row[1]), row[2])
-        names = self._names_of(firsts)
-        digests = {place: NO_DIGEST for place, version in firsts.items() if version <= 1}
-        asked = [(place, version - 1) for place, version in firsts.items() if version > 1]
+            end = ends.get(row[:2])
+            if end is None:
+                ends[row[:2]] = [row[2], row[2]]
+            elif row[2] != end[1] + 1:
+                place = Place(*row[:2])
+                raise DamagedError(f"event {self._names_of([place])[place]}@{end[1] + 1}", "it is missing")
+            else:
+                end[1] = row[2]
+        spans = {Place(*key): (first, last) for key, (first, last) in ends.items()}
+        names, checksums = self._names_of(spans), self._checksums(spans)
+        befores = self._digests_before(spans, names)
+        origins = {place: Origin(names[place], befores[place], checksums.get(place, {})) for place in spans}
+        return self._opener.recorded(rows, origins)
+
+    def _digests_before(self, spans: Spans, names: Mapping[Place, str]) -> dict[Place, bytes]:
+        digests = {place: NO_DIGEST for place, (first, _) in spans.items() if first <= 1}
+        asked = [(place, first - 1) for place, (first, _) in spans.items() if first > 1]
         calls = [Call(self._sql.digest, (int4(place.slice), int4(place.key), int4(last))) for place, last in asked]
         for (place, version), found in zip(asked, self._ask(calls), strict=True):
             if not found:
                 raise DamagedError(f"event {names[place]}@{version}", "it is missing")
             digests[place] = found[0][0]
-        return self._opener.recorded(rows, names, digests)
+        return digests
+
+    def _checksums(self, spans: Spans) -> dict[Place, dict[int, bytes]]:
+        """Return the checksums of the runs that lie wholly within spans of versions, where there can be any."""
+        places = [place for place, (first, last) in spans.items() if last - first + 1 >= RUN]
+        calls = [_between(self._sql.checksums, place, spans[place][0] + RUN - 1, spans[place][1]) for place in places]
+        return {place: dict(found) for place, found in zip(places, self._ask(calls), strict=True)}
 
     def _names_of(self, places: Iterable[Place]) -> dict[Place, str]:
         known = {place: self._names.get(place, "") for place in places}

@@ -42,8 +42,8 @@ CREATE TABLE {p}event (
     UNIQUE (slice, event_id)
 );
 
--- Over the payloads of 64 events of a stream, as they are stored: those up to this version. Reading many events
--- checks one of these for 64 of them. Where a row is missing, the events' own digests are checked.
+-- One checksum over the rows of 64 events of a stream, those up to this version: reading many events checks these.
+-- Where one is missing, the events' own digests are checked.
 CREATE TABLE {p}run (
     slice int NOT NULL,
     stream int NOT NULL,

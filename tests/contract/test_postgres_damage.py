@@ -218,7 +218,7 @@ def test_a_damaged_dictionary(store: Store, change: str) -> None:
             break
         log.wait_for_news(log.now(), timeout_seconds=0.02)
     append(
-        log, A, *(said(n, f"the order {n} of a customer was shipped, and what else is to be said") for n in range(40))
+        log, A, *(said(n, f"the order {n} of a customer was shipped, and more is to be said; " * 30) for n in range(40))
     )
     log.close()
     assert sql(store, "SELECT count(*) FROM event WHERE get_byte(payload, 0) = 2")[0][0] > 10

@@ -1,9 +1,10 @@
 """What was changed behind the log's back is noticed when it is read, and named."""
 
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import pytest
 
+from refold.domain.envelope import chain_digest
 from refold.domain.errors import DamagedError
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.postgres.log import PostgresLog
@@ -28,7 +29,7 @@ def full(log: PostgresLog) -> PostgresLog:
     "change",
     [
         "update event set payload = overlay(payload placing '\\x00' from 30) where version = 70",
-        "update event set digest = digest || '\\x00' where version = 70",
+        "update event set digest = overlay(digest placing '\\x00' from 9) where version = 70",
         "update event set recorded_at = recorded_at + 1 where version = 70",
         "update event set meta = '\\x91a178' where version = 70",
         "update event set payload = (select payload from event where version = 72) where version = 70",
@@ -64,11 +65,23 @@ def test_a_checksum_that_is_wrong_or_gone(full: PostgresLog, pg_url: str) -> Non
     assert full.read_events("chat:a") == expected == [one.event for one in full.read("chat:a")]
 
 
-def test_runs_are_checked_by_checksum(full: PostgresLog, pg_url: str) -> None:
-    """Otherwise this would fail: the digests of a run's events are not looked at."""
-    spoil(pg_url, "update event set digest = '\\x00' where version between 66 and 100")
+def test_runs_are_checked_by_checksum(full: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 events the digests of eight are computed: those behind the last whole run."""
+    computed: list[int] = []
 
-    assert len(full.read_events("chat:a")) == 200
+    def chain_and_count(previous: bytes, stream: str, version: int, *rest: Any) -> bytes:
+        computed.append(version)
+        return chain_digest(previous, stream, version, *rest)
+
+    monkeypatch.setattr("refold.infrastructure.postgres.opening.chain_digest", chain_and_count)
+    for read in (
+        lambda: full.read_events("chat:a"),
+        lambda: full.read("chat:a"),
+        lambda: full.read_all(after=BEGINNING, limit=500).events,
+    ):
+        computed.clear()
+        assert len(read()) == 200
+        assert computed == list(range(193, 201))
 
 
 def test_a_missing_event(full: PostgresLog, pg_url: str) -> None:

@@ -139,7 +139,8 @@ class Appender:
         """
         Start the careful way, within a transaction that holds the write lock: look at the log afresh.
         """
-        self.forget()
+        # Tags stay: they are never changed, and one that is not known is looked up.
+        self._heads.clear()
         self._last = connection.execute(self._sql.last).fetchone() or (0, 0)
         self._is_alone = self._last[0] == self._left_at
 

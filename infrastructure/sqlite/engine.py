@@ -149,6 +149,8 @@ def _run_apart(connection: sqlite3.Connection, job: _Job) -> Appended | Exceptio
             raise
         connection.execute("ROLLBACK TO job")
         answer = error
+        # What it had added, tags too, is gone with it.
+        job.appender.forget()
         job.appender.begin(connection)
     connection.execute("RELEASE job")
     return answer

@@ -21,7 +21,8 @@ from typing import Any
 
 __all__ = ["Stats", "Task", "idle", "measure", "of_values"]
 
-IDLE_SECONDS = 0.01
+# Longer than housekeeping waits for a pause, or it would begin while the next contestant is measured.
+IDLE_SECONDS = 0.12
 BUSY_SHARE = 0.1
 SETTLE_SECONDS_MAX = 60.0
 

@@ -1,8 +1,8 @@
 """
-A decider is three plain values: how a command becomes events, how events become a state, and the first state.
+A decider is a few plain values: how a command becomes events, how events become a state, and the first state.
 
-Both functions are pure. Folding the same events always gives the same state, which is why a view of the past
-is nothing but a shorter fold.
+Deciding and folding are pure. Folding the same events always gives the same state, which is why a view of the
+past is nothing but a shorter fold.
 """
 
 from __future__ import annotations
@@ -10,14 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from .ports import Log
+
 __all__ = ["Decider"]
 
 State = TypeVar("State")
 
 
+def _as_it_is(event: Any) -> Any:
+    return event
+
+
+def _as_they_are(_log: Log, events: Sequence[Any]) -> Sequence[Any]:
+    return events
+
+
 class Decider(NamedTuple, Generic[State]):
-    """The logic of one kind of stream; `fold(state, events)` applies many events in one pass."""
+    """
+    The logic of one kind of stream; `fold(state, events)` applies many events in one pass.
+
+    Where events name what lies in other streams, `complete(log, events)` looks that up before they are folded,
+    and `recorded(decided)` takes it off again from what `decide` returned.
+    """
 
     decide: Callable[[Any, State], Sequence[Any]]
     fold: Callable[[State, Iterable[Any]], State]
     initial_state: State
+    complete: Callable[[Log, Sequence[Any]], Sequence[Any]] = _as_they_are
+    recorded: Callable[[Any], Any] = _as_it_is

@@ -20,9 +20,10 @@ __all__ = ["NO_DIGEST", "NO_META", "PAYLOAD", "Event", "Meta", "RecordedEvent", 
 Event = msgspec.Struct
 NO_DIGEST = b"\x00" * 32
 PAYLOAD = msgspec.msgpack.Encoder()
+_encode, _blake2b = PAYLOAD.encode, hashlib.blake2b
 
 
-class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Who recorded an event and why. `causation` is `stream@version` of the event that it follows from."""
 
     actor: str | None = None
@@ -35,7 +36,8 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
 NO_META = Meta()
 
 
-class RecordedEvent(msgspec.Struct, frozen=True):
+# Events come by the ten thousand and refer to nothing that refers back: the collector need not look at them.
+class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
     """
     An event with its envelope, as the log gives it back.
 
@@ -61,7 +63,7 @@ def encode_payload(event: Any) -> bytes:
     """
     Return the canonical bytes of an event: its Struct in msgpack, the tag first, defaults left out.
     """
-    return PAYLOAD.encode(event)
+    return _encode(event)
 
 
 def chain_digest(
@@ -76,8 +78,8 @@ def chain_digest(
     """
     Return the digest of an event: it covers envelope, payload and the digest before it in its stream.
     """
-    covered = PAYLOAD.encode((
+    covered = _encode((
         previous, stream, version, position.slice, position.number, recorded_at,
         meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, payload,
     ))  # fmt: skip
-    return hashlib.blake2b(covered, digest_size=32).digest()
+    return _blake2b(covered, digest_size=32).digest()

@@ -64,9 +64,12 @@ class NotFoundError(RefusedError, KeyError):
 class DuplicateItemError(RefusedError):
     """An item id that is taken by an item with other content (DESIGN.md, Streams and events)."""
 
-    def __init__(self, stream: str, item_id: str) -> None:
+    def __init__(self, stream: str, item_id: str, *, is_evicted: bool = False) -> None:
         self.stream, self.item_id = stream, item_id
-        super().__init__(f"{stream} already has another item with the id {item_id!r}; give this one an id of its own")
+        what = f"{stream} already has another item with the id {item_id!r}; give this one an id of its own"
+        if is_evicted:
+            what = f"{stream} has the item {item_id!r} already, but it left the view: restore it, or give it another id"
+        super().__init__(what)
 
 
 class DecisionRefusedError(RefusedError):

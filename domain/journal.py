@@ -16,7 +16,7 @@ from .acting import current_meta
 from .canonical import require_unicode
 from .decider import Decider
 from .envelope import Event, RecordedEvent
-from .errors import ConcurrencyError, InvalidInputError, StorageError
+from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, StorageError
 from .outbox import Outbox
 from .ports import Log, NewEvents, Receipt
 from .transaction import Transaction, current_transaction
@@ -68,18 +68,28 @@ class Journal(Generic[S]):
         version: int,
         durability: Durability = "commit",
         unflushed: set[Journal[Any]] | None = None,
+        base: S | None = None,
     ) -> None:
+        # The state at version 1 where it is known already, as a fork's is from its parent's.
+        self._base = base
         self.log, self.place, self.decider = log, place, decider
         self.durability: Durability = require_durability(durability)
         # Its owner's list of journals with queued events, so that none is forgotten before its flush.
         self._unflushed = set() if unflushed is None else unflushed
         self._lock = threading.RLock()
         self._version = version
-        self._state: S | None = decider.initial_state if version == 0 else None
+        self._state: S | None = decider.initial_state if version == 0 and base is None else None
         self._outbox = Outbox(lambda new: self.log.append((new,), wait=False))
-        self._in_transaction: tuple[Event, ...] = ()
+        self._in_transaction: tuple[Any, ...] = ()
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
+        # Whether its stream began in a transaction that was rolled back, so that there is nothing to go on from.
+        self._is_void = False
+
+    @property
+    def unflushed(self) -> set[Journal[Any]]:
+        """Where journals with queued events are noted: its owner's list."""
+        return self._unflushed
 
     @property
     def version(self) -> int:
@@ -99,6 +109,11 @@ class Journal(Generic[S]):
         """Whether the state is in memory; appending does not need it."""
         return self._state is not None
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something was decided that is not known to be in the log yet."""
+        return bool(self._in_transaction or self._outbox.events)
+
     def events(self, *, after: int = 0, until: int) -> list[Event]:
         """
         Return the events of this view: from the log, and behind them those that are not known to be in it yet.
@@ -113,7 +128,12 @@ class Journal(Generic[S]):
         """
         Return the state as it was at a version.
         """
-        return self.decider.fold(self.decider.initial_state, self.events(until=version))
+        base = self._base
+        if base is not None and version:
+            later = self.events(after=1, until=version)
+            return self.decider.fold(base, self.decider.complete(self.log, later))
+        events = self.decider.complete(self.log, self.events(until=version))
+        return self.decider.fold(self.decider.initial_state, events)
 
     def decided_past(self, version: int) -> S | None:
         """
@@ -129,7 +149,10 @@ class Journal(Generic[S]):
         with self._lock:
             self.flush()
             news = tuple(self.log.read(self.place.stream, after=self._version))
-            self._advance([one.event for one in news])
+            if news and self._state is not None:
+                events = [one.event for one in news]
+                self._state = self.decider.fold(self._state, self.decider.complete(self.log, events))
+            self._version += len(news)
             return news
 
     def execute(
@@ -148,12 +171,15 @@ class Journal(Generic[S]):
 
         Raises:
             ConcurrencyError: another writer came first; the view is as it was.
-            RefusedError: the decision was refused; nothing was changed.
+            RefusedError: the decision was refused, or the stream was begun in a transaction that was rolled
+                back; nothing was changed.
             StorageError: the database refused; the view is as it was.
         """
         if idempotency_key is not None:
             require_unicode(idempotency_key, "the idempotency key")
         with self._lock:
+            if self._is_void:
+                raise DecisionRefusedError(f"{self.place.stream} was rolled back with all it held: begin it again")
             self._wait_for_queue()
             self.came_between = ()
             strict = expected_version is not None or not catch_up
@@ -177,9 +203,10 @@ class Journal(Generic[S]):
 
     def _decide_and_record(self, command: object, key: str | None) -> Outcome:
         known = self._state if self._state is not None else self.decider.initial_state
-        events = tuple(self.decider.decide(command, known))
-        if not events:
+        decided = tuple(self.decider.decide(command, known))
+        if not decided:
             return Outcome(())
+        events = tuple([self.decider.recorded(event) for event in decided])
         meta = current_meta(default_actor=self.place.actor, idempotency_key=key)
         new = NewEvents(
             stream=self.place.stream,
@@ -191,32 +218,33 @@ class Journal(Generic[S]):
         )
         open_transaction = current_transaction(self.log)
         if open_transaction:
-            return self._join(open_transaction, new)
+            return self._join(open_transaction, new, decided)
         if self.durability == "enqueue":
-            return self._enqueue(new)
-        return self._settle(self.log.append((new,)).result()[0])
+            return self._enqueue(new, decided)
+        return self._settle(self.log.append((new,)).result()[0], decided)
 
-    def _settle(self, receipt: Receipt) -> Outcome:
-        events = tuple([one.event for one in receipt.events])
+    def _settle(self, receipt: Receipt, decided: Sequence[Any]) -> Outcome:
         if receipt.replayed:
+            # What was decided just now is not what was recorded then.
+            self._base = None
             self.refresh()
         else:
-            self._advance(events)
-        return Outcome(events, receipt.replayed)
+            self._advance(decided)
+        return Outcome(tuple([one.event for one in receipt.events]), receipt.replayed)
 
-    def _advance(self, events: Sequence[Event]) -> None:
-        if self._state is not None and events:
-            self._state = self.decider.fold(self._state, events)
-        self._version += len(events)
+    def _advance(self, decided: Sequence[Any]) -> None:
+        if self._state is not None and decided:
+            self._state = self.decider.fold(self._state, decided)
+        self._version += len(decided)
 
-    def _join(self, open_transaction: Transaction, new: NewEvents) -> Outcome:
+    def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
         if new.idempotency_key is not None:
             raise InvalidInputError("give the idempotency key to the transaction, not to a call within it")
         open_transaction.add(new, self._settle_transaction)
         if self._before_transaction is None:
             self._before_transaction = (self._version, self._state)
-        self._advance(new.events)
-        self._in_transaction += new.events
+        self._advance(decided)
+        self._in_transaction += decided
         return Outcome(new.events)
 
     def _settle_transaction(self, receipt: Receipt | None) -> None:
@@ -225,13 +253,15 @@ class Journal(Generic[S]):
             self._in_transaction = ()
             if before is not None and (receipt is None or receipt.replayed):
                 self._version, self._state = before
+                self._base = None if self._version == 0 else self._base
+                self._is_void = self._version == 0 and receipt is None
             if receipt is not None and receipt.replayed:
                 self.refresh()
 
-    def _enqueue(self, new: NewEvents) -> Outcome:
+    def _enqueue(self, new: NewEvents, decided: Sequence[Any]) -> Outcome:
         self._outbox.put(new)
         self._unflushed.add(self)
-        self._advance(new.events)
+        self._advance(decided)
         return Outcome(new.events)
 
     def flush(self) -> None:
@@ -256,9 +286,14 @@ class Journal(Generic[S]):
     def forget(self) -> None:
         """
         Drop the state and go to the head of the log; the state is read again at its next use.
+
+        Where something is decided that is not in the log yet, the version stays: that counts too.
         """
         with self._lock:
             self._state = None
+            if self.is_ahead:
+                return
+            self._base = None
             self._version = self.log.head(self.place.stream)
             if self._version == 0:
                 self._state = self.decider.initial_state
@@ -268,7 +303,8 @@ class Journal(Generic[S]):
         Go on in another log, where the same events were recorded as a stream of their own.
         """
         with self._lock:
-            self.log, self.place = log, place
+            self.log, self.place, self._base = log, place, None
+            self._state = None
             self.durability, self._unflushed = durability, unflushed
 
     def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:

@@ -44,7 +44,7 @@ class Pending(Protocol[T_co]):
         """
 
 
-class NewEvents(msgspec.Struct, frozen=True, kw_only=True):
+class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     Events to be appended to one stream, decided on `expected_version` (0: the stream must not exist yet).
 
@@ -60,7 +60,7 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What became of one `NewEvents`; `replayed` when they had been recorded before under their key."""
 
     events: tuple[RecordedEvent, ...]

@@ -18,7 +18,7 @@ from .errors import InvalidInputError
 __all__ = ["BEGINNING", "Moment", "Position"]
 
 
-class Position(msgspec.Struct, frozen=True, order=True, array_like=True):
+class Position(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """The place of one event: `number` within its slice; `slice` is -1 on a log with one sequence."""
 
     slice: int

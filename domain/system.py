@@ -10,7 +10,7 @@ import os
 import time
 from typing import Protocol
 
-__all__ = ["REAL_SYSTEM", "RealSystem", "System"]
+__all__ = ["REAL_SYSTEM", "RealSystem", "Stopwatch", "System"]
 
 
 class System(Protocol):
@@ -27,6 +27,15 @@ class System(Protocol):
         """
 
 
+class Stopwatch(Protocol):
+    """Time as it passes, for those who only measure how long something takes."""
+
+    def monotonic(self) -> float:
+        """
+        Return seconds from an arbitrary start, never going back: for measuring how long something takes.
+        """
+
+
 class RealSystem:
     """The clock and the random source of this machine."""
 
@@ -35,6 +44,12 @@ class RealSystem:
         Return the present in seconds since 1970, UTC.
         """
         return time.time()
+
+    def monotonic(self) -> float:
+        """
+        Return seconds from an arbitrary start, never going back: for measuring how long something takes.
+        """
+        return time.monotonic()
 
     def new_id(self, prefix: str) -> str:
         """

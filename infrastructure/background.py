@@ -15,21 +15,40 @@ __all__ = ["BackgroundWork"]
 
 # What is left undone is done by the next process that writes.
 CLOSING_SECONDS_MAX = 5.0
+# An agent that writes a turn pauses for longer than this while its model thinks.
+QUIET_SECONDS = 0.05
 REST_FACTOR = 6
 LOGGER = logging.getLogger("refold")
+
+
+def _never() -> bool:
+    return False
 
 
 class BackgroundWork:
     """
     Calls `step` whenever it is woken, until it returns False.
 
+    It shares one interpreter with those it works for, so it waits until they pause: `pulse` is a number that
+    changes while they are busy. Only where `is_pressing` says so it goes on beside them, mostly resting.
+
     Housekeeping saves space or time and is never needed for an answer to be right: when it fails, the log of
     the process says so, and it is tried again at the next waking.
     """
 
-    def __init__(self, step: Callable[[], bool], what: str) -> None:
+    def __init__(
+        self,
+        step: Callable[[], bool],
+        what: str,
+        *,
+        pulse: Callable[[], int],
+        is_pressing: Callable[[], bool] = _never,
+    ) -> None:
         self._step = step
         self._what = what
+        self._pulse = pulse
+        self._is_pressing = is_pressing
+        self._seen: int | None = None
         self._woken = threading.Event()
         self._hurried = threading.Event()
         self._starting = threading.Lock()
@@ -75,6 +94,7 @@ class BackgroundWork:
     def _work(self) -> None:
         try:
             while monotonic() < self._deadline:
+                self._wait_for_quiet()
                 begun = monotonic()
                 if not self._step():
                     return
@@ -85,3 +105,12 @@ class BackgroundWork:
             self._closing = True
         except Exception as error:
             LOGGER.warning("%s failed and will be tried again: %s", self._what, error)
+
+    def _wait_for_quiet(self) -> None:
+        """Return at once where the pulse is what it was the last time; else once it has stood still for a while."""
+        while not self._hurried.is_set() and not self._is_pressing():
+            pulse = self._pulse()
+            if pulse == self._seen:
+                return
+            self._seen = pulse
+            self._hurried.wait(QUIET_SECONDS)

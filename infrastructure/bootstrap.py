@@ -53,7 +53,7 @@ def open_store(
 
 def _open_sqlite(path: str, durability: Durability, create: bool, read_only: bool, synchronous: str) -> Store:
     from .projecting.sqlite_rows import SqliteProjectionStore
-    from .sqlite.log import SqliteLog
+    from .sqlite_log.log import SqliteLog
 
     log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
     projections = MemoryProjectionStore() if read_only else SqliteProjectionStore(log)
@@ -61,7 +61,7 @@ def _open_sqlite(path: str, durability: Durability, create: bool, read_only: boo
 
 
 def _open_postgres(url: str, durability: Durability, create: bool) -> Store:
-    from .postgres.log import PostgresLog
+    from .postgres_log.log import PostgresLog
     from .projecting.postgres_rows import PostgresProjectionStore
 
     log = PostgresLog(url, create=create)

@@ -23,21 +23,7 @@ __all__ = ["GroupCommitter", "Settled", "Ticket"]
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 GROUP_MAX = 256
-
-
-class Ticket(NamedTuple, Generic[Request, Result]):
-    """One caller's request and the future he waits for; `sleep` is released to wake him."""
-
-    request: Request
-    future: Future[Result]
-    sleep: threading.Lock
-
-    def wake(self) -> None:
-        """
-        Let the caller look again: he is served, or it is his turn to serve.
-        """
-        with suppress(RuntimeError):  # he is awake already
-            self.sleep.release()
+SLEEP_SECONDS_MAX = 0.1
 
 
 class Settled(Generic[Result]):
@@ -74,6 +60,54 @@ class Settled(Generic[Result]):
         Call `call` with this at once.
         """
         call(self)
+
+
+class Promise(Settled[Result]):
+    """What a caller gets who sleeps until it is settled; nobody else looks at it, so it needs no lock of its own."""
+
+    __slots__ = ("_is_done",)
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self._is_done = False
+
+    def set_result(self, result: Result) -> None:
+        """
+        Settle it.
+        """
+        self._result = result
+        self._is_done = True
+
+    def set_exception(self, error: BaseException) -> None:
+        """
+        Settle it by what went wrong.
+        """
+        self._error = error
+        self._is_done = True
+
+    def done(self) -> bool:
+        """
+        Return whether it is settled.
+        """
+        return self._is_done
+
+
+class Ticket(NamedTuple, Generic[Request, Result]):
+    """One caller's request and what he waits for; `sleep` is released to wake him."""
+
+    request: Request
+    future: Future[Result] | Promise[Result]
+    sleep: threading.Lock
+
+    def wake(self) -> None:
+        """
+        Let the caller look again: he is served, or it is his turn to serve.
+        """
+        try:
+            self.sleep.release()
+        except RuntimeError:
+            # He is awake already.
+            return
 
 
 class GroupCommitter(Generic[Request, Result]):
@@ -119,8 +153,9 @@ class GroupCommitter(Generic[Request, Result]):
         except Exception as error:
             return Settled(None, error)
 
-    def _in_turn(self, request: Request, wait: bool) -> Future[Result]:
-        ticket = Ticket(request, Future[Result](), threading.Lock())
+    def _in_turn(self, request: Request, wait: bool) -> Future[Result] | Promise[Result]:
+        future: Future[Result] | Promise[Result] = Promise() if wait else Future()
+        ticket = Ticket(request, future, threading.Lock())
         ticket.sleep.acquire()
         self._queue.append(ticket)
         if self._closed:
@@ -139,7 +174,8 @@ class GroupCommitter(Generic[Request, Result]):
         """
         while not ticket.future.done():
             if not self._writing.acquire(blocking=False):
-                ticket.sleep.acquire()
+                # Not for ever: he who was woken to serve may have been interrupted instead.
+                ticket.sleep.acquire(timeout=SLEEP_SECONDS_MAX)
                 continue
             try:
                 if not ticket.future.done():

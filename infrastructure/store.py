@@ -10,12 +10,13 @@ from typing import Any
 
 from ..domain.canonical import canonical_json
 from ..domain.chat.context import ChatContext
-from ..domain.chat.decide import CHAT, Open
-from ..domain.chat.events import Opened
-from ..domain.chat.state import ChatState
+from ..domain.chat.events import Forked, Opened
+from ..domain.chat.rules.commands import Open
+from ..domain.chat.rules.decide import CHAT
+from ..domain.chat.state.fold import ChatState
 from ..domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, StorageError
 from ..domain.journal import Durability, Journal, Place, require_durability
-from ..domain.ports import LiveLog, NewEvents
+from ..domain.ports import LiveLog
 from ..domain.positions import BEGINNING, Moment
 from ..domain.streams import stream_id
 from ..domain.threads import in_thread
@@ -66,21 +67,23 @@ class Store:
         """
         stream = stream_id("chat", context_id)
         version = self.log.head(stream)
-        opened = Opened(
+        wanted = Opened(
             user=user,
             session=session,
             agent=agent,
             source=source,
             attributes=canonical_json(attributes, what=f"attributes of {context_id!r}") if attributes else b"",
         )
+        opened: Opened | Forked = wanted
         if version:
-            opened = self._check_opened(stream, opened)
+            opened = self._check_opened(stream, wanted)
         elif not create:
             raise NotFoundError(f"there is no chat context {context_id!r}: `refold contexts` lists them")
-        place = Place(stream, opened.session or context_id, opened.agent)
+        root = opened.root if isinstance(opened, Forked) else opened.session or context_id
+        place = Place(stream, root, opened.agent)
         journal: Journal[ChatState] = Journal(self.log, place, CHAT, version=version, unflushed=self._unflushed)
         if not version:
-            self._create(journal, opened)
+            self._create(journal, wanted)
         # That a context exists is never queued: everything that is queued on it hangs on that.
         journal.durability = require_durability(durability or self._durability)
         return ChatContext(journal=journal)
@@ -91,13 +94,13 @@ class Store:
         """
         return await in_thread(self.chat, context_id, **options)
 
-    def _check_opened(self, stream: str, wanted: Opened) -> Opened:
+    def _check_opened(self, stream: str, wanted: Opened) -> Opened | Forked:
         opened = self.log.read(stream, until=1)[0].event
         for field in ("user", "session", "agent"):
             given, kept = getattr(wanted, field), getattr(opened, field, None)
             if given is not None and given != kept:
                 raise InvalidInputError(f"{stream} was opened with {field} {kept!r}, not {given!r}: leave it out")
-        return opened if isinstance(opened, Opened) else wanted
+        return opened if isinstance(opened, Opened | Forked) else wanted
 
     def _create(self, journal: Journal[ChatState], opened: Opened) -> None:
         try:
@@ -111,6 +114,8 @@ class Store:
         """
         Write a detached context, with its whole past, into this store; from then on it is kept here.
 
+        What it was forked from, and what was merged into it, comes along under ids made from `context_id`.
+
         Raises:
             InvalidInputError: it is kept in a store already, or the id cannot be one.
             ConcurrencyError: there is a context with this id.
@@ -118,15 +123,8 @@ class Store:
         if not context.is_detached:
             raise InvalidInputError(f"chat context {context.id!r} is kept in a store already: fork it instead")
         place = Place(stream_id("chat", context_id), context_id)
-        past = context.history()
-        new = NewEvents(
-            stream=place.stream,
-            expected_version=0,
-            events=tuple(recorded.event for recorded in past),
-            metas=tuple(recorded.meta for recorded in past),
-            root=place.root,
-        )
-        self.log.append((new,)).result()
+        context.flush()
+        self.log.append(context.adopted_events(place.stream, root=place.root)).result()
         context.attach(self.log, place, self._durability, self._unflushed)
         return context
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.chat.events import ITEM_EVENTS, MessageAdded, Opened
-from ..domain.chat.tokens import estimate_tokens
+from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, Opened, Totals
+from ..domain.chat.state.arena import totals_of
 from ..domain.envelope import RecordedEvent
 from ..domain.streams import split_stream_id
 
@@ -19,6 +19,8 @@ __all__ = ["CATALOGUE", "Catalogue", "CatalogueRow"]
 class CatalogueRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     One context. `key` is its stream; times are in microseconds since 1970, UTC; an empty text is "not given".
+
+    `items`, `turns` and `tokens` count what can be seen; `parent` is `stream@version` of what it was forked from.
     """
 
     key: str
@@ -32,6 +34,7 @@ class CatalogueRow(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     agent: str = ""
     source: str = ""
+    parent: str = ""
     opened_at: int = 0
     changed_at: int = 0
     changed_by: str = ""
@@ -41,7 +44,7 @@ class Catalogue:
     """The fold behind `store.contexts()` and `refold contexts`."""
 
     name = "catalogue"
-    version = 1
+    version = 2
     row = CatalogueRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
@@ -54,28 +57,53 @@ class Catalogue:
         """
         Return the context's row after `event`.
         """
+        return self.evolve_all(key, row, (event,))
+
+    def evolve_all(self, key: str, row: CatalogueRow | None, events: Sequence[RecordedEvent]) -> CatalogueRow:
+        """
+        Return the context's row after `events`: it is replaced once for all of them.
+        """
         if row is None:
             kind, context_id = split_stream_id(key)
-            row = CatalogueRow(key=key, kind=kind, id=context_id, opened_at=event.recorded_at)
-        changes: dict[str, object] = {
-            "version": event.version,
-            "changed_at": event.recorded_at,
-            "changed_by": event.meta.actor or "",
-        }
-        recorded = event.event
-        if isinstance(recorded, Opened):
-            changes.update(
-                user=recorded.user or "",
-                session=recorded.session or "",
-                agent=recorded.agent or "",
-                source=recorded.source or "",
-            )
-        elif isinstance(recorded, ITEM_EVENTS):
-            is_turn = isinstance(recorded, MessageAdded) and recorded.role == "user"
-            changes.update(
-                items=row.items + 1, turns=row.turns + is_turn, tokens=row.tokens + estimate_tokens(recorded)
-            )
-        return msgspec.structs.replace(row, **changes)
+            row = CatalogueRow(key=key, kind=kind, id=context_id, opened_at=events[0].recorded_at)
+        origin: dict[str, str] = {}
+        items, turns, tokens = row.items, row.turns, row.tokens
+        for event in events:
+            recorded = event.event
+            if isinstance(recorded, Opened | Forked):
+                origin = _origin(recorded)
+            change = change_of(recorded)
+            if change is not None:
+                items, turns, tokens = items + change.items, turns + change.turns, tokens + change.tokens
+        last = events[-1]
+        return msgspec.structs.replace(
+            row,
+            version=last.version,
+            items=items,
+            turns=turns,
+            tokens=tokens,
+            changed_at=last.recorded_at,
+            changed_by=last.meta.actor or "",
+            **origin,
+        )
+
+
+def change_of(event: object) -> Totals | None:
+    """
+    Return by how much an event makes the view of its context grow or shrink; None where it says nothing of it.
+    """
+    if isinstance(event, ITEM_EVENTS):
+        return totals_of(event)
+    if isinstance(event, ItemInserted):
+        return totals_of(event.item)
+    return getattr(event, "change", None)
+
+
+def _origin(event: Opened | Forked) -> dict[str, str]:
+    origin = {"user": event.user or "", "session": event.session or "", "agent": event.agent or ""}
+    if isinstance(event, Opened):
+        return {**origin, "source": event.source or ""}
+    return {**origin, "parent": f"{event.parent}@{event.version}"}
 
 
 CATALOGUE = Catalogue()

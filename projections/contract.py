@@ -8,13 +8,13 @@ the checkpoint, in one transaction. A projection so knows nothing of databases, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from ..domain.envelope import RecordedEvent
 
-__all__ = ["Projection", "Row"]
+__all__ = ["BulkProjection", "Projection", "Row"]
 
 Row = msgspec.Struct
 
@@ -46,4 +46,14 @@ class Projection(Protocol):
     def evolve(self, key: str, row: Any | None, event: RecordedEvent) -> Row:
         """
         Return the row under `key` after `event`; `row` is the one before it, None where there was none.
+        """
+
+
+@runtime_checkable
+class BulkProjection(Projection, Protocol):
+    """A projection with a shorter way for many events at once, as they come when it is made anew."""
+
+    def evolve_all(self, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Row:
+        """
+        Return what `evolve` returns after each of `events` in turn; there is at least one.
         """

@@ -6,10 +6,12 @@ Counting a million events takes a second, adding up a thousand rows a millisecon
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ..domain.chat.events import added_item
 from ..domain.envelope import Event, RecordedEvent
 
 __all__ = ["ROLLUP", "ROLLUP_EVENTS", "Rollup", "RollupRow", "counts_by_type"]
@@ -38,7 +40,7 @@ class Rollup:
     """The fold behind `refold stats` and the histogram of the log."""
 
     name = "rollup"
-    version = 1
+    version = 2
     row = RollupRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
@@ -52,18 +54,23 @@ class Rollup:
         """
         Return the block's row after `event`.
         """
+        return self.evolve_all(key, row, (event,))
+
+    def evolve_all(self, key: str, row: RollupRow | None, events: Sequence[RecordedEvent]) -> RollupRow:
+        """
+        Return the block's row after `events`: its counts are read and written once for all of them.
+        """
         if row is None:
             lane, _, block = key.partition("/")
-            row = RollupRow(key=key, lane=int(lane), block=int(block), first_at=event.recorded_at)
-        tag = str(event.event.__struct_config__.tag)
-        counts = counts_by_type(row)
-        counts[tag] = counts.get(tag, 0) + 1
+            row = RollupRow(key=key, lane=int(lane), block=int(block), first_at=events[0].recorded_at)
+        counts = Counter(counts_by_type(row))
+        counts.update(str(event.event.__struct_config__.tag) for event in events)
         return msgspec.structs.replace(
             row,
-            events=row.events + 1,
-            last_at=event.recorded_at,
+            events=row.events + len(events),
+            last_at=events[-1].recorded_at,
             counts=msgspec.json.encode(counts, order="sorted").decode(),
-            text_bytes=row.text_bytes + sum(map(_text_bytes, _texts(event.event))),
+            text_bytes=row.text_bytes + sum(_text_bytes(text) for event in events for text in _texts(event.event)),
         )
 
 
@@ -75,13 +82,18 @@ def counts_by_type(row: RollupRow) -> dict[str, int]:
 
 
 def _texts(event: Event) -> Iterator[object]:
-    for field in TEXT_FIELDS:
-        value = getattr(event, field, None)
-        yield from value if isinstance(value, tuple) else (value,)
+    """The texts of an event, and of the item that it brought, which may lie within it."""
+    item = added_item(event)
+    for source in (event,) if item is None or item is event else (event, item):
+        for field in TEXT_FIELDS:
+            value = getattr(source, field, None)
+            yield from value if isinstance(value, tuple) else (value,)
 
 
 def _text_bytes(text: object) -> int:
-    return len(text.encode()) if isinstance(text, str) else 0
+    if not isinstance(text, str):
+        return 0
+    return len(text) if text.isascii() else len(text.encode())
 
 
 ROLLUP = Rollup()

@@ -83,6 +83,14 @@ def walk(demo: Demo, path: Path) -> None:
     demo.show("diff", f"{context}@{middle}..{min(head, middle + 3)}")
     demo.explain("The events behind it.")
     demo.show("log", context, "--limit", "8")
+    demo.explain("What if? A fork of any moment is one event; the original does not notice.")
+    demo.show("fork", f"{context}@{middle}", "what-if")
+    demo.explain("An item leaves the fork, and comes back: these are events, too.")
+    items = [entry["item"] for entry in demo.ask("show", "what-if", "--json")["items"]]
+    said = [item["id"] for item in items if item["type"] == "message"]
+    demo.show("evict", "what-if", said[-1], "--reason", "a wrong turn")
+    demo.show("restore", "what-if")
+    demo.show("log", "what-if")
     demo.explain("The same file again adds nothing.")
     demo.show("import", name)
     demo.explain("What there is in all.")

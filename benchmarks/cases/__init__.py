@@ -9,11 +9,16 @@ from ..rows import Row, Table
 from .append import append
 from .batches import batch
 from .compression import compression
+from .converting import convert
+from .depth import depth
+from .editing import edit
+from .forking import fork
 from .loading import load, past, tail
 from .processes import processes
 from .rebuild import rebuild
 from .size import size
 from .threads import threads
+from .truncating import truncate
 
 __all__ = ["CASES", "Case"]
 
@@ -25,6 +30,11 @@ CASES: dict[str, Case] = {
     "load": load,
     "tail": tail,
     "past": past,
+    "fork": fork,
+    "depth": depth,
+    "edit": edit,
+    "truncate": truncate,
+    "convert": convert,
     "size": size,
     "threads": threads,
     "processes": processes,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from .calls.eviction import Eviction
+from .calls.past import ReadOnlyChatContext
+from .calls.reading import EvictedItem
 from .context import ChatContext
+from .counting import CHARACTERS, SCRIPTS, TokenCounter, tiktoken_counter
 from .items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -16,9 +20,15 @@ from .items import (
     ImageContent,
     ResizeOptions,
 )
-from .past import ReadOnlyChatContext
+from .rendering import render_context_as_text, render_items
+from .summarising import SUMMARIZE_PROMPT, SummaryAnswer, ask_for_summary, generate_summary
+from .tokens import RunningTokens
+from .window import ContextWindow
 
 __all__ = [
+    "CHARACTERS",
+    "SCRIPTS",
+    "SUMMARIZE_PROMPT",
     "AgentConfigUpdate",
     "AgentHandoff",
     "ChatContent",
@@ -26,10 +36,21 @@ __all__ = [
     "ChatItem",
     "ChatMessage",
     "ChatRole",
+    "ContextWindow",
     "EncodeOptions",
+    "EvictedItem",
+    "Eviction",
     "FunctionCall",
     "FunctionCallOutput",
     "ImageContent",
     "ReadOnlyChatContext",
     "ResizeOptions",
+    "RunningTokens",
+    "SummaryAnswer",
+    "TokenCounter",
+    "ask_for_summary",
+    "generate_summary",
+    "render_context_as_text",
+    "render_items",
+    "tiktoken_counter",
 ]

@@ -9,39 +9,61 @@ from __future__ import annotations
 
 import msgspec
 
+from .spans import Ref, Segment, Span
+
 __all__ = [
+    "EDIT_EVENTS",
     "ITEM_EVENTS",
+    "TAIL_ITEMS",
+    "VIEW_EVENTS",
     "ChatEvent",
     "ChatItemEvent",
+    "Cleared",
     "ConfigUpdated",
+    "ConflictResolved",
+    "Forked",
     "FunctionCalled",
     "FunctionReturned",
     "HandedOff",
     "Image",
+    "InstructionsReplaced",
+    "ItemInserted",
+    "ItemsEvicted",
+    "ItemsPinned",
+    "ItemsRestored",
+    "ItemsUnpinned",
+    "Merged",
     "MessageAdded",
     "Named",
     "Opened",
     "Origin",
+    "Placement",
+    "Summarized",
+    "SummaryUndone",
+    "Totals",
+    "added_item",
 ]
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t"):
+# `gc=False` throughout: what is frozen and holds only values cannot be part of a cycle, and a long history is
+# read markedly faster when the collector does not have to look at every event.
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
     """Base of all chat events: a msgpack map with the tag under `t`."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """
     The shape an imported item had at its source, so that it can be given back as it came.
 
     `starts` is true for the first item of a source message. `rest` is canonical JSON of what the items
-    themselves do not say: see `refold.domain.chat.openai_shape`.
+    themselves do not say: see `refold.domain.chat.formats.openai_shape`.
     """
 
     starts: bool = True
     rest: bytes = b""
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An image part: `image` is a URL or a data URL; `encode_options` is canonical JSON or empty."""
 
     id: str
@@ -50,7 +72,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     encode_options: bytes = b""
 
 
-class Opened(_Event, frozen=True, kw_only=True, tag="chat.opened.v1"):
+class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
     """The context came to be. `attributes` is canonical JSON of what its source said about it."""
 
     user: str | None = None
@@ -60,7 +82,7 @@ class Opened(_Event, frozen=True, kw_only=True, tag="chat.opened.v1"):
     attributes: bytes = b""
 
 
-class _ItemEvent(_Event, frozen=True, kw_only=True):
+class _ItemEvent(_Event, frozen=True, kw_only=True, gc=False):
     """Base of the events that add an item; `created_at` is in seconds since 1970, UTC."""
 
     id: str
@@ -69,7 +91,7 @@ class _ItemEvent(_Event, frozen=True, kw_only=True):
     origin: Origin | None = None
 
 
-class MessageAdded(_ItemEvent, frozen=True, kw_only=True, tag="chat.message_added.v1"):
+class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v1"):
     """A message: text, or parts of text and images (SPEC V1.5)."""
 
     role: str
@@ -82,7 +104,7 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, tag="chat.message_adde
     text_instructions: str | None = None
 
 
-class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, tag="chat.function_called.v1"):
+class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_called.v1"):
     """The model asked for a function; `arguments` is the model's own text (SPEC V1.7)."""
 
     name: str
@@ -91,7 +113,7 @@ class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, tag="chat.function_c
     metadata: bytes = b""
 
 
-class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, tag="chat.function_returned.v1"):
+class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_returned.v1"):
     """A function answered, or failed (SPEC V1.8)."""
 
     name: str
@@ -100,7 +122,7 @@ class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, tag="chat.function
     is_error: bool = False
 
 
-class HandedOff(_ItemEvent, frozen=True, kw_only=True, tag="chat.handed_off.v1"):
+class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.handed_off.v1"):
     """Control went from one agent to another (SPEC V1.9)."""
 
     to_agent: str
@@ -108,14 +130,14 @@ class HandedOff(_ItemEvent, frozen=True, kw_only=True, tag="chat.handed_off.v1")
     reason: str | None = None
 
 
-class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, tag="chat.config_updated.v1"):
+class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.config_updated.v1"):
     """Instructions or tools changed in mid-conversation; None leaves a part as it is (SPEC V1.9)."""
 
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
 
 
-class Named(_Event, frozen=True, kw_only=True, tag="chat.named.v1"):
+class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
     """A version got a name; the same name given again moves it."""
 
     name: str
@@ -123,5 +145,213 @@ class Named(_Event, frozen=True, kw_only=True, tag="chat.named.v1"):
 
 
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
-ChatEvent = Opened | ChatItemEvent | Named
+# How many items an event names that changed what can be seen: more than a page or a prompt's end shows.
+TAIL_ITEMS = 64
 ITEM_EVENTS = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
+
+
+# What changes the items that are there. Such an event names items, it never copies them; `change` says by how
+# much the view grows or shrinks, so that totals can be kept without looking an item up.
+
+
+class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A number of items, of user messages among them, and of estimated tokens; negative where they go."""
+
+    items: int = 0
+    turns: int = 0
+    tokens: int = 0
+
+    def __neg__(self) -> Totals:
+        return Totals(-self.items, -self.turns, -self.tokens)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.items + other.items, self.turns + other.turns, self.tokens + other.tokens)
+
+
+class _ViewEvent(_Event, frozen=True, kw_only=True, gc=False):
+    """
+    Base of the events that change which items can be seen.
+
+    `tail` names the last items that can be seen behind the event, in order, so that the end of a long and much
+    edited context can be read without its beginning: all of them, or `TAIL_ITEMS`. None says nothing.
+    """
+
+    tail: tuple[Span, ...] | None = None
+
+
+class ItemInserted(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.item_inserted.v1"):
+    """An item was put right before another one."""
+
+    item: ChatItemEvent
+    before: Ref
+
+
+class InstructionsReplaced(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.instructions_replaced.v1"):
+    """A system message took the place of the first one, and all system messages went."""
+
+    item: MessageAdded
+    before: Ref
+    replaced: tuple[Span, ...]
+    change: Totals
+
+
+class ItemsEvicted(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.items_evicted.v1"):
+    """Items left the view; `how` is the call that did it: `evict`, `truncate` or `merge`."""
+
+    items: tuple[Span, ...]
+    change: Totals
+    how: str = "evict"
+    reason: str | None = None
+
+
+class ItemsRestored(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.items_restored.v1"):
+    """Items that had left the view are back in their places."""
+
+    items: tuple[Span, ...]
+    change: Totals
+    reason: str | None = None
+
+
+class ItemsPinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items_pinned.v1"):
+    """Items may not leave the view until they are unpinned."""
+
+    items: tuple[Span, ...]
+    reason: str | None = None
+
+
+class ItemsUnpinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items_unpinned.v1"):
+    """Items may leave the view again."""
+
+    items: tuple[Span, ...]
+    reason: str | None = None
+
+
+class Cleared(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.cleared.v1"):
+    """All items left the view, pinned ones too."""
+
+    change: Totals
+    reason: str | None = None
+
+
+class Summarized(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.summarized.v1"):
+    """A summary took the place of the items that it tells; `before` is the first item that was kept."""
+
+    item: MessageAdded
+    before: Ref
+    folded: tuple[Span, ...]
+    change: Totals
+    model: str | None = None
+
+
+class SummaryUndone(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.summary_undone.v1"):
+    """A summary left the view, and what it told is back."""
+
+    summary: Ref
+    items: tuple[Span, ...]
+    change: Totals
+
+
+class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v1"):
+    """
+    The context came to be as a child of `parent` at `version`, whose past it keeps.
+
+    `lineage` has all ancestors, the root first and the parent last, each up to the version that counts here.
+    `carried` names the items that came along, in their order here; None stands for all, as they were.
+    `config` is an item of the child's own, where what came along would not leave the same instructions and
+    tools in force. `root` decides the slice. `change` is what the child begins with.
+    """
+
+    parent: str
+    version: int
+    lineage: tuple[Segment, ...]
+    root: str
+    how: str = "full"
+    carried: tuple[Span, ...] | None = None
+    pinned: tuple[Span, ...] = ()
+    config: ConfigUpdated | None = None
+    change: Totals = Totals()
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+
+
+class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where items went that a merge took: right before an item, or (None) to the end."""
+
+    before: Ref | None
+    items: tuple[Span, ...]
+
+
+class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v1"):
+    """
+    Another context, `source` at `version`, was merged into this one.
+
+    `how` is `full`, `result` (its last answer alone) or `summary` (a message behind this event tells it).
+    `placed` names what was taken; `told` what a summary tells; `evicted` what the other side had let go of since
+    `base`, the point at which both were the same, and which stays here. `agent_id` was stamped on what was taken.
+    """
+
+    source: str
+    version: int
+    how: str = "full"
+    base: Segment | None = None
+    placed: tuple[Placement, ...] = ()
+    told: tuple[Span, ...] = ()
+    evicted: tuple[Span, ...] = ()
+    agent_id: str | None = None
+    change: Totals = Totals()
+
+
+class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.conflict_resolved.v1"):
+    """
+    In a merge both sides had changed the same: `kind` is `config` or `summary`.
+
+    `rule` is what the caller asked for (`ours`, `theirs`, `newest`), `kept` the side it chose.
+    """
+
+    kind: str
+    source: str
+    ours: tuple[Span, ...]
+    theirs: tuple[Span, ...]
+    rule: str
+    kept: str
+
+
+EditEvent = (
+    ItemInserted
+    | InstructionsReplaced
+    | ItemsEvicted
+    | ItemsRestored
+    | ItemsPinned
+    | ItemsUnpinned
+    | Cleared
+    | Summarized
+    | SummaryUndone
+    | Forked
+    | Merged
+    | ConflictResolved
+)
+ChatEvent = Opened | ChatItemEvent | Named | EditEvent
+EDIT_EVENTS = EditEvent.__args__
+VIEW_EVENTS = (
+    ItemInserted,
+    InstructionsReplaced,
+    ItemsEvicted,
+    ItemsRestored,
+    Cleared,
+    Summarized,
+    SummaryUndone,
+    Forked,
+    Merged,
+)
+
+
+def added_item(event: object) -> ChatItemEvent | None:
+    """
+    Return the item that an event brought into the world, or None: a merge or a restoration only shows it again.
+    """
+    if isinstance(event, ITEM_EVENTS):
+        return event
+    if isinstance(event, ItemInserted | InstructionsReplaced | Summarized):
+        return event.item
+    return event.config if isinstance(event, Forked) else None

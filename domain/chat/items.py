@@ -8,12 +8,13 @@ why it cannot be assigned to: a change is another event.
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ..frozen import FrozenDict, freeze
 from ..system import REAL_SYSTEM
+from .pictures import data_url_of
 
 __all__ = [
     "AgentConfigUpdate",
@@ -48,32 +49,69 @@ class _View(BaseModel):
 
 
 class ResizeOptions(_View):
-    """Width and height in pixels that an image is brought to (SPEC V1.12)."""
+    """Width and height in pixels that a picture is brought to; the aspect ratio is not kept (SPEC V1.12)."""
 
     width: int
     height: int
 
 
 class EncodeOptions(_View):
-    """How a picture is encoded when it is sent (SPEC V1.12)."""
+    """
+    How a PIL image or a video frame is encoded (SPEC V1.12).
+
+    `quality`, from 1 to 100, is that of JPEG; PNG has none. `resize_options=None` keeps the size.
+    """
 
     format: Literal["JPEG", "PNG"] = "JPEG"
     resize_options: ResizeOptions | None = Field(default_factory=lambda: ResizeOptions(width=320, height=240))
     quality: int = 90
 
 
+def _well_formed(image: str) -> str:
+    if image[:5].lower() == "data:" and "," not in image:
+        raise ValueError(
+            "a data URL needs a comma between its type and its data, as in data:image/png;base64,iVBORw0KGgo="
+        )
+    return image
+
+
 class ImageContent(_View):
-    """An image in a message: a URL or a data URL (SPEC V1.10)."""
+    """
+    An image in a message (SPEC V1.10): `image` is a URL or a data URL.
+
+    It can be made of the bytes of a JPEG, PNG, GIF or WebP file, which are kept as they are, and of a PIL image or
+    an av.VideoFrame, which is encoded at once by `encode_options` (SPEC V1.11b).
+    """
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("img_"))
     type: Literal["image"] = "image"
-    image: str
+    image: Annotated[str, AfterValidator(_well_formed)]
     inference_detail: Literal["auto", "high", "low"] = "auto"
     encode_options: EncodeOptions = Field(default_factory=EncodeOptions)
 
+    if TYPE_CHECKING:
+        # Type checkers would take only what the field holds in the end: text.
+        def __init__(
+            self,
+            *,
+            image: Any,
+            id: str = ...,
+            type: Literal["image"] = ...,
+            inference_detail: Literal["auto", "high", "low"] = ...,
+            encode_options: EncodeOptions = ...,
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _encode(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or isinstance(fields.get("image"), str | None):
+            return fields
+        options = EncodeOptions.model_validate(fields.get("encode_options", EncodeOptions()))
+        return {**fields, "image": data_url_of(fields["image"], options)}
+
     def to_data_url(self) -> str:
         """
-        Return the image's URL unchanged (SPEC V1.11).
+        Return the image as it is stored: a URL, or a data URL (SPEC V1.11).
         """
         return self.image
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import click
 
 from ...domain.addressing import parse_address
+from ...domain.chat.calls.past import ReadOnlyChatContext
 from ...domain.chat.context import ChatContext
-from ...domain.chat.past import ReadOnlyChatContext
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.positions import Moment
-from ...domain.streams import split_stream_id
+from ...domain.streams import split_stream_id, stream_id
 from ..store import Store
 from .options import checked_text
 
-__all__ = ["Reference", "address", "opened", "position", "reference", "references", "seen_at"]
+__all__ = ["Reference", "address", "existing", "new_id", "opened", "position", "reference", "references", "seen_at"]
 
 KINDS = ("chat",)
 
@@ -70,6 +70,28 @@ def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     Return the contexts and moments that are named, ranges among them.
     """
     return tuple(_parsed(value) for value in values)
+
+
+def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """
+    Return the name of a context that is to be changed: it has no moment.
+    """
+    found = _parsed(value)
+    if found.moments:
+        raise click.BadParameter(f"{value!r} is the past, which stays as it was: leave out @V, or fork it")
+    return found.context
+
+
+def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """
+    Return the id of a context that is to be made; its kind may stand in front.
+    """
+    text = checked_text(value).removeprefix("chat:")
+    try:
+        stream_id("chat", text)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
 
 
 def _parsed(text: str) -> Reference:

@@ -2,7 +2,8 @@
 What two versions have and have not in common.
 
 Items are aligned by what they say, so that two runs of one task can be compared as well as two versions of one
-context; an item that says something else under the same id is a changed one.
+context; an item that says something else under the same id is a changed one, and one that says the same in another
+place a moved one.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ __all__ = ["Changes", "changes_between"]
 
 
 class Changes(NamedTuple):
-    """Items of the second version that are new, items of the first that are gone, and pairs that differ."""
+    """Items of the second version that are new, items of the first that are gone, pairs that differ, moved items."""
 
     added: list[Entry]
     removed: list[Entry]
     changed: list[tuple[Entry, Entry]]
+    moved: list[Entry]
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
+        return any(self)
 
 
 def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
@@ -49,12 +51,14 @@ def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
 
 def _paired(added: list[Entry], removed: list[Entry]) -> Changes:
     gone = {entry.item.id: entry for entry in removed}
-    changed = [(gone[entry.item.id], entry) for entry in added if entry.item.id in gone]
-    ids = {entry.item.id for _, entry in changed}
+    pairs = [(gone[entry.item.id], entry) for entry in added if entry.item.id in gone]
+    ids = {entry.item.id for _, entry in pairs}
+    changed = [(old, new) for old, new in pairs if _said(old.item) != _said(new.item)]
     return Changes(
         [entry for entry in added if entry.item.id not in ids],
         [entry for entry in removed if entry.item.id not in ids],
         changed,
+        [new for old, new in pairs if _said(old.item) == _said(new.item)],
     )
 
 

@@ -15,7 +15,7 @@ from .times import told
 
 __all__ = ["command"]
 
-HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE")
+HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)
 
 
@@ -26,10 +26,11 @@ def command(location: str, as_json: bool) -> None:
     """
     List the contexts, ordered by kind and id.
 
-    TOKENS is an estimate: about four characters each.
+    ITEMS and TOKENS count what can be seen; TOKENS is an estimate, about four characters each. FORKED FROM is there
+    where a context is a fork.
 
-    With --json: an array of {id, kind, version, items, turns, tokens, user, session, agent, source, opened_at,
-    changed_at, changed_by}.
+    With --json: an array of {id, kind, version, items, turns, tokens, user, session, agent, source, parent,
+    opened_at, changed_at, changed_by}; parent is the stream and version that it was forked from.
     """
     rows = summed_up(location, lambda store: store.contexts())
     if as_json:
@@ -42,11 +43,21 @@ def command(location: str, as_json: bool) -> None:
 
 def _print_table(rows: Sequence[CatalogueRow]) -> None:
     now = REAL_SYSTEM.now()
-    cells = [
-        (one_line(row.id), row.kind, f"@{row.version}", f"{row.items:,}", f"{row.tokens:,}", told(row.changed_at, now))
-        for row in rows
-    ]
-    heading, *lines = aligned([HEADINGS, *cells], right=NUMBERS)
+    cells = [_cells(row, now) for row in rows]
+    columns = len(HEADINGS) if any(row.parent for row in rows) else len(HEADINGS) - 1
+    heading, *lines = aligned([one[:columns] for one in (HEADINGS, *cells)], right=NUMBERS)
     click.echo(paint(heading, "dim"))
     for line in lines:
         click.echo(line)
+
+
+def _cells(row: CatalogueRow, now: float) -> tuple[str, ...]:
+    return (
+        one_line(row.id),
+        row.kind,
+        f"@{row.version}",
+        f"{row.items:,}",
+        f"{row.tokens:,}",
+        told(row.changed_at, now),
+        one_line(row.parent.removeprefix("chat:")),
+    )

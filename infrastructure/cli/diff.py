@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from ...domain.chat.calls.past import ReadOnlyChatContext
 from ...domain.chat.context import ChatContext
-from ...domain.chat.past import ReadOnlyChatContext
 from ..store import Store
 from .addresses import Reference, opened, seen_at
 from .addresses import references as parse_references
@@ -16,13 +16,13 @@ from .comparing import Changes, changes_between
 from .entries import entries_of
 from .options import as_json, database, reading
 from .shapes import item_shape, print_json
-from .terminal import aligned, one_line, paint, terminal_width, wrapped
-from .wording import body_of, speaker_of
+from .speaking import body_of, speaker_of
+from .terminal import TEXT_WIDTH_MIN, aligned, display_width, one_line, paint, terminal_width, wrapped
 
 __all__ = ["command"]
 
 DIFFERENT = 1
-STYLES = {"+": "green", "-": "red", "<": "yellow", ">": "yellow"}
+STYLES = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
 SPEAKER_WIDTH = 9
 
 
@@ -46,17 +46,17 @@ class Side(NamedTuple):
 @as_json
 def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:
     """
-    Compare two versions of a context, or two contexts: items added (+), removed (-) and changed (< >).
+    Compare two versions of a context, or two contexts: items added (+), removed (-), changed (< >) and moved (=).
 
     A or B left out is the beginning or the head. Items are compared by what they say, not by their ids.
 
-    With --json: {from: {context, version, items, tokens}, to: {...}, tokens, added, removed, changed}; the lists hold
-    items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers.
+    With --json: {from: {context, version, items, tokens}, to: {...}, tokens, added, removed, changed, moved}; the
+    lists hold items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers.
     """
     first, second = _two_sides(references)
     with reading(location) as store:
         before, after = _side(store, *first), _side(store, *second)
-        changes = changes_between(entries_of(*before), entries_of(*after))
+        changes = changes_between(entries_of(store.log, *before), entries_of(store.log, *after))
         if as_json:
             print_json(_shape(before, after, changes, stat))
         else:
@@ -81,11 +81,12 @@ def _side(store: Store, context: str, moment: str) -> Side:
 
 
 def _shape(before: Side, after: Side, changes: Changes, stat: bool) -> dict[str, Any]:
-    added, removed, changed = changes
+    added, removed, changed, moved = changes
     lists: dict[str, Any] = {
-        "added": [item_shape(*entry) for entry in added],
-        "removed": [item_shape(*entry) for entry in removed],
-        "changed": [{"from": item_shape(*old), "to": item_shape(*new)} for old, new in changed],
+        "added": [item_shape(entry) for entry in added],
+        "removed": [item_shape(entry) for entry in removed],
+        "changed": [{"from": item_shape(old), "to": item_shape(new)} for old, new in changed],
+        "moved": [item_shape(entry) for entry in moved],
     }
     return {
         "from": _side_shape(before),
@@ -108,6 +109,7 @@ def _print_head(before: Side, after: Side, changes: Changes) -> None:
     old, new = before.view.estimated_tokens(), after.view.estimated_tokens()
     click.echo(paint(f"{one_line(before.label)} -> {one_line(after.label)}", "bold"))
     counts = f"{len(changes.added)} added, {len(changes.removed)} removed, {len(changes.changed)} changed"
+    counts += f", {len(changes.moved)} moved" if changes.moved else ""
     click.echo(paint(f"{counts}; tokens {old:,} -> {new:,} ({new - old:+,})", "dim"))
 
 
@@ -123,11 +125,13 @@ def _print_numbers(changes: Changes) -> None:
 def _print_items(changes: Changes) -> None:
     marked = [("-", entry) for entry in changes.removed] + [("+", entry) for entry in changes.added]
     marked += [pair for old, new in changes.changed for pair in (("<", old), (">", new))]
-    width = max((len(str(entry.recorded.version)) for _, entry in marked), default=0) + 1
-    for mark, entry in marked:
-        place = f"@{entry.recorded.version}".rjust(width)
+    marked += [("=", entry) for entry in changes.moved]
+    places = [one_line(entry.place) for _, entry in marked]
+    width = max(map(display_width, places), default=0)
+    for (mark, entry), text in zip(marked, places, strict=True):
+        place = " " * (width - display_width(text)) + text
         margin = width + SPEAKER_WIDTH + 6
-        first, *others = wrapped(body_of(entry.item).strip("\n"), terminal_width() - margin)
+        first, *others = wrapped(body_of(entry.item).strip("\n"), max(terminal_width() - margin, TEXT_WIDTH_MIN))
         click.echo()
         head = f"{mark} {place}  {speaker_of(entry.item):{SPEAKER_WIDTH}}"
         click.echo(paint(head, STYLES[mark]) + f"  {first}")

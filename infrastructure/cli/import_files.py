@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from ..importing import FORMATS, Format, ImportReport, import_runs, read_runs
+from .naming import counted
 from .options import database, optional_text, shown, writing
 from .progress import progress_bar
 from .terminal import one_line
-from .wording import counted
 
 __all__ = ["command"]
 

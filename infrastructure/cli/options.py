@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import click
 
+from ...domain.acting import acting
 from ...domain.errors import StorageError, StorageUnavailableError
 from ..bootstrap import open_store
 from ..store import Store
@@ -20,11 +21,14 @@ from .terminal import one_line
 
 __all__ = [
     "DATABASE_HELP",
+    "actor",
     "as_json",
+    "changing",
     "checked_text",
     "database",
     "optional_text",
     "reading",
+    "reason",
     "shown",
     "summed_up",
     "writing",
@@ -32,6 +36,7 @@ __all__ = [
 
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"
+DEFAULT_ACTOR = "cli"
 PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 
@@ -61,6 +66,10 @@ def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 database = click.option("--db", "location", metavar="FILE|URL", callback=_location, help=DATABASE_HELP)
+actor = click.option(
+    "--actor", metavar="A", callback=optional_text, default=DEFAULT_ACTOR, show_default=True, help="Who does it."
+)
+reason = click.option("--reason", metavar="TEXT", callback=optional_text, help="Why; it is kept in the log.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -83,6 +92,18 @@ def reading(location: str) -> Iterator[Store]:
             raise
         raise StorageUnavailableError(f"{error} (--db or REFOLD_DB names another)") from error
     with store:
+        yield store
+
+
+@contextmanager
+def changing(location: str, actor: str) -> Iterator[Store]:
+    """
+    Open a database that is there, for changes to its contexts by `actor`.
+    """
+    with reading(location):
+        # Whatever is wrong with the file is found before it is opened for writing.
+        pass
+    with open_store(location, create=False) as store, acting(actor=actor):
         yield store
 
 

@@ -29,6 +29,13 @@ COMMANDS = {
     "show": ("show", "Show a context, as it is or as it was."),
     "log": ("log", "List the events, oldest first."),
     "diff": ("diff", "Compare two versions of a context, or two contexts."),
+    "fork": ("fork", "Make a context that begins as another one is, or was."),
+    "merge": ("merge", "Take what one context has into another one."),
+    "evict": ("evict", "Take items out of the view of a context."),
+    "restore": ("restore", "Put items back into the view."),
+    "pin": ("pin", "Let nothing evict items."),
+    "unpin": ("unpin", "Let items go again that were pinned."),
+    "summarize": ("summarize", "Let a model write a summary in the place of older items."),
     "stats": ("stats", "Count contexts, events and bytes."),
 }
 COMPLETION = "_REFOLD_COMPLETE"

@@ -17,11 +17,12 @@ import click
 import msgspec
 
 from ...domain.canonical import parse_json
-from ...domain.chat.events import ChatItemEvent
 from ...domain.chat.seed_dict import items_to_dict
+from ...domain.chat.spans import Ref, Span
 from ...domain.chat.views import item_of
 from ...domain.envelope import RecordedEvent
 from ...projections.catalogue import CatalogueRow
+from .entries import Entry
 from .terminal import UNSAFE
 from .times import exact
 
@@ -46,22 +47,27 @@ def context_shape(row: CatalogueRow) -> Shape:
         "session": row.session or None,
         "agent": row.agent or None,
         "source": row.source or None,
+        "parent": row.parent or None,
         "opened_at": exact(row.opened_at),
         "changed_at": exact(row.changed_at),
         "changed_by": row.changed_by or None,
     }
 
 
-def item_shape(item: ChatItemEvent, recorded: RecordedEvent) -> Shape:
+def item_shape(entry: Entry) -> Shape:
     """
-    Return an item in the form of `ChatContext.to_dict()`, with the place where it was added.
+    Return an item in the form of `ChatContext.to_dict()`, with the place where it was added: another stream than the
+    shown one where it came by a fork or a merge.
     """
+    recorded = entry.recorded
     return {
         "version": recorded.version,
+        "stream": recorded.stream,
         "position": str(recorded.position),
         "recorded_at": exact(recorded.recorded_at),
         "actor": recorded.meta.actor,
-        "item": items_to_dict([item_of(item)])["items"][0],
+        "pinned": entry.is_pinned,
+        "item": items_to_dict([item_of(entry.item)])["items"][0],
     }
 
 
@@ -80,28 +86,36 @@ def event_shape(recorded: RecordedEvent) -> Shape:
         "causation": meta.causation,
         "idempotency_key": meta.idempotency_key,
         "type": str(recorded.event.__struct_config__.tag),
-        "event": plain_fields(recorded.event),
+        "event": plain_fields(recorded.event, recorded.stream),
         "digest": recorded.digest.hex(),
     }
 
 
-def plain_fields(value: Any) -> Any:
+def plain_fields(event: Any, stream: str = "") -> Shape:
     """
-    Return an event, or a value in it, as plain data.
+    Return an event of `stream` as plain data, without the fields that have their default.
+
+    Items are named by the stream and version that brought them: `versions` are ranges, both ends included.
     """
+    pairs = ((field, getattr(event, field.name)) for field in msgspec.structs.fields(event))
+    return {field.name: _plain(value, stream) for field, value in pairs if value != field.default}
+
+
+def _plain(value: Any, stream: str) -> Any:
+    if isinstance(value, Span):
+        versions = [[run.start, run[-1]] for run in value.ranges()]
+        return {"stream": value.stream or stream, "versions": versions}
+    if isinstance(value, Ref):
+        return {"stream": value.stream or stream, "version": value.version}
     if isinstance(value, msgspec.Struct):
-        pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
-        fields = msgspec.structs.fields(value)
-        return {
-            name: plain_fields(inner)
-            for (name, inner), field in zip(pairs, fields, strict=True)
-            if inner != field.default
-        }
+        tag = value.__struct_config__.tag
+        # An item within an event is one of several types.
+        return {**({"type": str(tag)} if tag else {}), **plain_fields(value, stream)}
     if isinstance(value, bytes):
         # Bytes in events are open JSON in its canonical form.
         return parse_json(value)
     if isinstance(value, tuple | list):
-        return [plain_fields(inner) for inner in value]
+        return [_plain(inner, stream) for inner in value]
     return value
 
 

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 __all__ = [
+    "TEXT_WIDTH_MIN",
     "aligned",
     "cut",
     "display_width",
@@ -34,6 +35,8 @@ UNSAFE = re.compile(
 )
 DEFAULT_WIDTH = 100
 WIDTH_MIN = 40
+# Beside the longest names, text is still to be read.
+TEXT_WIDTH_MIN = 16
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...domain.chat.openai_fields import kind_of
+from ...domain.chat.formats.openai_fields import kind_of
 from ...domain.errors import InvalidInputError
 from .reading import Document
 

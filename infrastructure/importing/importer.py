@@ -2,7 +2,8 @@
 The importer: compares checked runs with what is there, and only then writes.
 
 Each run is one append, so a run is there whole or not at all. Importing a file again adds nothing; what the file
-has gained since is appended; what it has changed is refused, for a log does not forget what it has seen.
+has gained since is appended; what it has changed is refused, for a log does not forget what it has seen. Compared is
+what was recorded, not what can be seen: a context may have been edited since, and its transcript is still the same.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import msgspec
 
 from ...domain.acting import acting
 from ...domain.canonical import parse_json
-from ...domain.chat.context import ChatContext
-from ...domain.chat.events import Opened
-from ...domain.chat.json_patch import is_same
+from ...domain.chat.events import ITEM_EVENTS, Forked, Opened
+from ...domain.chat.formats.json_patch import is_same
+from ...domain.chat.formats.openai_messages import openai_messages
 from ...domain.errors import InvalidInputError
 from ...domain.streams import stream_id
 from ..store import Store
@@ -126,14 +127,28 @@ def _planned(store: Store, run: Run, user: str | None) -> _Plan:
     if not store.log.head(stream_id("chat", run.context_id)):
         return _Plan(run=run)
     chat = store.chat(run.context_id, user=user, create=False)
-    present = chat.to_openai_messages()
+    recorded = [one.event for one in chat.history()]
+    _require_no_fork(run, recorded[0])
+    # What was evicted since counts, what was inserted, merged or summarised does not: that is no item event.
+    appended = [event for event in recorded if isinstance(event, ITEM_EVENTS)]
+    present = openai_messages(appended, exact=True)
     for index, (kept, message) in enumerate(zip(present, run.messages, strict=False)):
         if not is_same(kept, message):
             raise _changed(run, index, "differs from that of")
-    if len(run.messages) < _imported_messages(chat):
+    # What was said here since the import is no fault of the file.
+    imported = sum(item.origin is not None and item.origin.starts for item in appended)
+    if len(run.messages) < imported:
         raise _changed(run, len(run.messages), "is missing, unlike in")
     start = min(len(present), len(run.messages))
-    return _Plan(run=run, version=chat.version, start=start, note=_note(chat, run))
+    return _Plan(run=run, version=chat.version, start=start, note=_note(recorded[0], run))
+
+
+def _require_no_fork(run: Run, first: object) -> None:
+    if isinstance(first, Forked):
+        raise InvalidInputError(
+            f"{run.where} would go on in the context {run.context_id!r}, which is a fork of {first.parent}: "
+            "import the file with another --prefix"
+        )
 
 
 def _changed(run: Run, index: int, how: str) -> InvalidInputError:
@@ -143,14 +158,8 @@ def _changed(run: Run, index: int, how: str) -> InvalidInputError:
     )
 
 
-def _imported_messages(chat: ChatContext) -> int:
-    """What was said here since the import is no fault of the file."""
-    return sum(item.origin is not None and item.origin.starts for item in chat.recorded_items())
-
-
-def _note(chat: ChatContext, run: Run) -> str | None:
-    opened = chat.history(until=1)[0].event
-    kept = parse_json(opened.attributes) or {} if isinstance(opened, Opened) else {}
+def _note(first: object, run: Run) -> str | None:
+    kept = parse_json(first.attributes) or {} if isinstance(first, Opened) else {}
     if is_same(kept, run.attributes):
         return None
     return f"{run.where}: what lies beside the messages has changed; the context {run.context_id!r} keeps what it had"

@@ -12,7 +12,7 @@ import msgspec
 
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent
-from ...domain.chat.openai_shape import shape_messages
+from ...domain.chat.formats.openai_shape import shape_messages
 from ...domain.errors import InvalidInputError
 from ...domain.streams import stream_id
 from ...domain.system import REAL_SYSTEM

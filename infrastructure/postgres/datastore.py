@@ -16,11 +16,11 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
+from ..postgres_log.database import PostgresDatabase
+from ..postgres_log.wire import Call, Rows, Wire
 from ..recording import IdType, Stored, opened_state, translated_for_eventsourcing
 from ..records import Appended, Request
-from .database import PostgresDatabase
 from .engine import Pool, PostgresEngine
-from .wire import Call, Rows, Wire
 
 __all__ = ["PostgresDatastore", "PostgresSettings"]
 

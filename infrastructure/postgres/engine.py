@@ -19,12 +19,12 @@ from ...domain.system import REAL_SYSTEM
 from ..compression import Compression
 from ..following import News
 from ..group_commit import GroupCommitter, Ticket
+from ..postgres_log.appending import Appender
+from ..postgres_log.database import PostgresDatabase
+from ..postgres_log.wire import Call, Rows
 from ..recording import no_dictionary
 from ..records import Appended, Request
 from ..turns import Turns
-from .appending import Appender
-from .database import PostgresDatabase
-from .wire import Call, Rows
 
 __all__ = ["Pool", "PostgresEngine"]
 

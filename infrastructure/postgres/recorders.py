@@ -17,11 +17,11 @@ from psycopg.rows import DictRow
 
 from ...domain.streams import SLICES
 from ..event_recorders import LogRecorder, ProcessingRecorder, SequenceRecorder, Versions
+from ..postgres_log.schema import CREATE_ATTEMPTS_MAX, TAKEN, schema_statements
+from ..postgres_log.wire import Call, Rows, int4, int8
 from ..recording import Stored, safe_name, table_prefix
 from ..records import Appended, Part, Request
 from .datastore import PostgresDatastore
-from .schema import CREATE_ATTEMPTS_MAX, TAKEN, schema_statements
-from .wire import Call, Rows, int4, int8
 
 __all__ = [
     "PostgresAggregateRecorder",

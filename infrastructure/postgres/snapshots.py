@@ -13,10 +13,10 @@ from uuid import UUID
 from eventsourcing.persistence import AggregateRecorder, StoredEvent
 
 from ..event_recorders import versions_of
+from ..postgres_log.wire import Call, int4, int8
 from ..recording import originator_of, snapshot_table, stream_of, table_prefix
 from .datastore import PostgresDatastore
 from .recorders import PostgresRecorder
-from .wire import Call, int4, int8
 
 __all__ = ["PostgresSnapshotRecorder"]
 

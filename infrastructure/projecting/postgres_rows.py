@@ -12,9 +12,9 @@ from psycopg import errors
 
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
-from ..postgres.log import PostgresLog
-from ..postgres.translation import translated
-from ..postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+from ..postgres_log.log import PostgresLog
+from ..postgres_log.translation import translated
+from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
 
 __all__ = ["PostgresProjectionStore"]
 

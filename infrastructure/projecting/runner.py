@@ -9,12 +9,13 @@ second finds that the checkpoint has moved and starts from there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...domain.envelope import RecordedEvent
 from ...domain.ports import LiveLog
 from ...domain.positions import Moment
-from ...projections.contract import Projection
+from ...projections.contract import BulkProjection, Projection
 from .store import ProjectionStore
 
 __all__ = ["ProjectionRunner", "fold_page"]
@@ -57,9 +58,18 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Pr
     """
     Return the rows that `events` change, as they are afterwards.
     """
-    touched = [(event, projection.keys(event)) for event in events]
-    rows: dict[str, Any] = store.load(projection, {key for _, keys in touched for key in keys})
-    for event, keys in touched:
-        for key in keys:
-            rows[key] = projection.evolve(key, rows.get(key), event)
+    touched: dict[str, list[RecordedEvent]] = {}
+    for event in events:
+        for key in projection.keys(event):
+            touched.setdefault(key, []).append(event)
+    rows: dict[str, Any] = store.load(projection, touched)
+    evolve_all = projection.evolve_all if isinstance(projection, BulkProjection) else partial(_evolve_all, projection)
+    for key, of_key in touched.items():
+        rows[key] = evolve_all(key, rows.get(key), of_key)
     return rows
+
+
+def _evolve_all(projection: Projection, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Any:
+    for event in events:
+        row = projection.evolve(key, row, event)
+    return row

@@ -12,7 +12,7 @@ import msgspec
 
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
-from ..sqlite.log import SqliteLog
+from ..sqlite_log.log import SqliteLog
 
 __all__ = ["SqliteProjectionStore"]
 

@@ -18,7 +18,7 @@ from eventsourcing.persistence import InterfaceError
 from ..following import News
 from ..recording import IdType, Stored, opened_state, translated_for_eventsourcing
 from ..records import Appended, Request
-from .database import BUSY_TIMEOUT_SECONDS, SqliteDatabase
+from ..sqlite_log.database import BUSY_TIMEOUT_SECONDS, SqliteDatabase
 from .engine import SqliteEngine
 
 __all__ = ["SqliteDatastore"]

@@ -19,9 +19,9 @@ from ..following import News
 from ..group_commit import GroupCommitter, Ticket
 from ..recording import no_dictionary
 from ..records import Appended, Request
+from ..sqlite_log.appending import Appender
+from ..sqlite_log.database import SqliteDatabase
 from ..turns import Turns
-from .appending import Appender
-from .database import SqliteDatabase
 
 __all__ = ["SqliteEngine"]
 

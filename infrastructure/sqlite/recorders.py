@@ -16,8 +16,8 @@ from eventsourcing.persistence import IntegrityError, Recorder, Tracking, Tracki
 from ..event_recorders import LogRecorder, ProcessingRecorder, SequenceRecorder, Versions
 from ..recording import Stored, table_prefix
 from ..records import Appended, Part, Request
+from ..sqlite_log.schema import schema_statements
 from .datastore import SqliteDatastore
-from .schema import schema_statements
 
 __all__ = [
     "SqliteAggregateRecorder",

@@ -16,11 +16,14 @@ from refold.domain.chat import (
     ChatContext,
     ChatMessage,
     ChatRole,
+    EvictedItem,
+    Eviction,
     FunctionCall,
     FunctionCallOutput,
     ImageContent,
     ReadOnlyChatContext,
 )
+from refold.domain.chat import ContextWindow as ChatWindow
 from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import (
     ConcurrencyError,
@@ -44,9 +47,12 @@ __all__ = [
     "ChatContext",
     "ChatMessage",
     "ChatRole",
+    "ChatWindow",
     "ConcurrencyError",
     "DamagedError",
     "DuplicateItemError",
+    "EvictedItem",
+    "Eviction",
     "FunctionCall",
     "FunctionCallOutput",
     "ImageContent",

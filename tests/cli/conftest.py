@@ -6,6 +6,7 @@ import pytest
 
 import refold
 from refold.infrastructure.importing import import_file
+from tests.cli.talks import talk
 from tests.importing.shapes import said
 from tests.importing.transcripts import TALK, run, written
 
@@ -42,3 +43,11 @@ def database(tmp_path: Path, transcript: Path) -> Path:
     with refold.open(path, synchronous="NORMAL") as store:
         import_file(store, transcript)
     return path
+
+
+@pytest.fixture
+def talking(tmp_path: Path) -> Path:
+    """
+    A database with the context `support`: see `tests.cli.talks.talk`.
+    """
+    return talk(tmp_path / "talk.db")

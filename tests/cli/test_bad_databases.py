@@ -14,16 +14,24 @@ from pathlib import Path
 import pytest
 
 import refold as package
-from refold.infrastructure.sqlite.database import SqliteDatabase
+from refold.infrastructure.sqlite_log.database import SqliteDatabase
 from tests.cli.running import Ended, environment, refold, spawned
 from tests.importing.transcripts import HELLO, run, written
 
 READING = [["contexts"], ["show", "air-1"], ["log"], ["diff", "air-1@1..2"], ["stats"]]
+CHANGING = [
+    ["fork", "air-1", "new"],
+    ["merge", "air-0.0", "air-1"],
+    ["evict", "air-1", "@2"],
+    ["restore", "air-1"],
+    ["pin", "air-1", "@2"],
+    ["summarize", "air-1", "--undo"],
+]
 
 
-@pytest.mark.parametrize("arguments", READING)
+@pytest.mark.parametrize("arguments", [*READING, *CHANGING])
 def test_a_missing_database_is_not_made(arguments: list[str], tmp_path: Path) -> None:
-    """A reading command names it and says how to name another."""
+    """It is named, and how to name another; only an import makes one."""
     path = tmp_path / "none.db"
     assert refold(*arguments, db=path).fault.startswith(f"there is no database {path}: ")
     assert "--db or REFOLD_DB names another" in refold(*arguments).fault
@@ -42,7 +50,7 @@ def tables_of(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("arguments", [*READING, ["import", "x.json"]])
+@pytest.mark.parametrize("arguments", [*READING, *CHANGING, ["import", "x.json"]])
 def test_what_is_no_database(arguments: list[str], tmp_path: Path) -> None:
     """A folder, a text, another program's database: named, and left as they are."""
     written(tmp_path / "x.json", [HELLO])
@@ -58,7 +66,7 @@ def test_what_is_no_database(arguments: list[str], tmp_path: Path) -> None:
     assert (text.read_bytes(), tables_of(foreign)) == before
 
 
-@pytest.mark.parametrize("arguments", READING)
+@pytest.mark.parametrize("arguments", [*READING, *CHANGING])
 def test_an_empty_file_stays_empty(arguments: list[str], tmp_path: Path) -> None:
     """Only an import makes a database of it."""
     path = written(tmp_path / "empty.db", "")
@@ -122,6 +130,12 @@ def test_a_writer_stops_no_reader(locked: Path, arguments: list[str]) -> None:
     assert ended.out
 
 
+@pytest.mark.parametrize("arguments", [one for one in CHANGING if one[0] not in ("restore", "summarize")])
+def test_a_writer_stops_a_change(locked: Path, arguments: list[str]) -> None:
+    """For a bounded time; then it says so in one line."""
+    assert refold(*arguments, db=locked).fault.startswith(f"{locked} stayed locked by another process")
+
+
 def test_a_writer_stops_another(locked: Path, tmp_path: Path) -> None:
     """For a bounded time; then the import says so, and has written nothing."""
     path = written(tmp_path / "x.json", [HELLO])
@@ -182,6 +196,7 @@ def test_writing_needs_it(database: Path, shut: Path) -> None:
     fault = as_nobody(database, shut, ["import", "air.json", "--prefix", "new"]).fault
 
     assert fault == "kept.db cannot be written: check the rights of the file and its folder"
+    assert as_nobody(database, shut, ["evict", "air-1", "@2"]).fault == fault
 
 
 @pytest.mark.parametrize("room", [100_000, 700_000, 4_300_000])
@@ -214,7 +229,7 @@ def test_a_database_of_no_known_shape(database: Path) -> None:
                 connection.execute(f"DROP TABLE {name}")
     connection.close()
 
-    for arguments in (*READING, ["import", "air.json"]):
+    for arguments in (*READING, *CHANGING, ["import", "air.json"]):
         assert refold(*arguments, db=database).code == 1
         assert len(refold(*arguments, db=database).err.splitlines()) == 1
 

@@ -29,10 +29,25 @@ def test_the_shape_of_the_json(database: Path) -> None:
 
     assert last == {
         "id": "z", "kind": "chat", "version": 2, "items": 1, "turns": 1, "tokens": 4, "user": "mia",
-        "session": "s", "agent": "triage", "source": None, "changed_by": "mia",
+        "session": "s", "agent": "triage", "source": None, "parent": None, "changed_by": "mia",
     }  # fmt: skip
     assert times["opened_at"] <= times["changed_at"]
     assert (imported["source"], imported["changed_by"], imported["user"]) == ("air.json", "import", None)
+
+
+def test_forks_show_their_parents(database: Path) -> None:
+    """In a column that is there where it is needed; items and tokens are those that can be seen."""
+    assert refold("fork", "air-0.0@3", "branch", db=database).code == 0
+    assert refold("evict", "air-0.0", "@2", db=database).code == 0
+    heading, *lines = refold("contexts", db=database).out.splitlines()
+    shown = {one["id"]: one for one in refold("contexts", "--json", db=database).json}
+
+    assert heading.split()[-2:] == ["FORKED", "FROM"]
+    assert [line.split()[-1] for line in lines] == ["ago)" if "ago)" in line else "now)" for line in lines[:3]] + [
+        "air-0.0@3"
+    ]
+    assert (shown["branch"]["parent"], shown["branch"]["items"], shown["branch"]["tokens"]) == ("chat:air-0.0@3", 2, 11)
+    assert (shown["air-0.0"]["parent"], shown["air-0.0"]["items"]) == (None, 4)
 
 
 def test_an_empty_database(tmp_path: Path) -> None:

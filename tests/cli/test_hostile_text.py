@@ -80,3 +80,24 @@ def test_a_terminal_of_another_encoding(hostile: Path, tmp_path: Path) -> None:
 
     assert "user       ä\\u6f22\\U0001f600" in text.out
     assert back.json == messages
+
+
+def test_changes_print_no_control_character(hostile: Path) -> None:
+    """Reasons, names and summaries of them are as little to be trusted."""
+    named = ["--actor", HOSTILE.replace("\x00", ""), "--reason", "why\x1b[2J"]
+    for arguments in (
+        ["fork", "a-x", "b", "--brief", "do\x1b[2J", "--json"],
+        ["evict", "a-x", "@2", *named],
+        ["show", "a-x", "--evicted", "--ids"],
+        ["log"],
+        ["log", "--json"],
+        ["merge", "b", "a-x"],
+        ["pin", "a-x", "@3"],
+        ["restore", "a-x", "--json"],
+        ["show", "a-x", "--as", "anthropic"],
+        ["show", "a-x", "--as", "google"],
+    ):
+        ended = refold(*arguments, db=hostile)
+        assert ended.code == 0, ended
+        said = ended.out + ended.err
+        assert {char for char in said if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")} <= {"\n"}

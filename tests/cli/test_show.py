@@ -200,13 +200,15 @@ def test_the_shape_of_the_json(database: Path) -> None:
             "session": None,
             "agent": None,
             "source": "air.json",
+            "parent": None,
             "attributes": {"task_id": 0, "trial": 0, "reward": 1.0, "info": {"kind": "first"}},
         },
     }
     assert at == item["recorded_at"]
     assert at.endswith("Z")
     assert {name: type(value) for name, value in item.items()} == {
-        "version": int, "position": str, "recorded_at": str, "actor": str, "item": dict,
+        "version": int, "stream": str, "position": str, "recorded_at": str, "actor": str, "pinned": bool,
+        "item": dict,
     }  # fmt: skip
     assert (item["version"], item["actor"], item["item"]["content"]) == (3, "import", "One moment.")
     assert {"type", "id", "created_at", "agent_id", "role", "content", "interrupted", "extra"} <= {*item["item"]}
@@ -214,9 +216,9 @@ def test_the_shape_of_the_json(database: Path) -> None:
 
 def test_pauses_are_shown(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more than a minute passed between two items, the time stands between them."""
-    from refold.infrastructure.cli import show
+    from refold.infrastructure.cli import listing
 
-    monkeypatch.setattr(show, "PAUSE_SECONDS", -1)
+    monkeypatch.setattr(listing, "PAUSE_SECONDS", -1)
 
     lines = bodies(refold("show", "air-0.0@3", db=database).out)
     assert lines[0] == "@2  user       hello"

@@ -11,7 +11,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.ports import ANY_VERSION, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.codec import Codec, Upcaster
-from refold.infrastructure.sqlite.log import SqliteLog
+from refold.infrastructure.sqlite_log.log import SqliteLog
 
 from .ages import IGNORANT, NEWEST, OLD, OLDEST, Closed, Note, NoteV1, NoteV2
 

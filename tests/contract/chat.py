@@ -9,7 +9,7 @@ import pytest
 
 from refold.domain.acting import acting
 from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
-from refold.domain.chat.decide import AddItems
+from refold.domain.chat.rules.commands import AddItems
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError, NotFoundError
 from refold.domain.ports import LiveLog
 from refold.domain.positions import BEGINNING
@@ -18,6 +18,10 @@ from refold.domain.transaction import transaction
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record, texts
+from .chat_editing import ChatEditingContract
+from .chat_forking import ChatForkingContract
+from .chat_merging import ChatMergingContract
+from .chat_summaries import ChatSummariesContract
 from .writing import at_once, check_chain, said
 
 A, B = "chat:a", "chat:b"
@@ -32,7 +36,7 @@ def opened(log: LiveLog, *streams: str, durability: Any = "commit") -> list[Chat
     return [handle_on(log, stream, durability=durability) for stream in streams]
 
 
-class ChatContextContract:
+class ChatContextContract(ChatEditingContract, ChatForkingContract, ChatMergingContract, ChatSummariesContract):
     """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""
 
     def test_what_is_written_is_read(self, log: LiveLog) -> None:

@@ -2,5 +2,6 @@
 
 import pytest
 
-for part in ("appending", "reading", "repeating", "following", "durable", "processes", "chat", "damage", "writing"):
+CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging", "chat_summaries")
+for part in (*CHAT, "appending", "reading", "repeating", "following", "durable", "processes", "damage", "writing"):
     pytest.register_assert_rewrite(f"tests.contract.{part}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from refold.domain.memory_log import MemoryLog
 from refold.domain.ports import LiveLog
-from refold.infrastructure.sqlite.log import SqliteLog
+from refold.infrastructure.sqlite_log.log import SqliteLog
 from tests.support.project import ROOT
 
 
@@ -20,7 +20,7 @@ def log_at(place: str, **options: Any) -> LiveLog:
     """
     if place.startswith("postgresql://"):
         # By name: this module serves those as well who have no PostgreSQL.
-        module = importlib.import_module("refold.infrastructure.postgres.log")
+        module = importlib.import_module("refold.infrastructure.postgres_log.log")
         log: LiveLog = module.PostgresLog(place, **options)
         return log
     return SqliteLog(place, **options)

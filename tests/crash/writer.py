@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from refold.domain.chat import ChatContext
-from refold.domain.chat.decide import CHAT
 from refold.domain.chat.events import MessageAdded, Opened
+from refold.domain.chat.rules.decide import CHAT
 from refold.domain.envelope import Meta
 from refold.domain.errors import ConcurrencyError
 from refold.domain.journal import Durability, Journal, Place

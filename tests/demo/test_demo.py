@@ -11,6 +11,7 @@ from tests.cli.running import environment
 from tests.importing.transcripts import TALK, run, written
 from tests.support.project import ROOT
 
+FORKED = ["fork", "evict", "restore", "log"]
 GENERATOR = ROOT / "examples" / "transcripts.py"
 
 
@@ -39,7 +40,7 @@ def test_it_shows_everything(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     shown = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("$ refold ")]
-    assert shown == ["import", "contexts", "show", "show", "diff", "log", "import", "stats"]
+    assert shown == ["import", "contexts", "show", "show", "diff", "log", *FORKED, "import", "stats"]
     assert "8 contexts: 8 added" in done.stdout
     assert "8 contexts: 8 unchanged" in done.stdout
     assert "8 conversations, as OpenAI messages, are equal to the file's." in done.stdout

@@ -6,13 +6,13 @@ from tests.docs.markdown import table_rows
 from tests.support.project import ROOT
 
 ROWS = list(table_rows((ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")))
-NUMBER = re.compile(r"([A-Z])(\d+)\.(\d+)([a-z]?)")
+NUMBER = re.compile(r"([A-Z])(\d+)(?:\.(\d+)([a-z]?))?")
 
 
 def test_rows_are_in_order() -> None:
     """Each number stands there once, in the order of the list it comes from."""
     found = [NUMBER.fullmatch(cells[0]) for cells in ROWS]
-    keys = [(m[1], int(m[2]), int(m[3]), m[4]) for m in found if m]
+    keys = [(m[1], int(m[2]), int(m[3] or 0), m[4] or "") for m in found if m]
 
     assert len(keys) == len(ROWS)
     assert keys == sorted(set(keys))

@@ -136,7 +136,7 @@ def schema(database: str) -> dict[str, list[str]]:
     """
     Return the columns of each table of a database's schema.
     """
-    text = (PACKAGES["refold.infrastructure"] / database / "schema.sql").read_text(encoding="utf-8")
+    text = (PACKAGES["refold.infrastructure"] / f"{database}_log" / "schema.sql").read_text(encoding="utf-8")
     return {name: re.findall(r"^ {4}([a-z]\w*) ", body, re.MULTILINE) for name, body in TABLE.findall(text)}
 
 

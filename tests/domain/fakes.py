@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.decide import CHAT
+from refold.domain.chat.rules.decide import CHAT
 from refold.domain.envelope import Meta
 from refold.domain.journal import Durability, Journal, Place
 from refold.domain.memory_log import MemoryLog

@@ -2,8 +2,9 @@
 
 import pytest
 
-from refold.domain.chat.decide import CHAT, AddItems, NameVersion, Open
 from refold.domain.chat.events import Named, Opened, Origin
+from refold.domain.chat.rules.commands import AddItems, NameVersion, Open
+from refold.domain.chat.rules.decide import CHAT
 from refold.domain.errors import DuplicateItemError, InvalidInputError
 
 from .chat_events import OPENED, STREAM, called, named, returned, said

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.chat.events import ITEM_EVENTS
-from refold.domain.chat.state import EMPTY, Items, evolve, fold
+from refold.domain.chat.state.fold import EMPTY, evolve, fold
+from refold.domain.chat.state.sequence import Items
 
 from .chat_events import OPENED, called, named, said
 from .strategies import HISTORY, POOL, PROPERTY
@@ -127,7 +128,7 @@ ITEMS: list[Any] = [said("m1"), called("f1"), said("m2")]
 def test_items_are_indexed_like_a_list(index: int) -> None:
     """Negative indices count from the end of what this state shows, not of what is shared."""
     items = fold(EMPTY, ITEMS).items
-    items.plus([said("later")])
+    items.plus([said("later")], 9)
 
     assert items[index] == ITEMS[index]
 
@@ -136,7 +137,7 @@ def test_items_are_indexed_like_a_list(index: int) -> None:
 def test_items_end_where_the_state_ends(index: int) -> None:
     """What was added later is out of range."""
     items = fold(EMPTY, ITEMS).items
-    items.plus([said("later")])
+    items.plus([said("later")], 9)
 
     with pytest.raises(IndexError):
         items[index]
@@ -146,7 +147,7 @@ def test_items_end_where_the_state_ends(index: int) -> None:
 def test_items_are_sliced_like_a_list(part: slice) -> None:
     """A slice is a list of what this state shows."""
     items = fold(EMPTY, ITEMS).items
-    items.plus([said("later")])
+    items.plus([said("later")], 9)
 
     assert items[part] == ITEMS[part]
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from refold.domain.chat import ChatContext
-from refold.domain.chat.decide import CHAT, AddItems
+from refold.domain.chat.rules.commands import AddItems
+from refold.domain.chat.rules.decide import CHAT
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError
 from refold.domain.journal import Journal, Place
 from refold.domain.memory_log import MemoryLog

@@ -3,16 +3,31 @@
 from typing import Any
 
 from refold.domain.chat.events import (
+    Cleared,
     ConfigUpdated,
+    ConflictResolved,
+    Forked,
     FunctionCalled,
     FunctionReturned,
     HandedOff,
     Image,
+    InstructionsReplaced,
+    ItemInserted,
+    ItemsEvicted,
+    ItemsPinned,
+    ItemsRestored,
+    ItemsUnpinned,
+    Merged,
     MessageAdded,
     Named,
     Opened,
     Origin,
+    Placement,
+    Summarized,
+    SummaryUndone,
+    Totals,
 )
+from refold.domain.chat.spans import Ref, Segment, Span
 from refold.domain.envelope import NO_DIGEST, Event, Meta
 from refold.domain.positions import Position
 
@@ -25,6 +40,10 @@ IMAGE = Image(
     inference_detail="high",
     encode_options=b'{"format":"PNG","quality":5,"resize_options":null}',
 )
+OWN = Span.of("", [2, 3, 4, 9, 70_000])
+OTHERS = Span.of("chat:über", [1, 200, 201])
+SAID = MessageAdded(id="i2", created_at=1_795_000_001.5, role="system", content=("Be kind.",))
+CHANGE = Totals(-3, -1, -120)
 
 EVENTS: list[Event] = [
     Opened(),
@@ -52,6 +71,51 @@ EVENTS: list[Event] = [
     ConfigUpdated(**LEAST, tools=()),
     Named(name="before-lunch", version=1),
     Named(name="über", version=100_000),
+    ItemInserted(item=FunctionCalled(**LEAST, name="f", arguments="{}", call_id="c1"), before=Ref(2)),
+    ItemInserted(item=SAID, before=Ref(70_000, "chat:über"), tail=(OTHERS, OWN)),
+    InstructionsReplaced(item=SAID, before=Ref(2), replaced=(OWN, OTHERS), change=Totals(0, 0, -7)),
+    ItemsEvicted(items=(OWN,), change=Totals(-5, 0, -20)),
+    ItemsEvicted(items=(OTHERS, OWN), change=CHANGE, how="truncate", reason="over budget", tail=()),
+    ItemsRestored(items=(OWN,), change=-CHANGE),
+    ItemsRestored(items=(OTHERS,), change=-CHANGE, reason="asked for"),
+    ItemsPinned(items=(OWN,)),
+    ItemsPinned(items=(OTHERS,), reason="the order's number"),
+    ItemsUnpinned(items=(OWN,)),
+    ItemsUnpinned(items=(OTHERS,), reason="shipped"),
+    Cleared(change=CHANGE),
+    Cleared(change=CHANGE, reason="a new day"),
+    Summarized(item=SAID, before=Ref(9), folded=(OWN,), change=CHANGE),
+    Summarized(item=SAID, before=Ref(9, "chat:über"), folded=(OTHERS, OWN), change=CHANGE, model="m.Model"),
+    SummaryUndone(summary=Ref(10), items=(OWN,), change=-CHANGE),
+    SummaryUndone(summary=Ref(10, "chat:über"), items=(OTHERS,), change=-CHANGE),
+    Forked(parent="chat:a", version=7, lineage=(Segment("chat:a", 7),), root="a"),
+    Forked(
+        parent="chat:b",
+        version=7,
+        lineage=(Segment("chat:a", 3), Segment("chat:b", 7)),
+        root="s1",
+        how="filtered",
+        carried=(OTHERS, OWN),
+        pinned=(OTHERS,),
+        config=ConfigUpdated(**WHOLE, instructions="Be brief.", tools=("lookup",)),
+        change=Totals(4, 1, 99),
+        user="mia",
+        session="s1",
+        agent="triage",
+    ),
+    Merged(source="chat:b", version=7),
+    Merged(
+        source="chat:b",
+        version=7,
+        how="result",
+        base=Segment("chat:a", 3),
+        placed=(Placement(Ref(9), (OTHERS,)), Placement(None, (OTHERS, OTHERS))),
+        told=(OTHERS,),
+        evicted=(OWN,),
+        agent_id="triage",
+        change=Totals(9, 3, 400),
+    ),
+    ConflictResolved(kind="config", source="chat:b", ours=(OWN,), theirs=(OTHERS,), rule="newest", kept="theirs"),
 ]
 
 # What chain_digest is given, for each example.

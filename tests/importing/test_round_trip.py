@@ -43,7 +43,7 @@ def test_every_version_is_a_beginning(messages: list[Any]) -> None:
         starts = [n for n, item in enumerate(chat.recorded_items()) if item.origin and item.origin.starts]
 
         for count, start in enumerate(starts):
-            assert chat.at(1 + start).to_openai_messages() == messages[:count]
+            assert chat.at(1 + start).to_openai_messages(exact=True) == messages[:count]
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="shared/data is not beside this checkout")

@@ -39,6 +39,5 @@ def kept(store: Store) -> dict[str, list[Message]]:
     """
     Return the messages of every context.
     """
-    return {
-        row.id: store.chat(row.id, create=False).to_openai_messages() for row in store.contexts() if row.kind == "chat"
-    }
+    chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
+    return {chat.id: chat.to_openai_messages(exact=True) for chat in chats}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from refold.domain.chat import ChatContext
-from refold.domain.chat.decide import CHAT
+from refold.domain.chat.rules.decide import CHAT
 from refold.domain.errors import ConcurrencyError, NotFoundError
 from refold.domain.ports import LiveLog
 from refold.domain.transaction import transaction

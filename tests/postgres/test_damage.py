@@ -7,7 +7,8 @@ import pytest
 from refold.domain.envelope import chain_digest
 from refold.domain.errors import DamagedError
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.postgres_log.wire import Call
 from tests.contract.writing import append, said
 
 from .conftest import OpenLog
@@ -73,7 +74,7 @@ def test_runs_are_checked_by_checksum(full: PostgresLog, monkeypatch: pytest.Mon
         computed.append(version)
         return chain_digest(previous, stream, version, *rest)
 
-    monkeypatch.setattr("refold.infrastructure.postgres.opening.chain_digest", chain_and_count)
+    monkeypatch.setattr("refold.infrastructure.postgres_log.opening.chain_digest", chain_and_count)
     for read in (
         lambda: full.read_events("chat:a"),
         lambda: full.read("chat:a"),
@@ -82,6 +83,19 @@ def test_runs_are_checked_by_checksum(full: PostgresLog, monkeypatch: pytest.Mon
         computed.clear()
         assert len(read()) == 200
         assert computed == list(range(193, 201))
+
+
+def test_runs_that_came_together_event_by_event(log: PostgresLog, open_log: OpenLog) -> None:
+    """The writer keeps the sum; one who comes in the middle of a run does without, until the next begins."""
+    for number in range(70):
+        append(log, "chat:a", said(number))
+    second = open_log()
+    for number in range(70, 260):
+        append(second, "chat:a", said(number, LONG if number % 50 == 0 else "hello"))
+
+    rows = second.database.ask(Call("SELECT version FROM run ORDER BY version"))[0]
+    assert rows == [(64,), (192,), (256,)]
+    assert second.read_events("chat:a") == [one.event for one in second.read("chat:a")]
 
 
 def test_a_missing_event(full: PostgresLog, pg_url: str) -> None:

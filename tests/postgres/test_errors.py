@@ -18,8 +18,8 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.domain.streams import slice_of
-from refold.infrastructure.postgres.log import PostgresLog
-from refold.infrastructure.postgres.translation import translate
+from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.postgres_log.translation import translate
 from tests.contract.writing import append, said
 from tests.support.postgres import Server
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from refold.domain.chat.events import FunctionCalled
-from refold.infrastructure.postgres.appending import TRIP_BYTES_MAX
-from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres_log.appending import TRIP_BYTES_MAX
+from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, check_chain, new, said
 
 from .tables import count
@@ -61,6 +61,32 @@ def test_many_events_at_once(log: PostgresLog) -> None:
 
     assert log.database.ask(count("run"))[0] == [(10_000 // 64,)]
     assert len(log.read_events("chat:a")) == 10_000
+
+
+def test_a_large_group(log: PostgresLog) -> None:
+    """Hundreds of callers, whose events together are more than one trip carries."""
+    for number in range(200):
+        append(log, f"chat:{number}", said(0), root=f"r{number % 7}")
+    texts = [said(number, noise(3_900)) for number in range(8)]
+
+    futures = [log.append([new(f"chat:{number}", *texts, expected=1)], wait=False) for number in range(200)]
+
+    assert [future.exception(60) for future in futures] == [None] * 200
+    assert log.read_events("chat:199")[1:] == texts
+
+
+def test_more_large_texts_than_are_remembered(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that stands in one batch first and last is stored once, whatever lies between; so is one of before."""
+    monkeypatch.setattr("refold.infrastructure.postgres_log.planning.BLOBS_MAX", 2)
+    texts = [noise(8_000) for _ in range(6)]
+    append(log, "chat:a", said(0, texts[5]), expected=0)
+
+    batch = [said(number, text) for number, text in enumerate([*texts, *texts], 1)]
+    append(log, "chat:a", *batch)
+    append(log, "chat:a", *batch, expected=13)
+
+    assert log.read_events("chat:a")[13:] == batch
+    assert log.database.ask(count("blob"))[0] == [(6,)]
 
 
 def test_many_streams_at_once(log: PostgresLog) -> None:

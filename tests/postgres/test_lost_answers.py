@@ -5,8 +5,9 @@ import time
 import psycopg
 import pytest
 
-from refold.domain.errors import ConcurrencyError, StorageUnavailableError
-from refold.infrastructure.postgres.log import PostgresLog
+from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageUnavailableError
+from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.postgres_log.wire import Call, Wire
 from tests.contract.writing import append, check_chain, everything, new, numbers, said
 
 from .conftest import OpenLog
@@ -82,6 +83,39 @@ def test_a_group_whose_answer_is_lost(shaky: PostgresLog, proxy: Proxy) -> None:
     assert (numbers(shaky.read("chat:a")), shaky.head("chat:b")) == (["m0", "m1", "m2"], 1)
 
 
+def test_a_group_of_plain_appends_whose_answer_is_lost(shaky: PostgresLog, proxy: Proxy) -> None:
+    """Streams that are known, each in its own slice: the quickest way, and found again as well."""
+    streams = [f"chat:{number}" for number in range(4)]
+    for stream in streams:
+        append(shaky, stream, said(0), root=stream)
+    proxy.lose_answer = True
+
+    futures = [shaky.append([new(stream, said(1), said(2), expected=1)], wait=False) for stream in streams]
+
+    assert [future.exception(30) for future in futures] == [None] * 4
+    for stream in streams:
+        assert numbers(shaky.read(stream)) == ["m0", "m1", "m2"]
+        check_chain(shaky.read(stream))
+
+
+def test_an_event_that_cannot_be_stored_meets_a_broken_connection(
+    shaky: PostgresLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks before the event is looked at: it is the event that is refused."""
+
+    def broken(wire: Wire, *calls: Call) -> None:
+        wire.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wire, "send", broken)
+        with pytest.raises(InvalidInputError, match="cannot be stored"):
+            append(shaky, "chat:a", said(2, "lone \ud800"), expected=2)
+
+    append(shaky, "chat:a", said(3), expected=2)
+    assert numbers(shaky.read("chat:a")) == ["m0", "m1", "m3"]
+
+
 def test_a_reader_connects_again(shaky: PostgresLog, proxy: Proxy) -> None:
     """Reading is repeated on a new connection."""
     proxy.lose_answer = True
@@ -105,7 +139,7 @@ def test_the_server_ends_all_sessions(log: PostgresLog, pg_url: str) -> None:
 
 def test_a_server_that_stays_away(shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller is told that it is not known what became of his events, and how to make sure."""
-    monkeypatch.setattr("refold.infrastructure.postgres.database.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("refold.infrastructure.postgres_log.database.PAUSE_SECONDS", 0.001)
     proxy.close()
 
     with pytest.raises(StorageUnavailableError, match="look whether they are recorded before you repeat them"):

@@ -7,7 +7,7 @@ import pytest
 from refold.domain.envelope import NO_DIGEST, NO_META
 from refold.domain.errors import ConcurrencyError
 from refold.infrastructure.compression import Compression
-from refold.infrastructure.postgres.planning import (
+from refold.infrastructure.postgres_log.planning import (
     Answer,
     EventIds,
     Found,
@@ -18,7 +18,7 @@ from refold.infrastructure.postgres.planning import (
     Plan,
     Tip,
 )
-from refold.infrastructure.postgres.wire import int4
+from refold.infrastructure.postgres_log.wire import int4
 from refold.infrastructure.records import ANY, Draft, Known, Part, Placed, Request
 
 NOW = 1_790_000_000_000_000
@@ -136,10 +136,20 @@ def test_what_is_not_written_is_forgotten() -> None:
     assert (memory.lanes, memory.slices) == ({}, {"a": 3})
 
 
+def test_one_slice_is_forgotten() -> None:
+    """What is remembered of the others holds good."""
+    memory = remembering(a=4)
+    memory.lanes[7] = Lane(position=1)
+
+    memory.forget([3])
+
+    assert list(memory.lanes) == [7]
+
+
 @pytest.mark.parametrize(
     "unknown",
-    [part("new", ANY), part("new", 7), part("a", 5, lane=4)._replace(stream="z"), part("a", 9, key="k")],
-    ids=["any version", "a later version", "another slice", "a key and a conflict"],
+    [part("new", ANY), part("new", 7), part("a", 5, lane=4)._replace(stream="z")],
+    ids=["any version", "a later version", "another slice"],
 )
 def test_what_memory_does_not_tell(unknown: Part) -> None:
     """It may be in the database, so a plan without it is no plan."""
@@ -149,6 +159,12 @@ def test_what_memory_does_not_tell(unknown: Part) -> None:
         plan_of(memory).answers([Order(Request([part("a", 5)]), 200), Order(Request([unknown]), 100)])
 
     assert (memory.lanes[3].position, memory.opened) == (10, [])
+
+
+def test_a_key_and_a_conflict() -> None:
+    """It may have been recorded before, so memory alone does not refuse it."""
+    with pytest.raises(NotKnownError):
+        plan_of(remembering(a=4)).answers([Order(Request([part("a", 9, key="k")]), 100)])
 
 
 def test_a_known_key_comes_first() -> None:

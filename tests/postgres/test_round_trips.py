@@ -3,7 +3,7 @@
 import pytest
 
 from refold.domain.errors import ConcurrencyError
-from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, new, said
 
 from .conftest import OpenLog
@@ -80,6 +80,22 @@ def test_a_first_append_takes_two(open_log: OpenLog, proxy: Proxy) -> None:
     append(log, "chat:z", said(1), root="z")
 
     assert proxy.trips - before == 2
+
+
+def test_streams_of_one_slice_do_not_push_each_other_out(open_log: OpenLog, log: PostgresLog, proxy: Proxy) -> None:
+    """Each of them is looked up once, and stays known while others of its slice are looked up."""
+    streams = [f"chat:{number}" for number in range(5)]
+    for stream in streams:
+        append(log, stream, said(1))
+    watched = open_log(proxy.url)
+    for stream in streams:
+        append(watched, stream, said(2))
+    before = proxy.trips
+
+    for stream in streams:
+        append(watched, stream, said(3), expected=2)
+
+    assert proxy.trips - before == 5
 
 
 def test_a_read_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:

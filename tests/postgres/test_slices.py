@@ -7,7 +7,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.ports import ANY_VERSION
 from refold.domain.positions import BEGINNING, Moment, Position
 from refold.domain.streams import slice_of
-from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, everything, new, said
 
 from .conftest import OpenLog

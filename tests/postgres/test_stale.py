@@ -3,7 +3,8 @@
 import pytest
 
 from refold.domain.errors import ConcurrencyError
-from refold.infrastructure.postgres.log import PostgresLog
+from refold.infrastructure.postgres_log.appending import Appender
+from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, new, numbers, said
 
 from .conftest import OpenLog
@@ -57,6 +58,45 @@ def test_a_stream_that_another_opened(log: PostgresLog, other: PostgresLog) -> N
         assert log.head(stream) == 1
 
 
+def test_streams_that_share_a_slice(log: PostgresLog, other: PostgresLog) -> None:
+    """Two processes write to three streams of one slice in turn: what is remembered of none of them outlives that."""
+    streams = ["chat:a", "chat:b", "chat:c"]
+    for number in range(2, 38):
+        append((log, other)[number // 4 % 2], streams[number % 3], said(number))
+
+    with pytest.raises(ConcurrencyError):
+        append(log, "chat:b", said(99), expected=log.head("chat:b") - 1)
+    for stream in streams:
+        check_chain(log.read(stream))
+    assert len(everything(log)) == 38
+
+
+def test_another_writes_between_a_look_and_the_next_lock(
+    log: PostgresLog, other: PostgresLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was remembered of a slice is dropped where its end has moved when it is read."""
+    append(log, "chat:a", said(2))
+    append(other, "chat:a", said(3))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Appender, "_append_by_memory", lambda *_, **__: None)
+        append(log, "chat:z", said(0))
+
+    append(log, "chat:a", said(4), expected=4)
+    check_chain(log.read("chat:a"))
+
+
+def test_one_slice_is_stale_and_the_other_is_not(log: PostgresLog, other: PostgresLog) -> None:
+    """After the look that failed, the slice that nobody else wrote to is still as it is remembered."""
+    append(log, "chat:x", said(0), root="elsewhere")
+
+    append(log, "chat:a", said(2), expected=2)
+    append(log, "chat:x", said(1), expected=1)
+
+    assert (log.head("chat:a"), log.head("chat:x")) == (3, 2)
+    check_chain(log.read("chat:x"))
+
+
 def test_a_group_of_which_one_is_stale(log: PostgresLog, other: PostgresLog) -> None:
     """Those that are committed together with a stale one are not harmed."""
     parts = [new("chat:a", said(9), expected=1), new("chat:b", said(1)), new("chat:c", said(1), expected=0)]
@@ -75,6 +115,17 @@ def test_a_key_that_another_used(log: PostgresLog, other: PostgresLog) -> None:
 
     assert (again.replayed, again.events) == (True, first.events)
     assert log.head("chat:a") == 3
+
+
+def test_a_repetition_in_a_group_that_moves_its_stream_on(log: PostgresLog) -> None:
+    """The version that it was decided on is past, through another of its group; its key still comes first."""
+    append(log, "chat:a", said(1), expected=0, key="once")
+    parts = [new("chat:a", said(2), expected=1), new("chat:a", said(1), expected=1, key="once")]
+
+    futures = [log.append([part], wait=False) for part in parts]
+
+    assert [future.result(30)[0].replayed for future in futures] == [False, True]
+    assert numbers(log.read("chat:a")) == ["m1", "m2"]
 
 
 def test_a_large_text_that_another_stored(log: PostgresLog, other: PostgresLog) -> None:

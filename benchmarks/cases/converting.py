@@ -1,0 +1,102 @@
+"""
+What does it cost to turn a long context into what a provider takes, from memory and from the disk?
+
+Raw writes one plain dict for each Struct that is in memory, and checks nothing. Refold pairs calls with outputs and
+repairs what is no valid prompt. Beside it stand other packages, where they are installed: the seed's, and LangChain's
+messages from LangGraph's saver. What a store gives is read by a handle of its own each time, so it is a table of its
+own: in it each package opens its file, reads everything, and converts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import refold
+from refold.domain.chat.events import FunctionCalled, FunctionReturned
+
+from ..bench import Bench
+from ..ours import Ours
+from ..peers import langchain_messages, openai_from_langchain, saver, seed_context
+from ..rows import MICROSECONDS, Row, Table
+from ..timing import Stats, Task, measure
+from ..workload import Item, items
+
+__all__ = ["convert"]
+
+CONTEXT = "context"
+FORMATS: dict[str, Callable[[refold.ChatContext], object]] = {
+    "to_openai_messages": lambda chat: chat.to_openai_messages(),
+    "to_openai_responses": lambda chat: chat.to_openai_responses(),
+    "to_anthropic_messages": lambda chat: chat.to_anthropic_messages(),
+    "to_google_json": lambda chat: chat.to_google_json(),
+}
+HEADERS = ("package", "what", "an item", "x Refold")
+
+
+def convert(bench: Bench, database: str) -> Iterator[Row | Table]:
+    """
+    Convert into all formats; then beside others, who know OpenAI's.
+    """
+    count, blocks = bench.scale.loaded, 2 * bench.scale.blocks
+    base = items(count)
+    with ExitStack() as stack:
+        ours = cast(Ours, stack.enter_context(bench.subjects(database, ("ours",)))["ours"])
+        ours.build(CONTEXT, base)
+        chat = ours.store.chat(CONTEXT)
+        structs = list(chat.recorded_items())
+        convert_all: dict[str, Callable[[], object]] = {
+            "raw": lambda: [_plain(struct) for struct in structs],
+            **{name: partial(by, chat) for name, by in FORMATS.items()},
+        }
+        in_memory = _measured(convert_all | _in_memory(base), count, blocks)
+        read = {"Refold": lambda: ours.store.chat(CONTEXT).to_openai_messages()}
+        from_disk = _measured(read | _from_disk(base, bench.folder), count, blocks)
+    for name in FORMATS:
+        stats = {"ours": in_memory[name], "raw": in_memory["raw"]}
+        yield Row(f"{name} of {count:,}, per item", database, MICROSECONDS, stats)
+    memory = {"Refold": in_memory["to_openai_messages"]} | {n: s for n, s in in_memory.items() if n not in convert_all}
+    lines = [*_lines("convert", memory), *_lines("read and convert", from_disk)]
+    yield Table(f"{count:,} items to OpenAI's messages, {database}", HEADERS, lines)
+
+
+def _plain(struct: Any) -> dict[str, Any]:
+    if isinstance(struct, FunctionCalled):
+        call = {"name": struct.name, "arguments": struct.arguments}
+        return {"role": "assistant", "tool_calls": [{"id": struct.call_id, "type": "function", "function": call}]}
+    if isinstance(struct, FunctionReturned):
+        return {"role": "tool", "tool_call_id": struct.call_id, "content": struct.output}
+    return {"role": struct.role, "content": struct.content[0]}
+
+
+def _in_memory(base: list[Item]) -> dict[str, Callable[[], object]]:
+    tasks: dict[str, Callable[[], object]] = {}
+    messages = langchain_messages(base)
+    if messages is not None:
+        tasks["langchain-core"] = partial(openai_from_langchain, messages)
+    make = seed_context(base)
+    if make is not None:
+        tasks["videosdk-agents"] = make().to_openai_messages
+    return tasks
+
+
+def _from_disk(base: list[Item], folder: Path) -> dict[str, Callable[[], object]]:
+    messages, kept = langchain_messages(base), saver(folder / "saver.sqlite")
+    if messages is None or kept is None:
+        return {}
+    kept.put(messages)
+    return {"langgraph-checkpoint-sqlite": lambda: openai_from_langchain(kept.messages())}
+
+
+def _measured(calls: dict[str, Callable[[], object]], count: int, blocks: int) -> dict[str, Stats]:
+    tasks = {name: Task(run=lambda _, call=call: call(), per=count) for name, call in calls.items()}  # type: ignore[misc]
+    return measure(tasks, blocks=blocks)
+
+
+def _lines(what: str, measured: dict[str, Stats]) -> Iterator[list[str]]:
+    ours = measured["Refold"].median
+    for name, stats in measured.items():
+        yield [name, what, f"{stats.median * 1e6:,.2f} µs", f"{stats.median / ours:,.2f}"]

@@ -1,0 +1,90 @@
+"""
+What does a fork with one item cost, in time and in bytes, and does it depend on N?
+
+The parent is loaded, as an agent that reads it has it; a fork of one that has to be read first is a row of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import cast
+
+from ..bench import Bench, reopen
+from ..fork_bytes import BYTES, fork_bytes
+from ..forks import fork_once, fork_tasks, grow
+from ..ours import Ours
+from ..rows import MICROSECONDS, MILLISECONDS, PLAIN, Goal, Row
+from ..subject import Subject
+from ..timing import Stats, Task, measure, of_values
+from ..workload import Item, items
+
+__all__ = ["fork"]
+
+NAMES = ("ours", "raw")
+CONTEXT = "context"
+COST = Goal(1.3)
+COST_FROM = 1_000
+FLAT = Goal(1.15, absolute=True)
+SMALL = Goal(1_024, absolute=True)
+
+
+def fork(bench: Bench, database: str) -> Iterator[Row]:
+    """
+    Fork contexts of all lengths; compare the longest with the shortest; fork one that is not loaded; count bytes.
+    """
+    lengths, count = bench.scale.lengths, bench.scale.loaded
+    measured = _measured(bench, database)
+    for length in lengths:
+        stats = {name: measured[f"{name} {length}"] for name in NAMES}
+        goal = COST if length > COST_FROM else None
+        yield Row(f"fork and 1 item at N = {length:,}", database, MICROSECONDS, stats, goal)
+    ratios = {name: _ratio(measured[f"{name} {lengths[-1]}"], measured[f"{name} {lengths[0]}"]) for name in NAMES}
+    yield Row(f"fork at N = {lengths[-1]:,} / at N = {lengths[0]:,}", database, PLAIN, ratios, FLAT)
+    yield _unloaded(bench, database)
+    with bench.subjects(database, NAMES) as subjects:
+        ours = cast(Ours, subjects["ours"])
+        used = fork_bytes(ours, subjects["raw"], grow(ours, 0, items(count)), count)
+    yield Row(f"bytes of a fork and 1 item at N = {count:,}", database, BYTES, used, SMALL)
+
+
+def _measured(bench: Bench, database: str) -> dict[str, Stats]:
+    scale = bench.scale
+    base = items(max(scale.lengths))
+    with ExitStack() as stack:
+        tasks: dict[str, Task] = {}
+        for length in scale.lengths:
+            subjects = _built(stack, bench, database, base[:length])
+            for name, task in fork_tasks(subjects, CONTEXT, base, scale.runs).items():
+                tasks[f"{name} {length}"] = task
+        return measure(tasks, blocks=scale.blocks, openings=scale.openings)
+
+
+def _built(stack: ExitStack, bench: Bench, database: str, base: Sequence[Item]) -> dict[str, Subject]:
+    subjects = stack.enter_context(bench.subjects(database, NAMES))
+    for subject in subjects.values():
+        subject.build(CONTEXT, base)
+    return subjects
+
+
+def _ratio(one: Stats, other: Stats) -> Stats:
+    return of_values(one.median / other.median)
+
+
+def _unloaded(bench: Bench, database: str) -> Row:
+    """The first fork of a context that this process has not read yet; the bare database has nothing to read."""
+    count = bench.scale.loaded
+    base = items(count)
+    with ExitStack() as stack:
+        subjects = _built(stack, bench, database, base)
+        ours = cast(Ours, subjects["ours"])
+        tasks = fork_tasks(subjects, CONTEXT, base, runs=1)
+        tasks["ours"] = Task(
+            run=lambda item: fork_once(ours.store.chat(CONTEXT), item),
+            prepare=partial(next, itertools.cycle(base)),
+            reopen=partial(reopen, ours),
+        )
+        measured = measure(tasks, blocks=2 * bench.scale.blocks, openings=bench.scale.openings)
+    return Row(f"first fork and 1 item of an unloaded {count:,}", database, MILLISECONDS, measured)

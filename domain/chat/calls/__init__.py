@@ -1,0 +1,1 @@
+"""The public calls of a chat context, by what they do."""

@@ -1,0 +1,102 @@
+"""
+Taking a context into another log: its own events, and those of every stream that they name.
+
+An event names streams of its own log only, so the ancestors of a fork and the sources of a merge come along, under
+names made from the context's new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ...envelope import Event
+from ...ports import Log, NewEvents
+from ...streams import split_stream_id, stream_id
+from ..events import ConflictResolved, Forked, Merged
+from ..spans import Ref, Segment, Span
+
+__all__ = ["adopted_events", "named_streams"]
+
+Names = Mapping[str, str]
+
+
+def adopted_events(log: Log, stream: str, new_stream: str, *, root: str) -> list[NewEvents]:
+    """
+    Return what is to be appended to another log so that `stream` of `log` is there as `new_stream`: those that it
+    names first, itself last.
+
+    Raises:
+        InvalidInputError: the new id leaves no room for the names of those that come along.
+    """
+    names: dict[str, str] = {stream: new_stream}
+    parts: list[NewEvents] = []
+    waiting = [stream]
+    while waiting:
+        current = waiting.pop()
+        past = log.read(current)
+        for name in (name for recorded in past for name in named_streams(recorded.event)):
+            if name not in names:
+                kind, context_id = split_stream_id(new_stream)
+                names[name] = stream_id(kind, f"{context_id}~{len(names)}")
+                waiting.append(name)
+        parts.append(
+            NewEvents(
+                stream=current,
+                expected_version=0,
+                events=tuple(recorded.event for recorded in past),
+                metas=tuple(recorded.meta for recorded in past),
+                root=root,
+            )
+        )
+    return [_renamed_part(part, names, root) for part in reversed(parts)]
+
+
+def named_streams(event: Event) -> Iterator[str]:
+    """
+    Yield the streams that an event names, but its own.
+    """
+    if isinstance(event, Merged | ConflictResolved):
+        yield event.source
+    for named in _names_in(event):
+        if named.stream:
+            yield named.stream
+
+
+def _names_in(event: Event) -> Iterator[Ref | Segment | Span]:
+    waiting: list[object] = [getattr(event, field) for field in event.__struct_fields__]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Ref | Segment | Span):
+            yield value
+        elif isinstance(value, tuple):
+            waiting.extend(value)
+        elif isinstance(value, msgspec.Struct):
+            waiting.extend(getattr(value, field) for field in value.__struct_fields__)
+
+
+def _renamed_part(part: NewEvents, names: Names, root: str) -> NewEvents:
+    events = tuple(_renamed_event(event, names, root) for event in part.events)
+    return msgspec.structs.replace(part, stream=names[part.stream], events=events)
+
+
+def _renamed_event(event: Event, names: Names, root: str) -> Event:
+    renamed: Event = _renamed(event, names)
+    if isinstance(renamed, Merged | ConflictResolved):
+        return msgspec.structs.replace(renamed, source=names[renamed.source])
+    if isinstance(renamed, Forked):
+        return msgspec.structs.replace(renamed, parent=names[renamed.parent], root=root)
+    return renamed
+
+
+def _renamed(value: Any, names: Names) -> Any:
+    if isinstance(value, Ref | Segment | Span):
+        return msgspec.structs.replace(value, stream=names.get(value.stream, value.stream))
+    if isinstance(value, tuple):
+        return tuple(_renamed(one, names) for one in value)
+    if not isinstance(value, msgspec.Struct) or not any(True for _ in _names_in(value)):
+        return value
+    changed = {field: _renamed(getattr(value, field), names) for field in value.__struct_fields__}
+    return msgspec.structs.replace(value, **changed)

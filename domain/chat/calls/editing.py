@@ -1,0 +1,175 @@
+"""
+The part of a chat context that changes what is there: inserting, evicting, restoring, pinning, clearing.
+
+Every call is one event, decided on the context as this handle knows it: when another writer came first it is told
+by a ConcurrencyError, and `rebase` runs it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ..items import ChatItem
+from ..rules.commands import Clear, EvictItems, InsertItems, PinItems, RestoreItems, Truncate
+from ..views import recorded_form
+from .eviction import Eviction
+from .writing import WritableChat
+
+__all__ = ["EditingChat"]
+
+Item = TypeVar("Item", bound=ChatItem)
+
+
+class EditingChat(WritableChat):
+    """What is changed; every change can be seen, explained and taken back."""
+
+    def insert(self, item: Item, *, expected_version: int | None = None, idempotency_key: str | None = None) -> Item:
+        """
+        Put an item before the first one that is younger, else at the end, and return it (SPEC V2.21).
+
+        Raises:
+            DuplicateItemError: another item has this id; the same item again is nothing new.
+            ConcurrencyError: another writer came first.
+        """
+        self.insert_many((item,), expected_version=expected_version, idempotency_key=idempotency_key)
+        return item
+
+    def insert_many(
+        self,
+        items: Iterable[ChatItem],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Insert items, the oldest first, all or none (SPEC V2.23).
+
+        Raises:
+            DuplicateItemError: another item has one of these ids.
+            ConcurrencyError: another writer came first.
+        """
+        command = InsertItems(self._journal.place.stream, tuple(recorded_form(item) for item in items))
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def evict(
+        self,
+        ids: str | Iterable[str],
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Eviction:
+        """
+        Take items out of the view, a call together with its output, and say what that does to the prompt.
+
+        They stay in the past, in `evicted_items()`, and can be restored.
+
+        Raises:
+            NotFoundError: the context never held one of them.
+            InvalidInputError: one of them is pinned.
+            ConcurrencyError: another writer came first.
+        """
+        before = self._journal.state.items
+        command = EvictItems(self._journal.place.stream, _ids(ids), reason)
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        return Eviction(before, self._journal.state.items, self.version)
+
+    def restore(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """
+        Put items back into their places, a call together with its output, and return the ids of what came back.
+
+        Without ids: what the last evict, truncate or clear took away and is not back.
+
+        Raises:
+            NotFoundError: the context never held one of them.
+            ConcurrencyError: another writer came first.
+        """
+        before = self._journal.state.items
+        command = RestoreItems(self._journal.place.stream, None if ids is None else _ids(ids), reason)
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        after = self._journal.state.items
+        gone = before.edits.gone if before.edits else {}
+        return [before.arena.items[ordinal].id for ordinal in gone if after.shows(ordinal)]
+
+    def pin(
+        self,
+        ids: str | Iterable[str],
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Let no policy take these items out of the view: not truncate, not summarize, not evict.
+
+        Raises:
+            NotFoundError: one of them cannot be seen.
+            ConcurrencyError: another writer came first.
+        """
+        self._pin(ids, True, reason, expected_version, idempotency_key)
+
+    def unpin(
+        self,
+        ids: str | Iterable[str],
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Let items go again that were pinned.
+
+        Raises:
+            NotFoundError: the context never held one of them.
+            ConcurrencyError: another writer came first.
+        """
+        self._pin(ids, False, reason, expected_version, idempotency_key)
+
+    def clear(
+        self,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take everything out of the view, pinned items too; `restore()` takes it back.
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        self._edit(Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def _truncate(
+        self,
+        max_items: int | None,
+        max_tokens: int | None,
+        reason: str | None,
+        expected_version: int | None,
+        idempotency_key: str | None,
+    ) -> None:
+        command = Truncate(max_items, max_tokens, reason)
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def _pin(
+        self,
+        ids: str | Iterable[str],
+        is_pinned: bool,
+        reason: str | None,
+        expected_version: int | None,
+        idempotency_key: str | None,
+    ) -> None:
+        command = PinItems(self._journal.place.stream, _ids(ids), is_pinned, reason)
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+
+
+def _ids(ids: str | Iterable[str]) -> tuple[str, ...]:
+    return (ids,) if isinstance(ids, str) else tuple(ids)

@@ -1,0 +1,66 @@
+"""
+What an eviction did, and what it does to a provider's prompt cache.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..events import ChatItemEvent, Totals
+from ..formats.openai_messages import openai_messages
+from ..state.arena import totals_of
+from ..state.sequence import Items
+
+__all__ = ["Eviction"]
+
+
+class Eviction:
+    """
+    The difference that an eviction made.
+
+    A provider keeps the beginning of a prompt that it has seen; what follows the first change is read anew. So
+    what was evicted last costs least: `tokens_kept` is the part of the prompt that stays as it was.
+    """
+
+    def __init__(self, before: Items, after: Items, version: int) -> None:
+        self._before = before
+        gone_before = before.edits.gone if before.edits else {}
+        gone_after = after.edits.gone if after.edits else {}
+        self._leaving = gone_after.keys() - gone_before.keys()
+        self._version = version
+
+    @property
+    def version(self) -> int:
+        """The version of the context behind the eviction."""
+        return self._version
+
+    @cached_property
+    def item_ids(self) -> list[str]:
+        """The ids of the items that left, in order."""
+        items = self._before.arena.items
+        return [items[ordinal].id for ordinal in self._before.order() if ordinal in self._leaving]
+
+    @property
+    def tokens_removed(self) -> int:
+        """The estimated tokens that left."""
+        return sum(totals_of(self._before.arena.items[ordinal]).tokens for ordinal in self._leaving)
+
+    @cached_property
+    def first_changed_item(self) -> int | None:
+        """The index of the first item that is another one now, None where nothing left."""
+        order = self._before.order()
+        return next((place for place, ordinal in enumerate(order) if ordinal in self._leaving), None)
+
+    @cached_property
+    def first_changed_message(self) -> int | None:
+        """The index of the first OpenAI message that is another one now, None where nothing left."""
+        return None if self.first_changed_item is None else len(openai_messages(self._unchanged))
+
+    @cached_property
+    def tokens_kept(self) -> int:
+        """The estimated tokens before the first change: what a prompt cache still holds."""
+        return sum((totals_of(item) for item in self._unchanged), Totals()).tokens
+
+    @property
+    def _unchanged(self) -> list[ChatItemEvent]:
+        return self._before[: self.first_changed_item]

@@ -1,0 +1,74 @@
+"""
+The other context of a merge, seen from the log of the one that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ...memory_log import MemoryLog
+from ...ports import Receipt
+from ...streams import split_stream_id, stream_id
+from ...transaction import Transaction, current_transaction, transaction
+from ..rules.commands import OtherSide
+from ..rules.decide import CHAT
+from ..state.fold import ChatState
+from ..state.loading import complete
+from .adopting import adopted_events
+from .home import Home
+from .reading import ChatView
+
+__all__ = ["seen_from"]
+
+
+@contextmanager
+def seen_from(
+    home: Home, stream: str, root: str, other: ChatView, key: str | None, is_wanted: Callable[[OtherSide], bool]
+) -> Iterator[tuple[OtherSide, str | None]]:
+    """
+    Yield the other side of a merge into `stream`, and the idempotency key that is left for the merge itself.
+
+    A context of another log is adopted on the way, if it `is_wanted`: its events and the merge are one transaction,
+    which bears the key.
+    """
+    source = other._source
+    if source.home.is_shared_with(home):
+        source.settle()
+        yield _side(source.stream, source.version, source.state), key
+        return
+    source.settle()
+    kind, context_id = split_stream_id(stream)
+    adopted_as = stream_id(kind, context_id + home.system.new_id("~"))
+    adopted = adopted_events(source.home.log, source.stream, adopted_as, root=root)
+    # The names that its events have here are known once they lie in a log: for looking, one in memory will do.
+    scratch = MemoryLog(home.system)
+    scratch.append(adopted).result()
+    events = scratch.read_events(adopted_as, until=source.version)
+    state = CHAT.fold(CHAT.initial_state, complete(scratch, events))
+    side = _side(adopted_as, source.version, state)
+    if not is_wanted(side):
+        yield side, key
+        return
+    with _open_transaction(home, key) as current:
+        for new in adopted:
+            current.add(new, _nobody_waits)
+        yield side, None
+
+
+def _side(stream: str, version: int, state: ChatState) -> OtherSide:
+    return OtherSide(stream, version, state.items, state.ancestry)
+
+
+@contextmanager
+def _open_transaction(home: Home, key: str | None) -> Iterator[Transaction]:
+    current = current_transaction(home.log)
+    if current is not None:
+        yield current
+        return
+    with transaction(home.log, idempotency_key=key) as opened:
+        yield opened
+
+
+def _nobody_waits(_receipt: Receipt | None) -> None:
+    """What was adopted has no handle that would have to hear of it."""

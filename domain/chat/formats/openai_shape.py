@@ -1,0 +1,237 @@
+"""
+From OpenAI chat messages to items that give them back as they were.
+
+A message becomes one item or several: its text, then its calls. What the items do not say themselves lies in
+`Origin.rest` (see `openai_origin`). Each message is rebuilt on the way in; should it ever come out different,
+it is kept whole, so that the round trip holds whatever a message looks like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...canonical import canonical_json
+from ...system import System
+from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from .json_patch import difference, is_same
+from .openai_fields import MESSAGE_ROLES, Fields, as_plain_data
+from .openai_origin import OpenAIMessage, message_of, plain_call, plain_message
+
+__all__ = ["items_from_openai_messages", "shape_messages"]
+
+DETAILS = ("low", "high")
+Rest = dict[str, Any]
+Draft = tuple[ChatItemEvent, Rest]
+
+
+def shape_messages(
+    messages: Sequence[OpenAIMessage], *, context_id: str, created_at: float
+) -> list[list[ChatItemEvent]]:
+    """
+    Return the items of each message; their ids follow from `context_id` and their place alone.
+
+    Raises:
+        InvalidInputError: something is no message; the error names the message's index, the field, and what
+            was expected there.
+    """
+    shaper = _Shaper(_IdsOfPlaces(context_id).made, created_at)
+    return [shaper.items_of(index, message) for index, message in enumerate(messages)]
+
+
+def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System) -> list[ChatItemEvent]:
+    """
+    Return the items that OpenAI chat messages stand for, with new ids, all as of one moment.
+
+    Messages are plain data or objects of the openai package, such as a choice's `message`. `openai_messages` gives
+    back what is valid as it came.
+
+    Raises:
+        InvalidInputError: something is no message, or holds text that is not Unicode; the error names the message's
+            index, the field, and what was expected there.
+    """
+    shaper = _Shaper(lambda prefix, index, part: system_clock.new_id(prefix), system_clock.now())
+    items: list[ChatItemEvent] = []
+    for index, message in enumerate(messages):
+        plain = as_plain_data(message)
+        canonical_json(plain, what=f"message {index} (from 0)")
+        items += shaper.items_of(index, plain)
+    return items
+
+
+class _IdsOfPlaces:
+    """Ids that are the same at every import of the same messages."""
+
+    def __init__(self, context_id: str) -> None:
+        self._context_id = context_id
+        self._taken: set[str] = set()
+
+    def made(self, prefix: str, index: int, part: int) -> str:
+        """
+        Return an id; 12 digits can meet by chance: then the next attempt counts.
+        """
+        made, attempt = "", 0
+        while not made or made in self._taken:
+            source = f"{self._context_id}\0{index}\0{part}\0{attempt}".encode()
+            made = prefix + hashlib.blake2b(source, digest_size=6).hexdigest()
+            attempt += 1
+        self._taken.add(made)
+        return made
+
+
+class _Unanswered:
+    """Calls that wait for their output, by a key; those of the latest message come first, in their order there."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
+
+    def ask(self, key: tuple[str, str], index: int, answer: str) -> None:
+        """
+        Remember what the output under `key` will want to know of the call in the message at `index`.
+        """
+        self._waiting.setdefault(key, []).append((index, answer))
+
+    def take(self, key: tuple[str, str], default: str) -> str:
+        """
+        Return what was remembered of the call that this output answers, once.
+        """
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return default
+        first = bisect_left(waiting, waiting[-1][0], key=lambda entry: entry[0])
+        return waiting.pop(first)[1]
+
+
+class _Shaper:
+    """Goes through the messages of one context, in order."""
+
+    def __init__(self, new_id: Callable[[str, int, int], str], created_at: float) -> None:
+        self._id = new_id
+        self._created_at = created_at
+        self._unanswered = _Unanswered()
+
+    def items_of(self, index: int, message: Any) -> list[ChatItemEvent]:
+        """
+        Return the items of the message at `index`.
+        """
+        fields = Fields(f"message {index} (from 0)", message)
+        role = fields.role()
+        drafts = self._spoken(index, role, fields) if role in MESSAGE_ROLES else [self._returned(index, role, fields)]
+        items = _with_origins(drafts, fields.where)
+        if is_same(message_of(items), message):
+            return items
+        whole = {"whole": message, "items": len(items)}
+        return _with_origins([(items[0], whole), *((item, {}) for item in items[1:])], fields.where)
+
+    # What people and models say
+
+    def _spoken(self, index: int, role: str, fields: Fields) -> list[Draft]:
+        content = fields.content()
+        calls = fields.calls() if role == "assistant" else []
+        legacy = fields.legacy_call() if role == "assistant" else []
+        # The calls are entries of their own; an empty list or a null stays with the message.
+        apart = {"tool_calls"} if calls else set()
+        apart |= {"function_call"} if legacy else set()
+        wanted = {key: value for key, value in fields.value.items() if key not in apart}
+        drafts: list[Draft] = []
+        if content or not apart:
+            drafts.append(self._message(index, role, content, wanted))
+        for call in calls:
+            drafts.append(self._call(index, len(drafts), call))
+        for call in legacy:
+            drafts.append(self._legacy_call(index, len(drafts), call))
+        if isinstance(drafts[0][0], FunctionCalled):
+            patch = difference(plain_message(drafts[0][0], {}), wanted)
+            drafts[0][1].update({"message": patch} if patch else {})
+        return drafts
+
+    def _message(self, index: int, role: str, content: str | list[Any] | None, wanted: OpenAIMessage) -> Draft:
+        rest: Rest = {}
+        kept: str | tuple[str | Image, ...] = content if isinstance(content, str) else ""
+        if isinstance(content, list):
+            inline = [self._inline(index, number, part) for number, part in enumerate(content)]
+            foreign = [[n, part] for n, part in enumerate(content) if inline[n] is None]
+            kept = tuple(part for part in inline if part is not None)
+            rest = {"parts": foreign} if foreign else {}
+        item_id = self._id("msg_", index, 0)
+        added = MessageAdded(id=item_id, created_at=self._created_at, role=role, content=kept, origin=Origin())
+        patch = difference(plain_message(added, rest), wanted)
+        return added, {**rest, "message": patch} if patch else rest
+
+    def _inline(self, index: int, number: int, part: dict[str, Any]) -> str | Image | None:
+        if part.get("type") == "text":
+            return str(part["text"])
+        image = part.get("image_url")
+        if part.get("type") != "image_url" or not isinstance(image, dict) or not isinstance(image.get("url"), str):
+            return None
+        detail = image.get("detail")
+        return Image(
+            id=self._id("img_", index, number),
+            image=image["url"],
+            inference_detail=detail if detail in DETAILS else "auto",
+        )
+
+    def _call(self, index: int, part: int, call: Fields) -> Draft:
+        call_id = call.text("id")
+        name, arguments = call.named_arguments()
+        self._unanswered.ask(("id", call_id), index, name)
+        called = FunctionCalled(
+            id=self._id("call_", index, part),
+            created_at=self._created_at,
+            name=name,
+            arguments=arguments,
+            call_id=call_id,
+        )
+        patch = difference(plain_call(called), call.value)
+        return called, {"call": patch} if patch else {}
+
+    def _legacy_call(self, index: int, part: int, call: Fields) -> Draft:
+        """A call of old has no id of its own: the item's stands for it."""
+        name, arguments = call.text("name"), call.text("arguments")
+        item_id = self._id("call_", index, part)
+        self._unanswered.ask(("name", name), index, item_id)
+        called = FunctionCalled(
+            id=item_id, created_at=self._created_at, name=name, arguments=arguments, call_id=item_id
+        )
+        patch = difference(plain_call(called)["function"], call.value)
+        return called, {"legacy": True, **({"call": {"in": {"function": patch}}} if patch else {})}
+
+    # What functions return
+
+    def _returned(self, index: int, role: str, fields: Fields) -> Draft:
+        item_id = self._id("output_", index, 0)
+        output, rest = _kept_output(fields.content())
+        if role == "tool":
+            call_id = fields.text("tool_call_id")
+            asked = self._unanswered.take(("id", call_id), "")
+            is_named = isinstance(fields.value.get("name"), str)
+            name = str(fields.value["name"]) if is_named else asked
+            rest = {**rest, "named": True} if is_named else rest
+        else:
+            name = fields.text("name")
+            call_id = self._unanswered.take(("name", name), item_id)
+        returned = FunctionReturned(id=item_id, created_at=self._created_at, name=name, output=output, call_id=call_id)
+        patch = difference(plain_message(returned, rest), fields.value)
+        return returned, {**rest, "message": patch} if patch else rest
+
+
+def _kept_output(content: str | list[Any] | None) -> tuple[str, Rest]:
+    if not isinstance(content, list):
+        return content or "", {}
+    texts = [part["text"] for part in content if part.get("type") == "text"]
+    foreign = [[number, part] for number, part in enumerate(content) if part.get("type") != "text"]
+    rest = {"cuts": [len(text) for text in texts]}
+    return "".join(texts), {**rest, "parts": foreign} if foreign else rest
+
+
+def _with_origins(drafts: Sequence[Draft], where: str) -> list[ChatItemEvent]:
+    return [
+        msgspec.structs.replace(
+            item, origin=Origin(starts=part == 0, rest=canonical_json(rest, what=where) if rest else b"")
+        )
+        for part, (item, rest) in enumerate(drafts)
+    ]

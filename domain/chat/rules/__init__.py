@@ -1,0 +1,1 @@
+"""The rules of a chat context: commands in, events out."""

@@ -1,0 +1,111 @@
+"""
+The rules of a chat context: commands in, events out, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from ...addressing import require_name
+from ...decider import Decider
+from ...errors import InvalidInputError
+from ..events import ChatEvent, Named
+from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
+from ..state.loading import complete
+from ..state.tails import with_tail
+from .adding import insert_items, new_items, replace_instructions
+from .commands import (
+    AddItems,
+    Begin,
+    ChatCommand,
+    Clear,
+    Decision,
+    EvictItems,
+    InsertItems,
+    Merge,
+    NameVersion,
+    Open,
+    PinItems,
+    ReplaceInstructions,
+    RestoreItems,
+    Summarize,
+    TellOther,
+    Truncate,
+    UndoSummary,
+)
+from .evicting import clear, evict_items, pin_items, restore_items
+from .merging import merge, tell_other
+from .summaries import decide_summary, undo_summary
+from .truncating import truncate
+
+__all__ = ["CHAT", "decide"]
+
+
+def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resolved]:
+    """
+    Return the events that carry out `command`; none where it is so already. The last one that changes what can
+    be seen names the end of what can be seen then.
+
+    Raises:
+        DuplicateItemError: an item id is taken by an item with other content.
+        NotFoundError: an item that the context never held.
+        InvalidInputError: a name, a version or a limit that cannot be; an item that is pinned.
+        DecisionRefusedError: what a summary tells changed while it was written.
+    """
+    if isinstance(command, AddItems):
+        return command.items if command.fresh else new_items(command.stream, command.items, state)
+    return with_tail(_decided(command, state), state)
+
+
+def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolved]:
+    match command:
+        case Open(opened=opened):
+            return [] if state.opened else [opened]
+        case Begin(forked=forked, messages=messages):
+            return [] if state.opened else [forked, *messages]
+        case NameVersion(name=name, version=version):
+            return _name(require_name(name), version, state)
+        case InsertItems(stream=stream, items=items):
+            return insert_items(stream, items, state)
+        case ReplaceInstructions(stream=stream, item=item):
+            return replace_instructions(stream, item, state)
+        case Merge():
+            return merge(command, state)
+        case TellOther():
+            return tell_other(command, state)
+        case Summarize():
+            return decide_summary(command, state)
+        case UndoSummary():
+            return undo_summary(command, state)
+        case _:
+            return _change_view(command, state)
+
+
+def _change_view(
+    command: EvictItems | RestoreItems | PinItems | Clear | Truncate, state: ChatState
+) -> Sequence[ChatEvent]:
+    match command:
+        case EvictItems(stream=stream, ids=ids, reason=reason):
+            return evict_items(stream, ids, reason, state)
+        case RestoreItems(stream=stream, ids=some, reason=reason):
+            return restore_items(stream, some, reason, state)
+        case PinItems(stream=stream, ids=ids, reason=reason, is_pinned=is_pinned):
+            return pin_items(stream, ids, reason, state, is_pinned=is_pinned)
+        case Clear(reason=reason):
+            return clear(reason, state)
+        case Truncate(max_items=max_items, max_tokens=max_tokens, reason=reason):
+            return truncate(max_items, max_tokens, reason, state)
+        case _:
+            assert_never(command)
+
+
+def _name(name: str, version: int, state: ChatState) -> list[ChatEvent]:
+    if state.names.get(name) == version:
+        return []
+    if not version > 0:
+        raise InvalidInputError(f"version {version} cannot be named: versions go from 1")
+    return [Named(name=name, version=version)]
+
+
+CHAT: Decider[ChatState] = Decider(decide, fold, EMPTY, complete, recorded_event)

@@ -1,0 +1,178 @@
+"""
+Taking items out of the view, putting them back, and pinning them. Nothing is ever lost by it.
+
+A call and its output go and come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...errors import InvalidInputError, NotFoundError
+from ..events import (
+    ChatEvent,
+    Cleared,
+    FunctionCalled,
+    FunctionReturned,
+    ItemsEvicted,
+    ItemsPinned,
+    ItemsRestored,
+    ItemsUnpinned,
+    Totals,
+)
+from ..pairing import pair_calls
+from ..spans import Span, spans_of
+from ..state.arena import totals_of
+from ..state.fold import ChatState
+from ..state.sequence import Items
+
+__all__ = [
+    "change_of",
+    "clear",
+    "evict_items",
+    "evicted",
+    "pin_items",
+    "restore_items",
+    "spans_by_age",
+    "with_partners",
+]
+
+# What `restore()` takes back; a summary is undone by a call of its own, which also takes the summary away.
+RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
+
+
+def evict_items(stream: str, ids: Iterable[str], reason: str | None, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event that takes these items out of the view; none where they are out already.
+
+    Raises:
+        NotFoundError: the context never held one of them.
+        InvalidInputError: one of them, or the call or output that goes with it, is pinned.
+    """
+    items = state.items
+    wanted = [ordinal for ordinal in _known(stream, ids, items) if items.shows(ordinal)]
+    leaving = with_partners(items, wanted)
+    for ordinal in leaving:
+        if items.is_pinned(ordinal):
+            raise InvalidInputError(f"item {items.arena.items[ordinal].id!r} of {stream} is pinned: unpin it first")
+    return [evicted(items, leaving, how="evict", reason=reason)] if leaving else []
+
+
+def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> ItemsEvicted:
+    """
+    Return the event by which these items leave.
+    """
+    return ItemsEvicted(items=spans_by_age(items, leaving), change=-change_of(items, leaving), how=how, reason=reason)
+
+
+def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event that puts these items back, each into its place; without ids those that left last, together.
+
+    Raises:
+        NotFoundError: the context never held one of them.
+    """
+    items = state.items
+    if ids is None:
+        back = with_partners(items, _last_gone(items), are_gone=True)
+    else:
+        back = with_partners(items, [o for o in _known(stream, ids, items) if not items.shows(o)], are_gone=True)
+    if not back:
+        return []
+    return [ItemsRestored(items=spans_by_age(items, back), change=change_of(items, back), reason=reason)]
+
+
+def pin_items(
+    stream: str, ids: Iterable[str], reason: str | None, state: ChatState, *, is_pinned: bool
+) -> list[ChatEvent]:
+    """
+    Return the event that pins these items, or unpins them.
+
+    Raises:
+        NotFoundError: one of them cannot be seen in the context.
+    """
+    items = state.items
+    ordinals = _known(stream, ids, items)
+    for ordinal in ordinals:
+        if is_pinned and not items.shows(ordinal):
+            raise NotFoundError(f"item {items.arena.items[ordinal].id!r} of {stream} was evicted: restore it first")
+    changing = [ordinal for ordinal in ordinals if items.is_pinned(ordinal) != is_pinned]
+    if not changing:
+        return []
+    event = ItemsPinned if is_pinned else ItemsUnpinned
+    return [event(items=spans_by_age(items, changing), reason=reason)]
+
+
+def clear(reason: str | None, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event that takes everything out of the view.
+    """
+    return [Cleared(change=-state.items.totals, reason=reason)] if len(state.items) else []
+
+
+def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = False) -> list[int]:
+    """
+    Return `ordinals`, ascending, with the outputs of the calls and the calls of the outputs among them.
+
+    Partners count that can be seen like them, or (`are_gone`) cannot.
+    """
+    chosen = set(ordinals)
+    for ordinal in list(chosen):
+        partner = _partner(items, ordinal)
+        if partner is not None and items.shows(partner) != are_gone:
+            chosen.add(partner)
+    return sorted(chosen)
+
+
+def change_of(items: Items, ordinals: Iterable[int]) -> Totals:
+    """
+    Return what these items count together.
+    """
+    return sum((totals_of(items.arena.items[ordinal]) for ordinal in ordinals), Totals())
+
+
+def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:
+    """
+    Return the names of these items, where their order says nothing: by stream and version, in as few spans as can be.
+    """
+    return spans_of(sorted((items.ref(ordinal) for ordinal in ordinals), key=lambda ref: (ref.stream, ref.version)))
+
+
+def _partner(items: Items, ordinal: int) -> int | None:
+    item = items.arena.items[ordinal]
+    if not isinstance(item, FunctionCalled | FunctionReturned):
+        return None
+    same = items.arena.with_call_id(item.call_id, items.reach)
+    if len(same) == 1:
+        return None
+    if len(same) == 2 and _is_plain_pair(items, *same):
+        return same[0] + same[1] - ordinal
+    # The id repeats, or something was inserted: only the whole, in order, says what belongs together.
+    order = list(items.order() if items.shows(ordinal) else items.whole_order())
+    index = pair_calls(items.arena.items[o] for o in order).partner(order.index(ordinal))
+    return None if index is None else order[index]
+
+
+def _is_plain_pair(items: Items, first: int, second: int) -> bool:
+    """Whether these are a call and, recorded and standing behind it, an output."""
+    placed = items.edits.placed if items.edits else set()
+    if first in placed or second in placed:
+        return False
+    known = items.arena.items
+    return isinstance(known[first], FunctionCalled) and isinstance(known[second], FunctionReturned)
+
+
+def _known(stream: str, ids: Iterable[str], items: Items) -> list[int]:
+    ordinals = []
+    for item_id in ids:
+        ordinal = items.ordinal(item_id)
+        if ordinal is None:
+            raise NotFoundError(f"{stream} has no item {item_id!r}")
+        ordinals.append(ordinal)
+    return list(dict.fromkeys(ordinals))
+
+
+def _last_gone(items: Items) -> list[int]:
+    gone = items.edits.gone if items.edits else {}
+    last = next((how for how in reversed(gone.values()) if how.how in RESTORED_TOGETHER), None)
+    return [ordinal for ordinal, how in gone.items() if how is last]

@@ -1,0 +1,181 @@
+"""
+What a fork carries of its parent: everything, its last turns, nothing, or what a filter lets through (SPEC V4).
+
+A call and its output are never parted, and the instructions and tools in force come along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from ...errors import InvalidInputError
+from ..events import (
+    ChatItemEvent,
+    ConfigUpdated,
+    Forked,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    MessageAdded,
+)
+from ..pairing import pair_calls
+from ..spans import Ref, Segment, spans_of
+from ..state.arena import totals_of
+from ..state.builder import TakenItem
+from ..state.fold import ChatState, Resolved, active_config
+from ..state.sequence import Items
+from ..state.tails import tail_of
+from .evicting import change_of
+from .truncating import is_instructions, is_user
+
+__all__ = ["Copying", "Parent", "carried_config", "forked_from", "matching", "recent_turns"]
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """The context to be forked: its stream, its state at the version in question, and what decides the slice."""
+
+    stream: str
+    state: ChatState
+    root: str
+
+
+class Copying(msgspec.Struct, frozen=True, kw_only=True):
+    """What `copy` leaves out (SPEC V4.1 to V4.6); `tools` are names, None lets all pass."""
+
+    exclude_system_messages: bool = False
+    exclude_instructions: bool = False
+    exclude_empty_messages: bool = False
+    exclude_handoffs: bool = False
+    exclude_config_updates: bool = False
+    tools: frozenset[str] | None = None
+    filter_agent_id: str | None = None
+
+    def keeps(self, item: ChatItemEvent) -> bool:
+        """
+        Return whether an item comes along.
+        """
+        match item:
+            case MessageAdded():
+                return self._keeps_message(item)
+            case FunctionCalled() | FunctionReturned():
+                return (self.tools is None or item.name in self.tools) and self._is_agents(item)
+            case HandedOff():
+                return not self.exclude_handoffs
+            case ConfigUpdated():
+                return not self.exclude_config_updates
+        raise AssertionError("every kind of item has a case")
+
+    def _keeps_message(self, item: MessageAdded) -> bool:
+        if is_instructions(item):
+            excluded = self.exclude_instructions or (self.exclude_system_messages and item.role == "system")
+        else:
+            excluded = not self._is_agents(item)
+        return not excluded and not (self.exclude_empty_messages and _is_empty(item))
+
+    def _is_agents(self, item: ChatItemEvent) -> bool:
+        return self.filter_agent_id is None or item.agent_id == self.filter_agent_id
+
+
+def _is_empty(item: MessageAdded) -> bool:
+    parts = (item.content,) if isinstance(item.content, str) else item.content
+    return not any(part.strip() if isinstance(part, str) else True for part in parts)
+
+
+def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
+    """
+    Return the ordinals of the items that pass, in order; an output passes exactly if its call does (SPEC V4.7).
+    """
+    order = list(items.order())
+    passing = {place for place, ordinal in enumerate(order) if keeps(items.arena.items[ordinal])}
+    for call, output in pair_calls(items).output_of.items():
+        (passing.add if call in passing else passing.discard)(output)
+    return [order[place] for place in sorted(passing)]
+
+
+def recent_turns(items: Items, turns: int, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
+    """
+    Return the ordinals of all instructions, then of everything from the `turns`-th last user message on
+    (SPEC V4.11 to V4.15).
+
+    Raises:
+        InvalidInputError: `turns` is less than 1.
+    """
+    if turns < 1:
+        raise InvalidInputError("recent_turns must be >= 1")
+    order = items.order()
+    users = [place for place, item in enumerate(items) if is_user(item)]
+    cut = users[-turns] if len(users) > turns else 0
+    tail = set(order[cut:])
+    passing = matching(items, keeps)
+    outputs_of_earlier = _answers_to(items, set(order[:cut]))
+    instructions = [o for o in passing if is_instructions(items.arena.items[o])]
+    hoisted = set(instructions)
+    return instructions + [o for o in passing if o in tail and o not in hoisted and o not in outputs_of_earlier]
+
+
+def _answers_to(items: Items, earlier: set[int]) -> set[int]:
+    order = items.order()
+    pairs = pair_calls(items)
+    return {order[output] for call, output in pairs.output_of.items() if order[call] in earlier}
+
+
+def carried_config(items: Items, carried: Sequence[int], *, item_id: str, created_at: float) -> ConfigUpdated | None:
+    """
+    Return the item that a fork needs so that the same instructions and tools are in force as in its parent, or
+    None: what it carries says so already (SPEC V4.14).
+    """
+    wanted = active_config(items)
+    found = active_config(items.arena.items[ordinal] for ordinal in carried)
+    if wanted == found:
+        return None
+    instructions = wanted[0] if wanted[0] != found[0] else None
+    tools = wanted[1] if wanted[1] != found[1] else None
+    return ConfigUpdated(id=item_id, created_at=created_at, instructions=instructions, tools=tools)
+
+
+def forked_from(
+    parent: Parent,
+    *,
+    how: str,
+    agent: str | None,
+    carried: Sequence[int] | None = None,
+    config: ConfigUpdated | None = None,
+) -> Forked | Resolved:
+    """
+    Return the event with which a child of `parent` begins; `carried` are ordinals of the parent, None means all.
+    """
+    state, items = parent.state, parent.state.items
+    opened = state.opened
+    own = Segment(parent.stream, state.version)
+    change = items.totals if carried is None else change_of(items, carried)
+    event = Forked(
+        parent=parent.stream,
+        version=state.version,
+        lineage=(*state.ancestry, own),
+        root=parent.root,
+        how=how,
+        carried=None if carried is None else spans_of(_refs(parent, carried)),
+        pinned=() if carried is None else spans_of(_refs(parent, [o for o in carried if items.is_pinned(o)])),
+        config=config,
+        change=change + totals_of(config) if config else change,
+        user=opened.user if opened else None,
+        session=opened.session if opened else None,
+        agent=agent or (opened.agent if opened else None),
+        tail=tail_of(items, lambda ordinal: _ref(parent, ordinal)) if carried is None else None,
+    )
+    if carried is None:
+        return event
+    taken = zip(_refs(parent, carried), (items.arena.items[ordinal] for ordinal in carried), strict=True)
+    return Resolved(event, tuple(TakenItem(ref, item) for ref, item in taken))
+
+
+def _refs(parent: Parent, ordinals: Iterable[int]) -> list[Ref]:
+    return [_ref(parent, ordinal) for ordinal in ordinals]
+
+
+def _ref(parent: Parent, ordinal: int) -> Ref:
+    """The parent's own items bear its name in the child."""
+    ref = parent.state.items.ref(ordinal)
+    return ref if ref.stream else Ref(ref.version, parent.stream)

@@ -1,0 +1,272 @@
+"""
+Bringing two contexts together: what is taken, where it goes, and what both sides had changed (SPEC V5).
+
+A merge names what it takes, by the stream and version where each item came into the world. What this context ever
+held is not taken again, evicted or not, so merging twice takes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..events import (
+    ChatEvent,
+    ChatItemEvent,
+    ConfigUpdated,
+    ConflictResolved,
+    ItemsEvicted,
+    Merged,
+    MessageAdded,
+    Placement,
+)
+from ..pairing import pair_calls
+from ..spans import OWN, Ref, Segment, Span, spans_of
+from ..state.builder import TakenItem
+from ..state.fold import ChatState, Resolved
+from ..state.sequence import Items
+from .adding import ByTime
+from .commands import Merge, MergeRule, TellOther
+from .evicting import change_of, evicted, spans_by_age
+from .truncating import is_instructions, is_summary
+
+__all__ = ["fork_point", "merge", "tell_other"]
+
+
+def fork_point(ours: Sequence[Segment], theirs: Sequence[Segment]) -> Segment | None:
+    """
+    Return the last point at which two contexts were the same; None where they never were.
+
+    Both are given as their ancestors, the root first, and themselves at the end.
+    """
+    common: Segment | None = None
+    for own, other in zip(ours, theirs, strict=False):
+        if own.stream != other.stream:
+            break
+        common = Segment(own.stream, min(own.version, other.version))
+        if own.version != other.version:
+            break
+    return common
+
+
+def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
+    """
+    Return the events that take from the other context what this one never held; none where there is nothing.
+
+    Items go where their time belongs among those that are here, which stay as they are (SPEC V5.2, V5.3). What
+    sets instructions or tools is left out unless it is asked for (SPEC V5.6).
+    """
+    other, ours = command.other, state.items
+    wanted = _new_ordinals(command, state)
+    conflicts: list[ChatEvent] = []
+    winning: set[int] = set()
+    if command.how == "full":
+        config = _Config(command, state, wanted)
+        summaries = _Summaries(command, state, wanted)
+        conflicts = [*config.conflicts, *summaries.conflicts]
+        wanted = [ordinal for ordinal in wanted if ordinal not in config.left_out | summaries.left_out]
+        conflicts += _stranded(command, wanted, ours)
+        winning = config.winning
+    if not wanted and (not conflicts or _is_known(command, conflicts, state)):
+        return []
+    taken = _placed(command, wanted, ours, winning)
+    event = Merged(
+        source=other.stream,
+        version=other.version,
+        how=command.how,
+        base=command.base,
+        placed=tuple(Placement(before, spans_of(one.ref for one in group)) for before, group in taken),
+        evicted=_evicted_there(command, ours),
+        agent_id=command.agent_id,
+        change=change_of(other.items, wanted),
+    )
+    return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
+
+
+def tell_other(command: TellOther, state: ChatState) -> list[ChatEvent | Resolved]:
+    """
+    Return the events that add a message which tells the other context; none where that version was told already.
+    """
+    other = command.other
+    if state.merged.get((other.stream, "summary")) == other.version:
+        return []
+    told = spans_by_age(other.items, other.items.order())
+    told = tuple(msgspec.structs.replace(span, stream=span.stream or other.stream) for span in told)
+    merged = Merged(source=other.stream, version=other.version, how="summary", told=told)
+    return [Resolved(merged, ()), command.summary]
+
+
+def _new_ordinals(command: Merge, state: ChatState) -> list[int]:
+    other = command.other.items
+    order: Sequence[int] = other.order()
+    if command.how == "result":
+        answers = [o for o in order if _is_answer(other.arena.items[o])]
+        order = answers[-1:]
+    return [ordinal for ordinal in order if state.items.ordinal(other.arena.items[ordinal].id) is None]
+
+
+def _is_known(command: Merge, conflicts: Sequence[ChatEvent], state: ChatState) -> bool:
+    """Whether this version was merged before, and would leave everything as it is again."""
+    changes_nothing = all(isinstance(event, ConflictResolved) for event in conflicts)
+    return changes_nothing and state.merged.get((command.other.stream, command.how)) == command.other.version
+
+
+def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEvent]:
+    """Outputs whose calls were evicted here come along, but not into the view: the two are not parted."""
+    other, coming = command.other.items, set(wanted)
+    stranded = []
+    for output, call in _calls_of_outputs(other).items():
+        here = ours.ordinal(other.arena.items[call].id)
+        if output in coming and here is not None and not ours.shows(here):
+            stranded.append(output)
+    if not stranded:
+        return []
+    refs = sorted((_ref_here(command, ordinal) for ordinal in stranded), key=lambda ref: (ref.stream, ref.version))
+    change = -change_of(other, stranded)
+    return [ItemsEvicted(items=spans_of(refs), change=change, how="merge", reason="its call had left the view")]
+
+
+def _calls_of_outputs(items: Items) -> dict[int, int]:
+    order = items.order()
+    return {order[output]: order[call] for output, call in pair_calls(items).call_of.items()}
+
+
+def _is_answer(item: ChatItemEvent) -> bool:
+    return isinstance(item, MessageAdded) and item.role == "assistant"
+
+
+def _ref_here(command: Merge, ordinal: int) -> Ref:
+    """The name that an event of this context's stream gives to an item of the other."""
+    ref = command.other.items.ref(ordinal)
+    stream = ref.stream or command.other.stream
+    return Ref(ref.version, OWN if stream == command.stream else stream)
+
+
+def _placed(
+    command: Merge, wanted: Iterable[int], ours: Items, winning: set[int]
+) -> list[tuple[Ref | None, list[TakenItem]]]:
+    """What won over something here goes to the end, since the later one is in force."""
+    items = command.other.items.arena.items
+    if command.how == "result":
+        return [(None, [_taken(command, ordinal) for ordinal in wanted])]
+    by_time, calls = ByTime(ours), _calls_of_outputs(command.other.items)
+
+    def time(ordinal: int) -> float:
+        # Clocks differ, and an output never goes before its call.
+        return max(items[one].created_at for one in (ordinal, calls.get(ordinal, ordinal)))
+
+    groups: list[tuple[Ref | None, list[TakenItem]]] = []
+    for ordinal in sorted(wanted, key=lambda ordinal: (ordinal in winning, time(ordinal))):
+        call_here = ours.visible_ordinal(items[calls[ordinal]].id) if ordinal in calls else None
+        before = None if ordinal in winning else by_time.before(time(ordinal), behind=call_here)
+        if not groups or groups[-1][0] != before:
+            groups.append((before, []))
+        groups[-1][1].append(_taken(command, ordinal))
+    return groups
+
+
+def _taken(command: Merge, ordinal: int) -> TakenItem:
+    item = command.other.items.arena.items[ordinal]
+    if command.agent_id is not None:
+        item = msgspec.structs.replace(item, agent_id=command.agent_id)
+    return TakenItem(_ref_here(command, ordinal), item)
+
+
+def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
+    """What the other side let go of since the base, and is seen here: told, not done."""
+    other, base = command.other.items, command.base_items
+    if command.how != "full" or base is None or other.edits is None:
+        return ()
+    gone = []
+    for ordinal in other.edits.gone:
+        item_id = other.arena.items[ordinal].id
+        if base.visible_ordinal(item_id) is not None:
+            here = ours.visible_ordinal(item_id)
+            gone += [] if here is None else [here]
+    return spans_by_age(ours, gone)
+
+
+class _Config:
+    """What sets instructions or tools on both sides, and who wins where both did (SPEC V5.6)."""
+
+    def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
+        self.conflicts: list[ChatEvent] = []
+        other, ours = command.other.items, state.items
+        theirs = [o for o in wanted if _sets_config(other.arena.items[o])]
+        own = _since_base(command, ours, _sets_config)
+        takes = command.instructions
+        if theirs and own and command.base is not None:
+            kept = _winner(command.rule, ours, own, other, theirs)
+            takes = kept == "theirs"
+            self.conflicts = [_conflict("config", command, ours, own, theirs, kept)]
+        self.left_out = set() if takes else set(theirs)
+        self.winning = set(theirs) if self.conflicts and takes else set()
+
+
+class _Summaries:
+    """Summaries of the same items on both sides, and who wins."""
+
+    def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
+        self.conflicts: list[ChatEvent] = []
+        self.left_out: set[int] = set()
+        other, ours = command.other.items, state.items
+        told_here = _told_ids(ours)
+        told_there = _told_ids(other)
+        theirs = [o for o in wanted if is_summary(other.arena.items[o]) and told_there.get(o)]
+        both = [
+            (mine, o) for o in theirs for mine, ids in told_here.items() if ids & told_there[o] and ours.shows(mine)
+        ]
+        if not both:
+            return
+        own = sorted({mine for mine, _ in both})
+        clashing = sorted({o for _, o in both})
+        kept = _winner(command.rule, ours, own, other, clashing)
+        self.conflicts = [_conflict("summary", command, ours, own, clashing, kept)]
+        if kept == "ours":
+            self.left_out = set(clashing)
+        else:
+            self.conflicts.append(evicted(ours, own, how="merge", reason="the other side's summary was kept"))
+
+
+def _told_ids(items: Items) -> dict[int, set[str]]:
+    told: dict[int, set[str]] = {}
+    for ordinal, gone in (items.edits.gone if items.edits else {}).items():
+        if gone.summary is not None:
+            told.setdefault(gone.summary, set()).add(items.arena.items[ordinal].id)
+    return told
+
+
+def _sets_config(item: ChatItemEvent) -> bool:
+    return isinstance(item, ConfigUpdated) or is_instructions(item)
+
+
+def _since_base(command: Merge, ours: Items, wanted: object) -> list[int]:
+    assert callable(wanted)
+    base = command.base_items
+    return [
+        ordinal
+        for ordinal in ours.order()
+        if wanted(item := ours.arena.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
+    ]
+
+
+def _winner(rule: MergeRule, ours: Items, own: Sequence[int], other: Items, theirs: Sequence[int]) -> str:
+    if rule != "newest":
+        return rule
+    newest_here = max(ours.arena.items[ordinal].created_at for ordinal in own)
+    newest_there = max(other.arena.items[ordinal].created_at for ordinal in theirs)
+    return "theirs" if newest_there > newest_here else "ours"
+
+
+def _conflict(
+    kind: str, command: Merge, ours: Items, own: Sequence[int], theirs: Sequence[int], kept: str
+) -> ConflictResolved:
+    return ConflictResolved(
+        kind=kind,
+        source=command.other.stream,
+        ours=spans_by_age(ours, own),
+        theirs=spans_of(sorted((_ref_here(command, o) for o in theirs), key=lambda ref: (ref.stream, ref.version))),
+        rule=command.rule,
+        kept=kept,
+    )

@@ -1,0 +1,135 @@
+"""
+Summaries: what is told, what stays, and how to take one back (SPEC V7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...errors import DecisionRefusedError, InvalidInputError, NotFoundError
+from ..events import ChatEvent, ChatItemEvent, ConfigUpdated, HandedOff, MessageAdded, Summarized, SummaryUndone
+from ..pairing import pair_calls
+from ..state.arena import totals_of
+from ..state.fold import ChatState
+from ..state.sequence import Items
+from .commands import Summarize, UndoSummary
+from .evicting import change_of, spans_by_age, with_partners
+from .truncating import is_instructions, is_summary, is_user
+
+__all__ = ["SummaryPlan", "decide_summary", "plan_summary", "undo_summary"]
+
+
+class SummaryPlan(msgspec.Struct, frozen=True):
+    """
+    What a summary would tell (`told`, in order), the earlier summaries that it takes in (`prior`), the first item
+    that stays behind it (`before`), and the time it is to bear.
+    """
+
+    told: tuple[ChatItemEvent, ...]
+    prior: tuple[MessageAdded, ...]
+    before: str
+    created_at: float
+
+
+def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
+    """
+    Return what a summary would tell, or None where there is nothing to tell (SPEC V7.1 to V7.4).
+
+    Told is everything before the `keep_recent_turns`-th last user message but handoffs, config updates,
+    instructions, what is pinned, and calls whose output stays (SPEC V7.9). Earlier summaries are taken in (V7.8).
+
+    Raises:
+        InvalidInputError: a negative number of turns.
+    """
+    if keep_recent_turns < 0:
+        raise InvalidInputError(f"keep_recent_turns is {keep_recent_turns}: take 0 or more")
+    shown = list(items)
+    users = [place for place, item in enumerate(shown) if is_user(item)]
+    if len(users) <= keep_recent_turns:
+        return None
+    # Minus nought is nought: to keep no turn means to keep all of them from the first on (SPEC V7.7).
+    cut = users[-keep_recent_turns]
+    going = _going(items, shown, cut)
+    told = tuple(item for item in going if not is_summary(item))
+    if not told:
+        return None
+    prior = tuple(item for item in going if isinstance(item, MessageAdded) and is_summary(item))
+    return SummaryPlan(told, prior, shown[cut].id, shown[cut - 1].created_at)
+
+
+def _going(items: Items, shown: Sequence[ChatItemEvent], cut: int) -> list[ChatItemEvent]:
+    pairs = pair_calls(shown)
+    order = items.order()
+    going = []
+    for place in range(cut):
+        item = shown[place]
+        partner = pairs.partner(place)
+        stays = isinstance(item, HandedOff | ConfigUpdated) or is_instructions(item)
+        stays = stays or items.is_pinned(order[place])
+        if partner is not None:
+            stays = stays or partner >= cut or items.is_pinned(order[partner])
+        if not stays:
+            going.append(item)
+    return going
+
+
+def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event that puts a summary in the place of what it tells.
+
+    Raises:
+        DecisionRefusedError: what it tells was evicted or pinned while it was written.
+    """
+    items = state.items
+    folded = [_told(command, item_id, items) for item_id in command.folded]
+    parted = set(with_partners(items, folded)).difference(folded)
+    if parted:
+        # The output of a call came in the meantime, and would be left without it.
+        raise DecisionRefusedError(_changed(command.stream, items.arena.items[min(parted)].id))
+    before = items.visible_ordinal(command.before)
+    if before is None:
+        raise DecisionRefusedError(_changed(command.stream, command.before))
+    return [
+        Summarized(
+            item=command.summary,
+            before=items.ref(before),
+            folded=spans_by_age(items, folded),
+            change=totals_of(command.summary) + -change_of(items, folded),
+            model=command.model,
+        )
+    ]
+
+
+def _told(command: Summarize, item_id: str, items: Items) -> int:
+    ordinal = items.visible_ordinal(item_id)
+    if ordinal is None or items.is_pinned(ordinal):
+        raise DecisionRefusedError(_changed(command.stream, item_id))
+    return ordinal
+
+
+def _changed(stream: str, item_id: str) -> str:
+    return f"item {item_id!r} of {stream} was added, evicted or pinned while the summary was written: summarize again"
+
+
+def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event that takes a summary away and puts back what it tells; without an id, the last one there is.
+
+    Raises:
+        NotFoundError: there is no such summary to be seen, or it was not made by `summarize`.
+    """
+    items = state.items
+    told: dict[int, list[int]] = {}
+    for ordinal, gone in (items.edits.gone if items.edits else {}).items():
+        if gone.summary is not None and items.shows(gone.summary):
+            told.setdefault(gone.summary, []).append(ordinal)
+    wanted = command.summary_id
+    summary = max(told, default=None) if wanted is None else items.visible_ordinal(wanted)
+    if summary is None or summary not in told:
+        which = "no summary" if wanted is None else f"no summary {wanted!r}"
+        raise NotFoundError(f"{command.stream} shows {which} that could be undone")
+    back = with_partners(items, told[summary], are_gone=True)
+    change = change_of(items, back) + -totals_of(items.arena.items[summary])
+    return [SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]

@@ -1,0 +1,169 @@
+"""
+Truncation: the oldest items leave until limits hold, in one pass (SPEC V6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...canonical import parse_json
+from ..events import (
+    ChatEvent,
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    MessageAdded,
+)
+from ..pairing import Pairs, pair_calls
+from ..state.arena import totals_of
+from ..state.fold import ChatState
+from ..state.sequence import Items
+from .evicting import evicted
+
+__all__ = ["awaited_calls", "is_instructions", "is_summary", "is_user", "truncate"]
+
+
+def truncate(max_items: int | None, max_tokens: int | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event by which the oldest unprotected items leave until both limits hold (SPEC V6.1 to V6.5).
+
+    Protected are the first instructions, the first summary, the last user message, all handoffs and config
+    updates, calls that are still awaited, and what is pinned. A call goes with its output. What is left of calls
+    without outputs and outputs without calls goes too.
+    """
+    if max_items is None and max_tokens is None:
+        return []
+    items = state.items
+    order = list(items.order())
+    shown = [items.arena.items[ordinal] for ordinal in order]
+    kept = protected(items, order, shown)
+    leaving = _oldest(shown, kept, max_items, max_tokens, items.tokens if max_tokens is not None else 0)
+    leaving |= _orphans(shown, kept | leaving, leaving)
+    if not leaving:
+        return []
+    return [evicted(items, [order[place] for place in sorted(leaving)], how="truncate", reason=reason)]
+
+
+def protected(items: Items, order: Sequence[int], shown: Sequence[ChatItemEvent]) -> set[int]:
+    """
+    Return the places of the items that truncation leaves alone (SPEC V6.2), and those that go with them.
+    """
+    pairs = pair_calls(shown)
+    kept = {place for place, item in enumerate(shown) if isinstance(item, HandedOff | ConfigUpdated)}
+    kept |= set(awaited_calls(shown, pairs))
+    for found in (
+        _first(shown, is_instructions),
+        _first(shown, is_summary),
+        _last_user(shown),
+    ):
+        kept |= {found} if found is not None else set()
+    for place, ordinal in enumerate(order):
+        if items.is_pinned(ordinal):
+            partner = pairs.partner(place)
+            kept |= {place} if partner is None else {place, partner}
+    return kept
+
+
+def awaited_calls(shown: Sequence[ChatItemEvent], pairs: Pairs) -> Iterator[int]:
+    """
+    Yield the places of the calls of the running turn that have no output yet.
+    """
+    last_user = _last_user(shown)
+    for place in range(0 if last_user is None else last_user, len(shown)):
+        if isinstance(shown[place], FunctionCalled) and place not in pairs.output_of:
+            yield place
+
+
+def is_instructions(item: ChatItemEvent) -> bool:
+    """
+    Return whether an item is a system or developer message.
+    """
+    return isinstance(item, MessageAdded) and item.role in ("system", "developer")
+
+
+def is_summary(item: ChatItemEvent) -> bool:
+    """
+    Return whether an item is a message that tells others, by its `extra["summary"]`.
+    """
+    if not isinstance(item, MessageAdded) or b'"summary"' not in item.extra:
+        return False
+    return bool(parse_json(item.extra).get("summary"))
+
+
+def is_user(item: ChatItemEvent) -> bool:
+    """
+    Return whether an item is a message of the user: the beginning of a turn.
+    """
+    return isinstance(item, MessageAdded) and item.role == "user"
+
+
+def _first(shown: Sequence[ChatItemEvent], wanted: object) -> int | None:
+    assert callable(wanted)
+    return next((place for place, item in enumerate(shown) if wanted(item)), None)
+
+
+def _last_user(shown: Sequence[ChatItemEvent]) -> int | None:
+    return next((place for place in range(len(shown) - 1, -1, -1) if is_user(shown[place])), None)
+
+
+def _oldest(
+    shown: Sequence[ChatItemEvent], kept: set[int], max_items: int | None, max_tokens: int | None, tokens: int
+) -> set[int]:
+    """The oldest come first, so one pass is enough; what goes with a call is found by its id."""
+    outputs = _outputs_by_id(shown)
+    leaving: set[int] = set()
+
+    def is_over() -> bool:
+        over_items = max_items is not None and len(shown) - len(leaving) > max_items
+        return over_items or (max_tokens is not None and tokens > max_tokens)
+
+    for place, item in enumerate(shown):
+        if not is_over():
+            break
+        if place in kept or place in leaving:
+            continue
+        going = [place]
+        if isinstance(item, FunctionCalled):
+            output = _later_output(outputs.get(item.call_id, []), place, kept, leaving)
+            going += [] if output is None else [output]
+        for one in going:
+            leaving.add(one)
+            tokens -= totals_of(shown[one]).tokens
+    return leaving
+
+
+def _outputs_by_id(shown: Sequence[ChatItemEvent]) -> dict[str, list[int]]:
+    """Places of outputs by call id, the last first, so that the next one is at the end."""
+    outputs: dict[str, list[int]] = {}
+    for place in range(len(shown) - 1, -1, -1):
+        item = shown[place]
+        if isinstance(item, FunctionReturned):
+            outputs.setdefault(item.call_id, []).append(place)
+    return outputs
+
+
+def _later_output(outputs: list[int], call: int, kept: set[int], leaving: set[int]) -> int | None:
+    while outputs:
+        place = outputs.pop()
+        if place > call and place not in leaving and place not in kept:
+            return place
+    return None
+
+
+def _orphans(shown: Sequence[ChatItemEvent], untouched: set[int], leaving: Iterable[int]) -> set[int]:
+    """Calls without any output and outputs without any call, told by their ids (SPEC V6.5, V6.6)."""
+    gone = set(leaving)
+    left = [(place, item) for place, item in enumerate(shown) if place not in gone]
+    called = {item.call_id for _, item in left if isinstance(item, FunctionCalled)}
+    returned = {item.call_id for _, item in left if isinstance(item, FunctionReturned)}
+    return {
+        place
+        for place, item in left
+        if place not in untouched
+        and (
+            (isinstance(item, FunctionCalled) and item.call_id not in returned)
+            or (isinstance(item, FunctionReturned) and item.call_id not in called)
+        )
+    }

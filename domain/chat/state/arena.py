@@ -1,0 +1,151 @@
+"""
+Every item that a context ever saw, in the order in which it was recorded, evicted ones too.
+
+An item's place here is its ordinal. Successive states of a context share one arena, which only ever grows; each
+sees as much of it as it counts. What is made on demand, the places of ids and the running totals, is shared too.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+
+from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, Totals
+from ..tokens import estimate_tokens
+
+__all__ = ["Arena", "Birthplace", "totals_of"]
+
+# Where an item came into the world: a number for the n-th stream of this context's lineage, or another
+# stream's name. Numbers, because the same stream is "" in its own events and has a name in its children's.
+Birthplace = int | str
+
+
+class Arena:
+    """The items of a context and of its ancestors; not to be changed but by `extend`."""
+
+    __slots__ = ("_by_place", "_calls", "_ids", "_indexed", "_lock", "_starts", "_totals", "_where", "items")
+
+    def __init__(self) -> None:
+        self.items: list[ChatItemEvent] = []
+        # Runs of items with consecutive versions: the first ordinal of each, and where and when it was born.
+        self._starts: list[int] = []
+        self._where: list[tuple[Birthplace, int]] = []
+        # The same runs by birthplace, as (first version, first ordinal), ascending.
+        self._by_place: dict[Birthplace, list[tuple[int, int]]] = {}
+        self._lock = threading.Lock()
+        self._ids: dict[str, int] = {}
+        self._calls: dict[str, list[int]] = {}
+        self._indexed = 0
+        self._totals = [(0, 0)]
+
+    def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
+        """
+        Add items that came into the world at `place`, with consecutive versions from `version`.
+        """
+        start = len(self.items)
+        if not self._continues(start, place, version):
+            self._starts.append(start)
+            self._where.append((place, version))
+            runs = self._by_place.setdefault(place, [])
+            if runs and runs[-1] > (version, start):
+                insort(runs, (version, start))
+            else:
+                runs.append((version, start))
+        self.items.extend(items)
+
+    def _continues(self, start: int, place: Birthplace, version: int) -> bool:
+        if not self._starts:
+            return False
+        last_place, last_version = self._where[-1]
+        return last_place == place and last_version + start - self._starts[-1] == version
+
+    def first(self, count: int) -> Arena:
+        """
+        Return an arena of its own with the first `count` items of this one.
+        """
+        copy = Arena()
+        copy.items = self.items[:count]
+        runs = bisect_right(self._starts, count - 1)
+        copy._starts, copy._where = self._starts[:runs], self._where[:runs]
+        for place, by_version in self._by_place.items():
+            copy._by_place[place] = [run for run in by_version if run[1] < count]
+        return copy
+
+    def birth(self, ordinal: int) -> tuple[Birthplace, int]:
+        """
+        Return where and with which version an item came into the world.
+        """
+        run = bisect_right(self._starts, ordinal) - 1
+        place, version = self._where[run]
+        return place, version + ordinal - self._starts[run]
+
+    def run_end(self, ordinal: int) -> int:
+        """
+        Return the ordinal behind the last that has the consecutive version in the same stream.
+        """
+        run = bisect_right(self._starts, ordinal)
+        return self._starts[run] if run < len(self._starts) else len(self.items)
+
+    def born(self, place: Birthplace, version: int, count: int) -> int | None:
+        """
+        Return the ordinal, below `count`, of the item with this birth; None where there is none.
+        """
+        runs = self._by_place.get(place)
+        found = bisect_right(runs, version, key=lambda run: run[0]) - 1 if runs else -1
+        if runs is None or found < 0:
+            return None
+        first, start = runs[found]
+        ordinal = start + version - first
+        return ordinal if ordinal < count and self.birth(ordinal) == (place, version) else None
+
+    def find(self, item_id: str, count: int) -> int | None:
+        """
+        Return the ordinal, below `count`, of the item with this id; None where there is none.
+        """
+        ordinal = self._ids.get(item_id)
+        if ordinal is None and self._indexed < len(self.items):
+            self._index()
+            ordinal = self._ids.get(item_id)
+        return ordinal if ordinal is not None and ordinal < count else None
+
+    def with_call_id(self, call_id: str, count: int) -> list[int]:
+        """
+        Return the ordinals, below `count`, of the calls and outputs with this call id.
+        """
+        self._index()
+        return [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
+
+    def _index(self) -> None:
+        with self._lock:
+            for new in range(self._indexed, len(self.items)):
+                item = self.items[new]
+                self._ids.setdefault(item.id, new)
+                if isinstance(item, FunctionCalled | FunctionReturned):
+                    self._calls.setdefault(item.call_id, []).append(new)
+            self._indexed = len(self.items)
+
+    @property
+    def has_totals(self) -> bool:
+        """Whether somebody asked for totals already."""
+        return len(self._totals) > 1
+
+    def totals(self, count: int) -> Totals:
+        """
+        Return the totals of the first `count` items: running ones, never summed again.
+        """
+        with self._lock:
+            tokens, turns = self._totals[-1]
+            for item in self.items[len(self._totals) - 1 : count]:
+                tokens += estimate_tokens(item)
+                turns += isinstance(item, MessageAdded) and item.role == "user"
+                self._totals.append((tokens, turns))
+            tokens, turns = self._totals[count]
+        return Totals(count, turns, tokens)
+
+
+def totals_of(item: ChatItemEvent) -> Totals:
+    """
+    Return what one item counts.
+    """
+    return Totals(1, int(isinstance(item, MessageAdded) and item.role == "user"), estimate_tokens(item))

@@ -1,0 +1,352 @@
+"""
+The items of a context at one version: a value, cheap to continue and to edit.
+
+Appending costs the same whatever the length: successive values share an arena and differ in how much of it they
+count. An edit is a small note about the arena (these are gone, this one stands before that one); the order that
+follows is worked out when somebody looks, in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import msgspec
+
+from ..events import ChatItemEvent, Totals
+from ..spans import OWN, Ref, Span
+from .arena import Arena, Birthplace, totals_of
+
+__all__ = ["Edits", "Gone", "Items"]
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """
+    How an item left the view: the call, the reason that was given, the version of the event, and the ordinal of
+    the summary that tells it, if one does. All items that left by one event share one.
+    """
+
+    how: str
+    reason: str | None
+    version: int
+    summary: int | None = None
+
+
+class Edits(msgspec.Struct):
+    """
+    What was done to the items but appending, by ordinal; treated as a value once it is part of an `Items`.
+
+    `before` has the items that were put right before another one, in the order in which that happened, and
+    `placed` all of them.
+    """
+
+    gone: dict[int, Gone] = {}
+    before: dict[int, list[int]] = {}
+    placed: set[int] = set()
+    pinned: set[int] = set()
+
+    def copied(self) -> Edits:
+        """
+        Return a copy that can be changed.
+        """
+        before = {ordinal: list(placed) for ordinal, placed in self.before.items()}
+        return Edits(dict(self.gone), before, set(self.placed), set(self.pinned))
+
+    def order(self, count: int) -> list[int]:
+        """
+        Return the ordinals below `count` that can be seen, in order.
+        """
+        shown: list[int] = []
+        start = 0
+        # Between those that something was done to, the rest follows in long runs.
+        for ordinal in sorted({*self.gone, *self.before, *self.placed}):
+            if ordinal >= count:
+                break
+            shown.extend(range(start, ordinal))
+            start = ordinal + 1
+            if ordinal in self.before and ordinal not in self.placed:
+                self._unfold(ordinal, shown)
+        shown.extend(range(start, count))
+        return shown
+
+    def last(self, count: int, wanted: int) -> list[int]:
+        """
+        Return the last `wanted` of what `order` returns, without going through the rest.
+        """
+        shown: list[int] = []
+        for ordinal in range(count - 1, -1, -1):
+            if len(shown) >= wanted:
+                break
+            if ordinal in self.placed:
+                continue
+            group: list[int] = []
+            self._unfold(ordinal, group)
+            shown.extend(reversed(group))
+        return shown[:wanted][::-1]
+
+    def _unfold(self, ordinal: int, shown: list[int]) -> None:
+        """Add an item and all that was put before it, and before those: without recursion, it may be deep."""
+        stack = [(ordinal, False)]
+        while stack:
+            current, is_ready = stack.pop()
+            ahead = self.before.get(current)
+            if ahead is None or is_ready:
+                if current not in self.gone:
+                    shown.append(current)
+                continue
+            stack.append((current, True))
+            stack.extend((inner, False) for inner in reversed(ahead))
+
+
+class Items(Sequence[ChatItemEvent]):
+    """An immutable sequence of items: what can be seen of the first `reach` of an arena."""
+
+    __slots__ = ("_basis", "_order", "_shown", "arena", "edits", "is_borrowed", "lineage", "reach")
+
+    def __init__(
+        self,
+        arena: Arena | None = None,
+        reach: int = 0,
+        edits: Edits | None = None,
+        *,
+        lineage: tuple[str, ...] = (),
+        order: list[int] | None = None,
+        basis: tuple[int, Totals] | None = None,
+        is_borrowed: bool = False,
+    ) -> None:
+        self.arena = arena or Arena()
+        # Whether the arena is another context's, which may go on in it.
+        self.is_borrowed = is_borrowed
+        self.reach = reach
+        self.edits = edits
+        # The ancestors by name, the root first.
+        self.lineage = lineage
+        # The order of what can be seen, made on demand: the first `_shown` of a list that later values lengthen.
+        self._order = order
+        self._shown = 0 if order is None else len(order)
+        # The totals at some count since the last edit; everything behind that can be seen.
+        self._basis = basis
+
+    # What can be seen
+
+    def order(self) -> Sequence[int]:
+        """
+        Return the ordinals of the items, in order.
+        """
+        if self.edits is None:
+            return range(self.reach)
+        order = self._own_order(self.edits)
+        return order if len(order) == self._shown else order[: self._shown]
+
+    def _own_order(self, edits: Edits) -> list[int]:
+        if self._order is None:
+            order = edits.order(self.reach)
+            self._shown = len(order)
+            self._order = order
+        return self._order
+
+    def whole_order(self) -> Sequence[int]:
+        """
+        Return the ordinals of all items, in order: also of those that left the view, in the places they had.
+        """
+        edits = self.edits
+        return range(self.reach) if edits is None else Edits(before=edits.before, placed=edits.placed).order(self.reach)
+
+    def __len__(self) -> int:
+        if self.edits is None:
+            return self.reach
+        self._own_order(self.edits)
+        return self._shown
+
+    def __iter__(self) -> Iterator[ChatItemEvent]:
+        items = self.arena.items
+        return iter(items[: self.reach]) if self.edits is None else map(items.__getitem__, self.order())
+
+    @overload
+    def __getitem__(self, index: int) -> ChatItemEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ChatItemEvent]: ...
+    def __getitem__(self, index: int | slice) -> ChatItemEvent | list[ChatItemEvent]:
+        items, order = self.arena.items, self.order()
+        if isinstance(index, int):
+            return items[order[index]]
+        if self.edits is None and (index.step is None or index.step > 0):
+            start, stop, step = index.indices(self.reach)
+            return items[start:stop:step]
+        return [items[ordinal] for ordinal in order[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Items) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def totals(self) -> Totals:
+        """Items, turns and tokens of what can be seen: running totals, summed at most once."""
+        known = self.known_totals()
+        if known is None:
+            known = sum((totals_of(item) for item in self), Totals())
+            self._basis = (self.reach, known)
+        return known
+
+    def known_totals(self) -> Totals | None:
+        """
+        Return the totals if that takes no more than looking at what was appended since somebody last asked.
+        """
+        if self.edits is None:
+            return self.arena.totals(self.reach)
+        if self._basis is None:
+            return None
+        at, total = self._basis
+        if at < self.reach:
+            total = total + self.arena.totals(self.reach) + -self.arena.totals(at)
+            self._basis = (self.reach, total)
+        return total
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of all items."""
+        return self.totals.tokens
+
+    @property
+    def turns(self) -> int:
+        """The number of user messages."""
+        return self.totals.turns
+
+    def continues(self, earlier: Items) -> bool:
+        """
+        Return whether `earlier` is the beginning of these items, by what they share, not by comparing.
+        """
+        return self.arena is earlier.arena and self.edits is earlier.edits and self.reach >= earlier.reach
+
+    def last(self, wanted: int) -> list[int]:
+        """
+        Return the ordinals of the last `wanted` items, in order, without going through the rest.
+        """
+        if self.edits is None:
+            return list(range(max(0, self.reach - wanted), self.reach))
+        return self.edits.last(self.reach, wanted)
+
+    # Where an item is
+
+    def find(self, item_id: str) -> int | None:
+        """
+        Return the index of the item with this id, or None.
+        """
+        ordinal = self.visible_ordinal(item_id)
+        if ordinal is None:
+            return None
+        return ordinal if self.edits is None else self.order().index(ordinal)
+
+    def visible_ordinal(self, item_id: str) -> int | None:
+        """
+        Return the ordinal of the item with this id, or None where it cannot be seen.
+        """
+        ordinal = self.ordinal(item_id)
+        return ordinal if ordinal is not None and self.shows(ordinal) else None
+
+    def ordinal(self, item_id: str) -> int | None:
+        """
+        Return the ordinal of the item with this id, evicted or not; None where there never was one.
+        """
+        return self.arena.find(item_id, self.reach)
+
+    def shows(self, ordinal: int) -> bool:
+        """
+        Return whether an item can be seen.
+        """
+        return self.edits is None or ordinal not in self.edits.gone
+
+    def is_pinned(self, ordinal: int) -> bool:
+        """
+        Return whether an item may not leave the view.
+        """
+        return self.edits is not None and ordinal in self.edits.pinned
+
+    def ref(self, ordinal: int) -> Ref:
+        """
+        Return the name of an item for an event of this context's own stream.
+        """
+        place, version = self.arena.birth(ordinal)
+        if isinstance(place, str):
+            return Ref(version, place)
+        return Ref(version, self.lineage[place] if place < len(self.lineage) else OWN)
+
+    def of_ref(self, ref: Ref) -> int | None:
+        """
+        Return the ordinal of the item that an event of this context's own stream names so; None if there is none.
+        """
+        places: list[Birthplace] = [len(self.lineage)] if ref.stream == OWN else [ref.stream]
+        if ref.stream in self.lineage:
+            places.append(self.lineage.index(ref.stream))
+        for place in places:
+            ordinal = self.arena.born(place, ref.version, self.reach)
+            if ordinal is not None:
+                return ordinal
+        return None
+
+    def of_spans(self, spans: Iterable[Span]) -> list[int]:
+        """
+        Return the ordinals of the items that an event of the own stream names; those it does not know are left out.
+        """
+        ordinals: list[int] = []
+        for span in spans:
+            for run in span.ranges():
+                version = run.start
+                while version < run.stop:
+                    first = self.of_ref(Ref(version, span.stream))
+                    # What was recorded in a row lies in a row.
+                    length = 1 if first is None else min(run.stop - version, self.arena.run_end(first) - first)
+                    if first is not None:
+                        ordinals.extend(range(first, min(first + length, self.reach)))
+                    version += length
+        return ordinals
+
+    # What comes after
+
+    def own_arena(self) -> Arena:
+        """
+        Return an arena that ends with these items and may be extended: this one, or a copy where two states branch.
+        """
+        if not self.reach:
+            # The empty state is everybody's.
+            return Arena()
+        is_free = not self.is_borrowed and len(self.arena.items) == self.reach
+        return self.arena if is_free else self.arena.first(self.reach)
+
+    def plus(self, added: Sequence[ChatItemEvent], version: int) -> Items:
+        """
+        Return these items and `added` behind them, which were recorded from `version` on in the own stream; in
+        time of `added` alone, unless two states branch here.
+        """
+        arena = self.own_arena()
+        arena.extend(added, len(self.lineage), version)
+        count = self.reach + len(added)
+        order = self._order
+        if order is not None:
+            order = order if len(order) == self._shown and not self.is_borrowed else order[: self._shown]
+            order.extend(range(self.reach, count))
+        return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
+
+    def borrowed(self) -> Items:
+        """
+        Return these items for looking ahead: what is added to them leaves the arena as it is.
+        """
+        return Items(self.arena, self.reach, self.edits, lineage=self.lineage, basis=self._basis, is_borrowed=True)
+
+    def forked(self, parent: str, *, is_borrowed: bool = True) -> Items:
+        """
+        Return these items as those of a child of `parent`, the stream whose own they are.
+        """
+        lineage = (*self.lineage, parent)
+        child = Items(
+            self.arena,
+            self.reach,
+            self.edits,
+            lineage=lineage,
+            order=self._order,
+            basis=self._basis,
+            is_borrowed=is_borrowed,
+        )
+        child._shown = self._shown
+        return child

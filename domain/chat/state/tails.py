@@ -1,0 +1,78 @@
+"""
+The end of a context without its beginning: what an edit says of it, and how it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...ports import Log
+from ..events import ITEM_EVENTS, TAIL_ITEMS, VIEW_EVENTS, ChatEvent, ChatItemEvent, Forked, Opened
+from ..spans import OWN, Ref, Span, refs_of, spans_of
+from .fold import ChatState, Resolved, fold, recorded_event
+from .loading import read_items
+from .sequence import Items
+
+__all__ = ["last_items", "tail_of", "with_tail"]
+
+
+def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
+    """
+    Return what was decided, with the end of what can be seen noted in the last event that changes it.
+    """
+    last = max((n for n, one in enumerate(decided) if isinstance(recorded_event(one), VIEW_EVENTS)), default=None)
+    if last is None:
+        return decided
+    recorded = recorded_event(decided[last])
+    if isinstance(recorded, Forked) and recorded.carried is None:
+        # What it begins with is its parent's, whose end it names already.
+        return decided
+    ahead = fold(msgspec.structs.replace(state, items=state.items.borrowed()), decided[: last + 1]).items
+    return [*decided[:last], _with(decided[last], tail_of(ahead, ahead.ref)), *decided[last + 1 :]]
+
+
+def tail_of(items: Items, ref: Callable[[int], Ref]) -> tuple[Span, ...]:
+    """
+    Return the names of the last items, each as `ref` names it.
+    """
+    return spans_of(map(ref, items.last(TAIL_ITEMS)))
+
+
+def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Resolved:
+    if isinstance(event, Resolved):
+        return Resolved(msgspec.structs.replace(event.event, tail=tail), event.taken)
+    return msgspec.structs.replace(event, tail=tail)
+
+
+def last_items(log: Log, stream: str, events: Sequence[Any], wanted: int) -> list[ChatItemEvent] | None:
+    """
+    Return the last `wanted` items of a context whose last events these are; None where they do not tell.
+    """
+    items: list[ChatItemEvent] = []
+    for event in reversed(events):
+        if isinstance(event, Opened):
+            return items[::-1]
+        if isinstance(event, VIEW_EVENTS):
+            return _joined(log, stream, event.tail, items, wanted)
+        if isinstance(event, ITEM_EVENTS):
+            items.append(event)
+            if len(items) == wanted:
+                return items[::-1]
+    return None
+
+
+def _joined(
+    log: Log, stream: str, tail: tuple[Span, ...] | None, newest: list[ChatItemEvent], wanted: int
+) -> list[ChatItemEvent] | None:
+    """The items that an edit names, and those that were appended since (`newest`, the last one first)."""
+    if tail is None:
+        return None
+    refs = list(refs_of(tail))
+    missing = wanted - len(newest)
+    if missing > len(refs) == TAIL_ITEMS:
+        return None
+    named = [msgspec.structs.replace(ref, stream=stream) if ref.stream == OWN else ref for ref in refs[-missing:]]
+    return [*(taken.item for taken in read_items(log, spans_of(named))), *reversed(newest)]

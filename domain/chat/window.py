@@ -1,0 +1,109 @@
+"""
+Keeping a context within bounds before each turn: first summarise what is old, then cut what is still too much.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import DecisionRefusedError, RefoldError
+from ..llm.errors import LLMError
+
+if TYPE_CHECKING:
+    # A model's answers know the roles of chats: at run time this would be a circle.
+    from ..llm.base import LLM
+
+__all__ = ["ContextWindow"]
+
+logger = logging.getLogger(__name__)
+
+
+class Compressible(Protocol):
+    """What a window needs of a chat context."""
+
+    @property
+    def items(self) -> Any:
+        """The items in order."""
+
+    def estimated_tokens(self) -> int:
+        """
+        Return the estimated tokens of all items.
+        """
+
+    def turn_count(self) -> int:
+        """
+        Return the number of user messages.
+        """
+
+    async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3) -> Any:
+        """
+        Replace all but the last turns by a summary.
+        """
+
+    def truncate(self, max_items: int | None = None, max_tokens: int | None = None) -> Any:
+        """
+        Evict the oldest items until the rest is within both limits.
+        """
+
+
+class ContextWindow:
+    """
+    Limits for a chat context, and `manage` to keep them (SPEC V8.5 to V8.8).
+
+    `max_tokens` and `max_context_items` bound the context, None for no bound. `keep_recent_turns` user turns
+    are never summarised. `max_tool_calls_per_turn` is for the loop that runs tools. `summary_llm` writes the
+    summaries, if not the model of the conversation itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int | None = None,
+        max_context_items: int | None = None,
+        keep_recent_turns: int = 3,
+        max_tool_calls_per_turn: int = 10,
+        summary_llm: LLM | None = None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.max_context_items = max_context_items
+        self.keep_recent_turns = keep_recent_turns
+        self.max_tool_calls_per_turn = max_tool_calls_per_turn
+        self.summary_llm = summary_llm
+
+    async def manage(self, ctx: Compressible, llm: LLM | None) -> None:
+        """
+        Bring a context within the limits: summarise if it is worth it, then truncate (SPEC V8.6, V8.7).
+
+        A model that fails is logged and leaves the context to be truncated; nothing is lost by either.
+
+        Raises:
+            RefoldError: the context could not be changed: another writer came first, or the storage failed.
+        """
+        if self._needs_summary(ctx):
+            await self._summarize(ctx, self.summary_llm or llm)
+        if self.max_tokens is not None or self.max_context_items is not None:
+            ctx.truncate(max_items=self.max_context_items, max_tokens=self.max_tokens)
+
+    def _needs_summary(self, ctx: Compressible) -> bool:
+        has_old_turns = ctx.turn_count() > self.keep_recent_turns + 1
+        return has_old_turns and (
+            _is_over(self.max_tokens, ctx.estimated_tokens()) or _is_over(self.max_context_items, len(ctx.items))
+        )
+
+    async def _summarize(self, ctx: Compressible, llm: LLM | None) -> None:
+        if llm is None:
+            logger.warning("the context is over its limits, and there is no model to summarise it")
+            return
+        try:
+            await ctx.summarize(llm, keep_recent_turns=self.keep_recent_turns)
+        except Exception as error:
+            if isinstance(error, RefoldError) and not isinstance(error, LLMError | DecisionRefusedError):
+                # What storage or another writer refuses must not pass for a model's failure. A decision is
+                # refused where what was told has been evicted meanwhile: then there is less to summarise.
+                raise
+            logger.warning("the context could not be summarised", exc_info=True)
+
+
+def _is_over(limit: int | None, actual: int) -> bool:
+    return limit is not None and actual > limit

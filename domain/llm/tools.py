@@ -1,0 +1,68 @@
+"""
+What a model is told about a tool, whichever of the known forms it comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+
+from ..errors import InvalidInputError
+
+__all__ = ["ToolSchema", "tool_schemas"]
+
+FORMS = "a function with _tool_info, or a dict with name, description and parameters (a JSON schema)"
+NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+class ToolSchema(msgspec.Struct, frozen=True):
+    """A tool's name, what it is for, and its parameters as a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+def tool_schemas(tools: Sequence[Any] | None) -> list[ToolSchema]:
+    """
+    Return what to tell a model about tools: functions with `_tool_info` (SPEC V4.5), or schemas as dicts.
+
+    Dicts may have OpenAI's form, `{"type": "function", "function": {...}}`, or Anthropic's `input_schema`.
+
+    Raises:
+        InvalidInputError: a tool of another form.
+    """
+    return [_of_dict(tool) if isinstance(tool, Mapping) else _of_function(tool) for tool in tools or ()]
+
+
+def _of_dict(tool: Mapping[str, Any]) -> ToolSchema:
+    inner = tool.get("function", tool)
+    is_function = tool.get("type") in (None, "function", "custom")
+    if not is_function or not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+        raise InvalidInputError(f"{dict(tool)!r} is not a tool: pass {FORMS}")
+    parameters = inner.get("parameters") or inner.get("input_schema") or NO_PARAMETERS
+    return ToolSchema(inner["name"], inner.get("description") or "", parameters)
+
+
+def _of_function(tool: Any) -> ToolSchema:
+    # A method's info lies on its function.
+    info = getattr(getattr(tool, "__func__", tool), "_tool_info", None)
+    if info is None:
+        raise InvalidInputError(f"{tool!r} is not a tool: pass {FORMS}")
+    parameters = getattr(info, "parameters_schema", None)
+    description = getattr(info, "description", None) or ""
+    return ToolSchema(info.name, description, _signature_schema(tool) if parameters is None else parameters)
+
+
+def _signature_schema(function: Any) -> Mapping[str, Any]:
+    try:
+        return TypeAdapter[Any](function).json_schema()
+    except (PydanticUserError, NameError, TypeError) as error:
+        raise InvalidInputError(
+            f"the parameters of {function!r} cannot be told to a model: annotate them with plain types, "
+            "or give its _tool_info a parameters_schema"
+        ) from error

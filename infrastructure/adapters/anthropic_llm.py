@@ -1,0 +1,139 @@
+"""
+A model behind Anthropic's messages, with its cache in use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from ...domain.chat.calls.reading import ChatView
+from ...domain.llm.responses import LLMResponse
+from ...domain.llm.tools import tool_schemas
+from ...domain.threads import in_thread
+from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
+
+__all__ = ["AnthropicLLM"]
+
+
+class AnthropicLLM(ClientLLM):
+    """
+    A model of Anthropic.
+
+    `client` is an `anthropic.AsyncAnthropic` of your own; else one is made with `api_key` or
+    ANTHROPIC_API_KEY. `max_tokens` bounds an answer. `caching` marks what stays the same from turn to turn.
+    `options` go with every request.
+
+    Raises:
+        ImportError: the package `anthropic` is not installed.
+        LLMAuthenticationError: there is no key.
+    """
+
+    provider = "Anthropic"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        client: Any | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        max_tokens: int = 4_096,
+        caching: bool = True,
+        **options: Any,
+    ) -> None:
+        made = client or _client(api_key, base_url)
+        super().__init__(model, made, owns_client=client is None, options={"max_tokens": max_tokens, **options})
+        self.caching = caching
+
+    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+        """
+        Return the parameters of a message.
+        """
+        turns, system = await in_thread(messages.to_anthropic_messages, caching=self.caching)
+        request: Request = {"model": self.model, "messages": turns, "stream": True}
+        if system:
+            request["system"] = system
+        schemas = tool_schemas(tools)
+        if schemas:
+            request["tools"] = [
+                {"name": schema.name, "description": schema.description, "input_schema": schema.parameters}
+                for schema in schemas
+            ]
+        return request | options
+
+    async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
+        """
+        Send a request and yield what comes back.
+        """
+        reading = _Reading()
+        async with await self.client.messages.create(**request) as stream:
+            async for event in stream:
+                text = reading.text_of(event)
+                if text:
+                    yield spoken(text)
+        yield reading.ending.response(self.provider)
+
+    async def close_client(self) -> None:
+        """
+        Let go of the client's connections.
+        """
+        await self.client.close()
+
+
+class _Reading:
+    """Reads the events of one message; its blocks are told apart by their index."""
+
+    def __init__(self) -> None:
+        self.ending = Ending()
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._stop_reason: str | None = None
+
+    def text_of(self, event: Any) -> str:
+        """
+        Take in an event and return the text it brings, or "".
+        """
+        match event.type:
+            case "message_start":
+                self._count(event.message.usage)
+            case "content_block_start" if event.content_block.type == "tool_use":
+                block = event.content_block
+                call = {"call_id": block.id, "name": block.name, "arguments": "", "start": block.input}
+                self._calls[event.index] = call
+            case "content_block_delta" if event.delta.type == "text_delta":
+                return str(event.delta.text)
+            case "content_block_delta" if event.delta.type == "input_json_delta":
+                self._calls[event.index]["arguments"] += event.delta.partial_json
+            case "message_delta":
+                self._stop_reason = event.delta.stop_reason or self._stop_reason
+                self._count(event.usage)
+            case "message_stop":
+                self._finish()
+        return ""
+
+    def _finish(self) -> None:
+        self.ending.finish_reason = self._stop_reason or "end_turn"
+        for call in self._calls.values():
+            start = call.pop("start")
+            # A tool without parameters gets no JSON at all.
+            call["arguments"] = call["arguments"] or json.dumps(start or {})
+            self.ending.tool_calls.append(call)
+
+    def _count(self, usage: Any) -> None:
+        # Counts are cumulative; what an event does not tell stays as it was. Input leaves out what was cached.
+        budget = self.ending.usage
+        if usage.input_tokens is not None:
+            read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+            budget.input_tokens = max(budget.input_tokens, usage.input_tokens + read + written)
+            budget.cached_tokens = max(budget.cached_tokens, read)
+        budget.output_tokens = usage.output_tokens or budget.output_tokens
+        budget.total_tokens = budget.input_tokens + budget.output_tokens
+
+
+def _client(api_key: str | None, base_url: str | None) -> Any:
+    try:
+        from anthropic import AsyncAnthropic
+    except ImportError as error:
+        raise missing_package("anthropic", "anthropic") from error
+    return AsyncAnthropic(api_key=key_from(AnthropicLLM.provider, api_key, "ANTHROPIC_API_KEY"), base_url=base_url)

@@ -1,0 +1,138 @@
+"""
+A model behind Google's Gemini API, with the signatures of its thoughts kept where it wants them back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from ...domain.chat.calls.reading import ChatView
+from ...domain.llm.responses import LLMResponse, TokenBudget
+from ...domain.llm.tools import tool_schemas
+from ...domain.system import REAL_SYSTEM
+from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
+
+__all__ = ["GoogleLLM"]
+
+
+class GoogleLLM(ClientLLM):
+    """
+    A model of Google.
+
+    `client` is a `google.genai.Client` of your own (for Vertex AI, say); else one is made with `api_key`,
+    GOOGLE_API_KEY or GEMINI_API_KEY. `options` are fields of `GenerateContentConfig`, for every request.
+
+    Raises:
+        ImportError: the package `google-genai` is not installed.
+        LLMAuthenticationError: there is no key.
+    """
+
+    provider = "Google"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        client: Any | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        **options: Any,
+    ) -> None:
+        made = client or _client(api_key, base_url)
+        super().__init__(model, made, owns_client=client is None, options=options)
+
+    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+        """
+        Return the parameters of a generation.
+        """
+        contents, system = await messages.to_google_contents()
+        # Refold's caller runs the tools, not Google's client.
+        config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
+        if system:
+            config["system_instruction"] = system
+        schemas = tool_schemas(tools)
+        if schemas:
+            declarations = [
+                {
+                    "name": schema.name,
+                    "description": schema.description,
+                    "parameters_json_schema": schema.parameters,
+                }
+                for schema in schemas
+            ]
+            config["tools"] = [{"function_declarations": declarations}]
+        return {"model": self.model, "contents": contents, "config": config | options}
+
+    async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
+        """
+        Send a request and yield what comes back.
+        """
+        ending = Ending()
+        stream = await self.client.aio.models.generate_content_stream(**request)
+        try:
+            async for chunk in stream:
+                if chunk.usage_metadata is not None:
+                    ending.usage = _usage(chunk.usage_metadata)
+                text = _read(chunk, ending)
+                if text:
+                    yield spoken(text)
+        finally:
+            await stream.aclose()
+        yield ending.response(self.provider)
+
+    async def close_client(self) -> None:
+        """
+        Let go of the client's connections.
+        """
+        await self.client.aio.aclose()
+        self.client.close()
+
+
+def _read(chunk: Any, ending: Ending) -> str:
+    feedback = chunk.prompt_feedback
+    if feedback is not None and feedback.block_reason is not None:
+        # A question that is refused has no candidate, so nothing else would end it.
+        ending.finish_reason = str(feedback.block_reason.value)
+    texts = []
+    for candidate in (chunk.candidates or [])[:1]:
+        if candidate.finish_reason is not None:
+            ending.finish_reason = str(candidate.finish_reason.value)
+        for part in (candidate.content and candidate.content.parts) or ():
+            if part.function_call is not None:
+                ending.tool_calls.append(_call(part))
+            elif part.text and not part.thought:
+                texts.append(part.text)
+    return "".join(texts)
+
+
+def _call(part: Any) -> dict[str, Any]:
+    signature = part.thought_signature
+    metadata = {"thought_signature": base64.b64encode(signature).decode("ascii")} if signature else None
+    return {
+        # Gemini may leave the id out; outputs need one to be paired by.
+        "call_id": part.function_call.id or REAL_SYSTEM.new_id("call_"),
+        "name": part.function_call.name,
+        "arguments": json.dumps(part.function_call.args or {}, ensure_ascii=False),
+        "metadata": metadata,
+    }
+
+
+def _usage(usage: Any) -> TokenBudget:
+    return TokenBudget(
+        input_tokens=usage.prompt_token_count or 0,
+        output_tokens=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+        total_tokens=usage.total_token_count or 0,
+        cached_tokens=usage.cached_content_token_count or 0,
+    )
+
+
+def _client(api_key: str | None, base_url: str | None) -> Any:
+    try:
+        from google import genai
+    except ImportError as error:
+        raise missing_package("google-genai", "google") from error
+    key = key_from(GoogleLLM.provider, api_key, "GOOGLE_API_KEY", "GEMINI_API_KEY")
+    return genai.Client(api_key=key, http_options={"base_url": base_url} if base_url else None)

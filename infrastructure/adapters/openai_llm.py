@@ -1,0 +1,133 @@
+"""
+A model behind OpenAI's chat completions, at OpenAI or at any server that speaks the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from ...domain.chat.calls.reading import ChatView
+from ...domain.llm.responses import LLMResponse, TokenBudget
+from ...domain.llm.tools import tool_schemas
+from ...domain.threads import in_thread
+from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
+
+__all__ = ["OpenAILLM"]
+
+
+class OpenAILLM(ClientLLM):
+    """
+    A model of OpenAI, or of a server at `base_url` that speaks its protocol.
+
+    `client` is an `openai.AsyncOpenAI` of your own; else one is made with `api_key` or OPENAI_API_KEY.
+    `reasoning_model` sends system messages as "developer". `options` go with every request.
+
+    Raises:
+        ImportError: the package `openai` is not installed.
+        LLMAuthenticationError: there is no key.
+    """
+
+    provider = "OpenAI"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        client: Any | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        reasoning_model: bool = False,
+        **options: Any,
+    ) -> None:
+        made = client or _client(api_key, base_url)
+        super().__init__(model, made, owns_client=client is None, options=options)
+        self.reasoning_model = reasoning_model
+
+    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+        """
+        Return the parameters of a chat completion.
+        """
+        turns = await in_thread(messages.to_openai_messages, reasoning_model=self.reasoning_model)
+        request: Request = {
+            "model": self.model,
+            "messages": turns,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        schemas = tool_schemas(tools)
+        if schemas:
+            request["tools"] = [
+                {"type": "function", "function": {
+                    "name": schema.name, "description": schema.description, "parameters": schema.parameters,
+                }}
+                for schema in schemas
+            ]  # fmt: skip
+        return request | options
+
+    async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
+        """
+        Send a request and yield what comes back.
+        """
+        ending, calls = Ending(), _Calls()
+        async with await self.client.chat.completions.create(**request) as stream:
+            async for chunk in stream:
+                if chunk.usage is not None:
+                    ending.usage = _usage(chunk.usage)
+                # The chunk with the usage has no choices; only the first is asked for.
+                for choice in chunk.choices[:1]:
+                    ending.finish_reason = choice.finish_reason or ending.finish_reason
+                    calls.add(choice.delta.tool_calls)
+                    # A refusal is what the model says instead.
+                    text = choice.delta.content or choice.delta.refusal
+                    if text:
+                        yield spoken(text)
+        ending.tool_calls = calls.found()
+        yield ending.response(self.provider)
+
+    async def close_client(self) -> None:
+        """
+        Let go of the client's connections.
+        """
+        await self.client.close()
+
+
+class _Calls:
+    """Puts calls together, whose arguments come in pieces."""
+
+    def __init__(self) -> None:
+        self._by_index: dict[int, dict[str, str]] = {}
+
+    def add(self, deltas: Sequence[Any] | None) -> None:
+        """
+        Take in the pieces of one chunk.
+        """
+        for delta in deltas or ():
+            call = self._by_index.setdefault(delta.index, {"call_id": "", "name": "", "arguments": ""})
+            call["call_id"] = delta.id or call["call_id"]
+            if delta.function is not None:
+                call["name"] = delta.function.name or call["name"]
+                call["arguments"] += delta.function.arguments or ""
+
+    def found(self) -> list[dict[str, Any]]:
+        """
+        Return the calls in their order.
+        """
+        return [self._by_index[index] for index in sorted(self._by_index)]
+
+
+def _usage(usage: Any) -> TokenBudget:
+    return TokenBudget(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
+        cached_tokens=getattr(usage.prompt_tokens_details, "cached_tokens", None) or 0,
+    )
+
+
+def _client(api_key: str | None, base_url: str | None) -> Any:
+    try:
+        from openai import AsyncOpenAI
+    except ImportError as error:
+        raise missing_package("openai", "openai") from error
+    return AsyncOpenAI(api_key=key_from(OpenAILLM.provider, api_key, "OPENAI_API_KEY"), base_url=base_url)

@@ -1,0 +1,101 @@
+"""
+What the commands that change a context have in common: naming items, and saying what was done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.spans import Ref
+from ...domain.chat.state.sequence import Items
+from ...domain.errors import NotFoundError
+from .options import checked_text
+from .shapes import print_json
+from .terminal import one_line
+
+__all__ = ["after", "context_label", "items", "named_items", "note", "report"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+# `@3`, or `other@3`: where an item was added. No context has versions of more digits.
+PLACE = re.compile(r"(.*)@([0-9]{1,18})", re.DOTALL)
+
+
+def _texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(checked_text, values))
+
+
+def items(*, required: bool) -> Callable[[F], F]:
+    """
+    Return the argument ITEM...: ids, or the places that `refold show` prints beside items.
+    """
+    metavar = "ITEM..." if required else "[ITEM...]"
+    return click.argument("items", metavar=metavar, nargs=-1, required=required, callback=_texts)
+
+
+def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
+    """
+    Return the ids of items that are named by their ids, or by where they were added: `@3`, `other@3`.
+
+    Raises:
+        NotFoundError: the context never held one of them.
+    """
+    held = chat.recorded_items()
+    found = {name: _ordinal(chat, held, name) for name in names}
+    for name, ordinal in found.items():
+        if ordinal is None:
+            raise NotFoundError(
+                f"chat:{chat.id} has no item {name!r}: `refold show {chat.id} --ids` lists them, with --evicted those "
+                "that left the view"
+            )
+    return [held.arena.items[ordinal].id for ordinal in found.values() if ordinal is not None]
+
+
+def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
+    place = PLACE.fullmatch(name)
+    by_id = held.ordinal(name)
+    if by_id is not None or place is None:
+        return by_id
+    context, version = place.groups()
+    # An id may begin as a kind does.
+    for stream in (f"chat:{context}", context):
+        is_own = not context or stream == f"chat:{chat.id}"
+        found = held.of_ref(Ref(int(version), "" if is_own else stream))
+        if found is not None:
+            return found
+    return None
+
+
+def context_label(chat: ChatContext) -> str:
+    """
+    Return the context and its version, as they are said in front of what was done.
+    """
+    return f"chat:{one_line(chat.id)} @{chat.version}"
+
+
+def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:
+    """
+    Return the events of a type that a context got behind `version`.
+    """
+    return [one.event for one in chat.history(after=version) if isinstance(one.event, kind)]
+
+
+def report(chat: ChatContext, said: str, shape: dict[str, Any], *, as_json: bool) -> None:
+    """
+    Print what was done to a context, as a sentence or as JSON.
+    """
+    if as_json:
+        print_json({"context": chat.id, "kind": "chat", "version": chat.version, **shape})
+    else:
+        click.echo(f"{context_label(chat)}: {said}")
+
+
+def note(text: str) -> None:
+    """
+    Say on stderr what the user may not expect.
+    """
+    click.echo(f"note: {one_line(text)}", err=True)

@@ -1,0 +1,85 @@
+"""`refold summarize`: a model tells in a few words what a context holds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import Summarized, SummaryUndone
+from ...domain.errors import DecisionRefusedError
+from .addresses import existing, opened
+from .changes import after, note, report
+from .models import model_name, model_of
+from .naming import count_of, counted
+from .options import actor, as_json, changing, database
+from .speaking import body_of
+from .terminal import one_line
+
+__all__ = ["command"]
+
+
+@click.command("summarize")
+@click.argument("context", metavar="CTX", callback=existing)
+@click.option(
+    "--with", "model", metavar="MODEL", callback=model_name, help="openai:NAME, anthropic:NAME or google:NAME."
+)
+@click.option(
+    "--keep-turns", metavar="N", type=click.IntRange(min=1), default=3, show_default=True, help="Turns that stay."
+)
+@click.option("--undo", is_flag=True, help="Take the last summary away, and put back what it tells.")
+@actor
+@database
+@as_json
+def command(
+    context: str, model: str | None, keep_turns: int, undo: bool, actor: str, location: str, as_json: bool
+) -> None:
+    """
+    Let a model write a summary that stands in the place of all but the last turns of CTX.
+
+    Instructions, handoffs, config updates and pinned items stay. The key is read from OPENAI_API_KEY,
+    ANTHROPIC_API_KEY, GOOGLE_API_KEY or GEMINI_API_KEY; what is summarized is sent to that provider.
+
+    With --json: {context, kind, version, items, tokens_before, tokens_after, model, summary_id, summary}; items counts
+    what the summary tells, or, with --undo, what came back; the latter three are null where there is no summary now.
+    """
+    if undo == (model is not None):
+        raise click.UsageError("give one of --with MODEL and --undo", click.get_current_context())
+    with changing(location, actor) as store:
+        chat = opened(store, context)
+        version, before = chat.version, chat.estimated_tokens()
+        if model is None:
+            chat.undo_summary()
+        else:
+            asyncio.run(_summarize(chat, model, keep_turns))
+        _report(chat, version, before, as_json)
+
+
+async def _summarize(chat: ChatContext, model: str, keep_turns: int) -> None:
+    async with model_of(model) as llm:
+        await chat.summarize(llm, keep_recent_turns=keep_turns)
+    if chat.summary_failure:
+        raise DecisionRefusedError(f"{model} wrote no summary, so nothing was changed: {chat.summary_failure}")
+
+
+def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None:
+    made: list[Summarized] = after(chat, version, Summarized)
+    undone: list[SummaryUndone] = after(chat, version, SummaryUndone)
+    told = sum(count_of(one.folded) for one in made) + sum(count_of(one.items) for one in undone)
+    tokens = chat.estimated_tokens()
+    last = made[-1] if made else None
+    shape = {
+        "items": told,
+        "tokens_before": before,
+        "tokens_after": tokens,
+        "model": last and last.model,
+        "summary_id": last and last.item.id,
+        "summary": last and body_of(last.item),
+    }
+    what = f"{counted(told, 'item')} {'summarized' if made else 'back'}"
+    report(chat, f"{what}, tokens {before:,} -> {tokens:,} ({tokens - before:+,})", shape, as_json=as_json)
+    if last and not as_json:
+        click.echo(f"  {one_line(body_of(last.item))}")
+    if not made and not undone:
+        note("there is nothing to tell before the turns that stay: nothing was changed")

@@ -1,0 +1,70 @@
+"""
+Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half of one (SPEC D12.10).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..domain.errors import InvalidInputError
+from ..domain.messages import Message, clean_messages, message_from_dict, message_to_dict
+
+__all__ = ["read_messages_file", "write_messages_file"]
+
+
+def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *, clean: bool = True) -> None:
+    """
+    Write messages of any make to a file, whose folder is made if need be; `clean=False` writes all of them.
+
+    Raises:
+        InvalidInputError: one of them is no message, or cannot be written as JSON; nothing was written.
+    """
+    target = Path(path)
+    data = _encoded(clean_messages(messages) if clean else list(messages), target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: two writers that share one would put each other's halves in place.
+    new = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with new.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _encoded(messages: list[Any], path: Path) -> bytes:
+    records = []
+    for index, message in enumerate(messages):
+        try:
+            records.append(message_to_dict(message))
+            json.dumps(records[-1], ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"message {index} cannot be written to {path}: {error}") from error
+    return json.dumps({"messages": records}, indent=2, ensure_ascii=False).encode()
+
+
+def read_messages_file(path: str | os.PathLike[str], *, clean: bool = True) -> list[Message]:
+    """
+    Return the messages of a file, cleaned; none for a file that is missing or not JSON (SPEC D12.10).
+
+    `clean=False` gives all of them, system messages too. Records of unknown types are left out (SPEC D12.3).
+
+    Raises:
+        InvalidInputError: it is JSON, and not a list of messages nor an object that has one.
+    """
+    try:
+        held = json.loads(Path(path).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return []
+    records = held.get("messages", []) if isinstance(held, dict) else held
+    if not isinstance(records, list):
+        raise InvalidInputError(f'{path} holds no messages: it should be {{"messages": [...]}}')
+    messages = [message for message in map(message_from_dict, records) if message is not None]
+    return clean_messages(messages) if clean else messages

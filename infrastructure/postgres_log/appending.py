@@ -1,0 +1,305 @@
+"""
+Appending to a log on PostgreSQL.
+
+The usual way is one round trip. This process remembers where each slice and stream ended, so it sends everything
+at once: BEGIN, the slice's lock, a look at the slice's last position that fails if it is not the remembered one,
+the rows, COMMIT. Even the remembered may be all there is to refuse: a look that succeeds proves the refusal.
+
+Where too little is remembered, or the look failed, the careful way follows: lock, read, plan, write. It also
+settles what a broken connection left open, by the ids that the events were given before they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import psycopg
+
+from ...domain.errors import StorageUnavailableError
+from ...domain.ports import NewEvents, Receipt
+from ...domain.system import System
+from ..compression import Compression
+from ..records import Request
+from .database import PostgresDatabase, pause_before
+from .inquiry import Inquiry, StreamMovedError
+from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
+from .quick import end_of, ready, ready_together, received, rows_of
+from .tags import learn_tags
+from .translation import DUPLICATE, is_lost_connection, translate
+from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+
+__all__ = ["Appender", "Begun", "Interrupted"]
+
+ATTEMPTS_MAX = 6
+TRIP_BYTES_MAX = 4 << 20
+STALE = "22012"
+WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
+
+
+class Interrupted(NamedTuple):
+    """What the quick way came to: the id it gave to the first event, and the error that it met."""
+
+    first_id: int
+    failure: psycopg.Error
+
+
+class Begun(NamedTuple):
+    """The quick way came to the lock of this slice, and found that the general way has to go on from there."""
+
+    slice: int
+
+
+class Appender:
+    """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
+
+    def __init__(self, database: PostgresDatabase, prefix: str, system: System, compression: Compression) -> None:
+        self._database = database
+        self._prefix = prefix
+        self._system = system
+        self._compression = compression
+        self._memory = Memory()
+        self._ids = EventIds()
+        self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
+        self._inquiry = Inquiry(self._memory, prefix, self._lock)
+        # Divides by zero, and so ends the transaction, where the slice is further on than it is remembered.
+        self._look = f"SELECT 1 / (coalesce(max(position), 0) = $2)::int FROM {prefix}event WHERE slice = $1"
+
+    def known_slice(self, stream: str) -> int | None:
+        """
+        Return the slice of a stream, where it is remembered.
+        """
+        return self._memory.slices.get(stream)
+
+    def append(
+        self,
+        slices: Collection[int],
+        draft: Callable[[], Sequence[Request]],
+        foresee: Callable[[list[Answer]], None] = lambda answers: None,
+        before: Interrupted | Begun | None = None,
+    ) -> list[Answer]:
+        """
+        Append what `draft` returns, and return what became of each request.
+
+        All that is not refused is written in one transaction. `slices` are those of the streams, as far as they
+        are known, and else those they will be given. `draft` is called once, the server being at work already;
+        `foresee` may be called while it commits, with what will be returned if it does.
+
+        Raises:
+            StorageError: the database did not do it; nothing was written, unless the error says otherwise.
+        """
+        orders: list[Order] = []
+        interrupted = before if isinstance(before, Interrupted) else None
+
+        def drafted() -> list[Order]:
+            if not orders:
+                orders.extend(self._orders(draft(), interrupted))
+            return orders
+
+        with self._memory_at_stake(slices):
+            failure = interrupted.failure if interrupted else None
+            if failure is None and all(number in self._memory.lanes for number in slices):
+                try:
+                    is_begun = isinstance(before, Begun)
+                    answers = self._append_by_memory(sorted(slices), drafted, foresee, is_begun=is_begun)
+                    if answers is not None:
+                        return answers
+                except psycopg.Error as error:
+                    failure = self._passing(error, slices)
+            return self._append_carefully(drafted(), failure)
+
+    def append_quickly(self, new: NewEvents) -> Receipt | Interrupted | Begun | None:
+        """
+        Append to one stream, if that can go the quick way; None if not.
+
+        Where it only began, or ended at something that passes, `append` is to be called with what is returned.
+
+        Raises:
+            StorageError: as above.
+        """
+        end = end_of(new, self._memory)
+        if end is None:
+            return None
+        first_id = 0
+        try:
+            wire = self._database.writer()
+            where = int4(end.slice)
+            wire.send(BEGIN, Call(self._lock, (where,)), Call(self._look, (where, int8(end.lane.position))))
+            events = ready(new, end, self._memory)
+            if events is None:
+                return Begun(end.slice)
+            now = self._now()
+            first_id = self._ids.take(len(events.payloads), now)
+            rows = rows_of(events, first_id, now, self._compression)
+            wire.dispatch(*inserts(self._prefix + "event", rows), COMMIT)
+            receipt = received(events, rows)
+            wire.conclude()
+        except BaseException as error:
+            failure = self._passing_quickly(error, (end.slice,))
+            return Interrupted(first_id or self._ids.take(len(new.events), self._now()), failure)
+        return receipt
+
+    def append_all_quickly(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
+        """
+        Append to several streams, each in a slice of its own, in one transaction; else as `append_quickly`.
+        """
+        all_events = ready_together(news, self._memory)
+        if all_events is None:
+            return None
+        now = self._now()
+        ids = self._ids.take(sum(len(events.payloads) for events in all_events), now)
+        first_id, ends = ids, {events.end.slice: events.end.lane.position for events in all_events}
+        try:
+            wire = self._database.writer()
+            wire.send(BEGIN, *self._locks(sorted(ends)), *self._looks(ends))
+            parts = []
+            for events in all_events:
+                parts.append(rows_of(events, first_id, now, self._compression))
+                first_id += len(events.payloads)
+            wire.dispatch(*inserts(self._prefix + "event", [row for part in parts for row in part]), COMMIT)
+            receipts = [received(events, part) for events, part in zip(all_events, parts, strict=True)]
+            wire.conclude()
+        except BaseException as error:
+            return Interrupted(ids, self._passing_quickly(error, ends))
+        return receipts
+
+    def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
+        # Before anything that can be interrupted: memory may have moved on already.
+        self._memory.forget(slices)
+        self._database.settle_writer()
+        if not isinstance(error, psycopg.Error):
+            raise error
+        try:
+            return self._passing(error, slices)
+        except psycopg.Error:
+            raise translate(error, self._database.where) from error
+
+    def _locks(self, slices: Iterable[int]) -> list[Call]:
+        return [Call(self._lock, (int4(number),)) for number in slices]
+
+    def _looks(self, ends: Mapping[int, int]) -> list[Call]:
+        return [Call(self._look, (int4(number), int8(position))) for number, position in ends.items()]
+
+    @contextmanager
+    def _memory_at_stake(self, slices: Collection[int]) -> Iterator[None]:
+        """Forget what was planned where it comes to nothing, and translate psycopg's errors."""
+        try:
+            yield
+        except BaseException as error:
+            self._memory.forget()
+            if isinstance(error, psycopg.Error):
+                raise translate(error, self._database.where) from error
+            raise
+        self._memory.keep(slices)
+
+    def _passing(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
+        """Return an error after which the careful way may succeed; raise any other."""
+        if error.sqlstate in (STALE, *WORTH_RETRYING):
+            # Nothing is wrong but what was remembered of these slices.
+            self._memory.forget(slices)
+            return error
+        self._memory.forget()
+        if is_lost_connection(error):
+            return error
+        raise error
+
+    def _append_by_memory(
+        self,
+        slices: Sequence[int],
+        drafted: Callable[[], list[Order]],
+        foresee: Callable[[list[Answer]], None],
+        *,
+        is_begun: bool,
+    ) -> list[Answer] | None:
+        """Do it in one round trip; None where memory does not say enough."""
+        ends = {number: self._memory.lanes[number].position for number in slices}
+        with self._database.writing(under_way=is_begun) as wire:
+            if not is_begun:
+                wire.send(BEGIN, *self._locks(slices), *self._looks(ends))
+            assert wire.is_under_way, "rows must not go out without their lock"
+            orders = drafted()
+            plan = Plan(self._memory, self._now(), self._compression)
+            try:
+                answers = plan.answers(orders)
+            except NotKnownError:
+                if plan.size:
+                    self._memory.forget(slices)
+                wire.finish(ROLLBACK)
+                return None
+            self._write(wire, plan)
+            foresee(answers)
+            wire.conclude()
+        return answers
+
+    def _append_carefully(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt and failure is not None:
+                pause_before(attempt - 1)
+            try:
+                with self._database.writing() as wire:
+                    return self._read_and_write(wire, orders, look_for_ids=failure is not None)
+            except StreamMovedError:
+                continue
+            except StorageUnavailableError:
+                # That a server cannot be reached is waited out only where it could be a moment ago.
+                if failure is None:
+                    raise
+            except psycopg.Error as error:
+                self._memory.forget()
+                failure = error
+                if not (is_lost_connection(error) or error.sqlstate in WORTH_RETRYING):
+                    raise
+        raise self._outcome(failure) from failure
+
+    def _read_and_write(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> list[Answer]:
+        wanted = {draft.tag for order in orders for part in order.request.parts for draft in part.drafts}
+        if not wanted <= self._memory.tags.keys():
+            self._memory.tags |= learn_tags(wire, self._prefix + "tag", wanted)
+        found = self._inquiry.run(wire, orders, look_for_ids=look_for_ids)
+        plan = Plan(self._memory, self._now(), self._compression, found)
+        answers = plan.answers(orders)
+        self._write(wire, plan)
+        wire.conclude()
+        return answers
+
+    def _write(self, wire: Wire, plan: Plan) -> None:
+        """Send the rows and COMMIT: in one trip, unless there is more than one should carry."""
+        if plan.size < TRIP_BYTES_MAX:
+            wire.dispatch(*plan.calls(self._prefix), COMMIT)
+            return
+        trip: list[Call] = []
+        size = 0
+        for call in plan.calls(self._prefix):
+            size += call.size
+            if size > TRIP_BYTES_MAX:
+                wire.finish(*trip)
+                trip, size = [], call.size
+            if size > TRIP_BYTES_MAX:
+                wire.run_apart(call)
+                size = 0
+            else:
+                trip.append(call)
+        wire.dispatch(*trip, COMMIT)
+
+    def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
+        counts = [sum(len(part.drafts) for part in request.parts) for request in requests]
+        first_id = interrupted.first_id if interrupted else self._ids.take(sum(counts), self._now())
+        orders = []
+        for request, count in zip(requests, counts, strict=True):
+            orders.append(Order(request, first_id))
+            first_id += count
+        return orders
+
+    def _now(self) -> int:
+        return int(self._system.now() * 1_000_000)
+
+    def _outcome(self, failure: psycopg.Error | None) -> Exception:
+        if failure is None:
+            return StorageUnavailableError(f"{self._database.where}: streams turned up elsewhere again and again")
+        if not is_lost_connection(failure):
+            return failure
+        return StorageUnavailableError(
+            f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
+            " whether they are recorded before you repeat them, or give them an idempotency key"
+        )

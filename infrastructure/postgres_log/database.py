@@ -1,0 +1,214 @@
+"""
+One PostgreSQL database: one connection that writes, a few that read, each opened when it is first needed.
+
+Nothing relies on what a connection remembers from one transaction to the next, so all of it works through a
+pooler in transaction mode; statements are prepared only where no pooler stands between.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ...domain.errors import StorageBusyError, StorageClosedError, StorageUnavailableError
+from .translation import first_line, is_lost_connection, translated
+from .wire import PATIENCE_SECONDS, Call, Rows, Wire
+
+__all__ = ["PostgresDatabase", "pause_before"]
+
+T = TypeVar("T")
+CONNECT_SECONDS = 10
+READERS_MAX = 8
+READ_ATTEMPTS_MAX = 3
+PAUSE_SECONDS = 0.1
+DEFAULTS: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "refold",
+    "client_encoding": "utf8",
+}
+ENCODINGS = ("UTF8", "SQL_ASCII")
+
+
+class PostgresDatabase:
+    """
+    The connections to the database of a URL (or of libpq's `key=value` form).
+
+    Raises:
+        StorageUnavailableError: the URL cannot be read; whether it leads anywhere shows at the first use.
+    """
+
+    def __init__(self, url: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._conninfo, self.where = _parse(url)
+        self._patience = patience_seconds
+        self._changed = threading.Condition()
+        self._idle: deque[Wire] = deque()
+        self._lent = 0
+        self._writer: Wire | None = None
+        self._closed = False
+
+    def reading(self, work: Callable[[Wire], T]) -> T:
+        """
+        Return what `work` makes of a connection; it is called again when the connection breaks.
+
+        Raises:
+            StorageBusyError: all connections stayed in use.
+            StorageUnavailableError: the database cannot be reached.
+        """
+        with translated(self.where):
+            for attempt in range(READ_ATTEMPTS_MAX):
+                try:
+                    return self._read_once(work)
+                except (psycopg.Error, StorageUnavailableError) as error:
+                    # That a server cannot be reached is waited out only where it could be a moment ago.
+                    was_reached = attempt > 0 or (isinstance(error, psycopg.Error) and is_lost_connection(error))
+                    if not was_reached or attempt == READ_ATTEMPTS_MAX - 1:
+                        raise
+                    self._drop_idle()
+                    pause_before(attempt)
+        raise AssertionError("the loop returns or raises")
+
+    def ask(self, *calls: Call) -> list[Rows]:
+        """
+        Return the rows of each statement, carried out in one round trip.
+        """
+        return self.reading(lambda wire: wire.run(*calls))
+
+    def _read_once(self, work: Callable[[Wire], T]) -> T:
+        wire = self._borrow()
+        try:
+            return work(wire)
+        finally:
+            self._give_back(wire)
+
+    def _borrow(self) -> Wire:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._closed or self._lent < READERS_MAX, self._patience):
+                raise StorageBusyError(
+                    f"all READERS_MAX ({READERS_MAX}) connections to {self.where} stayed in use: try again"
+                )
+            self._require_open()
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._connect()
+        except BaseException:
+            self._give_back(None)
+            raise
+
+    def _give_back(self, wire: Wire | None) -> None:
+        is_good = wire is not None and wire.settle()
+        with self._changed:
+            self._lent -= 1
+            if wire is not None and is_good and not self._closed:
+                self._idle.append(wire)
+            elif wire is not None:
+                wire.close()
+            self._changed.notify_all()
+
+    def _drop_idle(self) -> None:
+        with self._changed:
+            while self._idle:
+                self._idle.pop().close()
+
+    def writer(self, *, under_way: bool = False) -> Wire:
+        """
+        Return the writing connection, and with `under_way` a trip that was begun on it; the caller sees to it that
+        one thread at a time uses it, and calls `settle_writer` when something goes wrong.
+
+        Errors come out as psycopg's own: the caller can tell which of them leave something to be found out.
+        """
+        self._require_open()
+        if self._writer is not None and self._writer.is_under_way and not under_way:
+            # Whoever began it was interrupted.
+            self.settle_writer()
+        if self._writer is None:
+            self._writer = self._connect()
+        return self._writer
+
+    def settle_writer(self) -> None:
+        """
+        Roll back what an error left open on the writing connection, and let go of it if it is broken.
+        """
+        if self._writer is not None and not self._writer.settle():
+            self._writer = None
+
+    @contextmanager
+    def writing(self, *, under_way: bool = False) -> Iterator[Wire]:
+        """
+        Lend the writing connection for a block, and settle it if that fails.
+        """
+        try:
+            yield self.writer(under_way=under_way)
+        except BaseException:
+            self.settle_writer()
+            raise
+
+    def close(self) -> None:
+        """
+        Close all connections, once those in use have been given back; may be called twice.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._lent, timeout=self._patience)
+        self._drop_idle()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageClosedError(f"{self.where} is closed: open it again")
+
+    def _connect(self) -> Wire:
+        try:
+            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            raise StorageUnavailableError(
+                f"{self.where} cannot be opened ({first_line(error)}): check address, name and login"
+            ) from error
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding not in ENCODINGS:
+            connection.close()
+            raise StorageUnavailableError(f"{self.where} is encoded in {encoding}: make one in UTF8")
+        wire = Wire(connection, patience_seconds=self._patience)
+        with translated(self.where):
+            # A pooler gives every client a number of its own making.
+            ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+        wire.prepares = pid == connection.info.backend_pid
+        return wire
+
+
+def pause_before(attempt: int) -> None:
+    """
+    Wait before trying again, each time twice as long.
+    """
+    time.sleep(PAUSE_SECONDS * 2**attempt)
+
+
+def _parse(url: str) -> tuple[str, str]:
+    """Return what to connect with, and the name to use in messages, which has no password in it."""
+    unreadable = StorageUnavailableError(
+        "the URL of the database cannot be read: write postgresql://user:password@host:port/name,"
+        " with special characters as %XX"
+    )
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        # Neither the URL nor libpq's message is repeated: both may hold the password.
+        raise unreadable from None
+    host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
+    if "@" in host + port:
+        # The password had a character that ends it; what is left of it stands where the host should be.
+        raise unreadable
+    address = f"{host}:{port}" if port else host
+    where = f"postgresql:///{name}?host={host}" if host.startswith("/") else f"postgresql://{address}/{name}"
+    return make_conninfo(**{**DEFAULTS, **given}), where

@@ -1,0 +1,293 @@
+"""
+The log on PostgreSQL: many processes write side by side, on one server or on shards of it.
+
+The log is 1,024 slices, each with an order of its own. A process commits in groups, over one connection; readers
+have connections of their own, and neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from ...domain.envelope import Event, RecordedEvent, encode_payload
+from ...domain.errors import ConcurrencyError, InvalidInputError, RefoldError
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Receipt
+from ...domain.positions import BEGINNING, Moment
+from ...domain.streams import slice_of
+from ...domain.system import REAL_SYSTEM, System
+from ..codec import CODEC, Codec
+from ..compression import DICTIONARY_EVENTS
+from ..drafting import drafts_of
+from ..group_commit import GroupCommitter, Settled, Ticket
+from ..receipts import receipts_of
+from ..records import ANY, Part, Request
+from .appending import Appender, Begun, Interrupted
+from .database import PostgresDatabase
+from .dictionaries import Dictionaries
+from .paging import Pager
+from .planning import Answer
+from .reading import VERSION_MAX, Reader
+from .schema import prepare_schema
+from .wire import PATIENCE_SECONDS
+
+__all__ = ["PostgresLog"]
+
+POLL_SECONDS = 0.02
+# Looking costs the server some milliseconds in a log of many slices: it is to rest most of the time.
+REST_FACTOR = 4
+Batch = Sequence[NewEvents]
+LogTicket = Ticket[Batch, list[Receipt]]
+
+
+class PostgresLog:
+    """
+    A log in a PostgreSQL database; see `refold.domain.ports.LiveLog` for what its methods promise.
+
+    Its tables are made in the connection's current schema where there are none, unless `create` is false.
+    Nothing waits for a silent server longer than `patience_seconds`.
+
+    Raises:
+        StorageUnavailableError: the database cannot be reached, or holds no log that this version understands.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        codec: Codec = CODEC,
+        system: System = REAL_SYSTEM,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.database = PostgresDatabase(url, patience_seconds=patience_seconds)
+        self._dictionaries = Dictionaries(self.database, "")
+        self._compression = self._dictionaries.compression
+        self._appender = Appender(self.database, "", system, self._compression)
+        self._reader = Reader(self.database, "", codec, self._compression)
+        self._pager = Pager(self.database, "")
+        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
+        self._news = threading.Condition()
+        self._followers = 0
+        try:
+            self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
+            self._dictionaries.use_newest()
+            self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
+        except BaseException:
+            self.close()
+            raise
+
+    # Writing
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """
+        Append all of `batch` or nothing; the future is done once it is on disk.
+        """
+        if len(batch) != 1 and len({new.stream for new in batch}) != len(batch):
+            return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
+        return self._committer.submit(batch, wait=wait)
+
+    def _commit_alone(self, batch: Batch) -> list[Receipt]:
+        quick = self._appender.append_quickly(batch[0]) if len(batch) == 1 else None
+        if isinstance(quick, Receipt):
+            receipts = [quick]
+            if self._followers or not self._compression.newest:
+                self._wake([receipts])
+            return receipts
+        answer = self._append([batch], quick)[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _commit(self, group: list[LogTicket]) -> None:
+        batches = [ticket.request for ticket in group]
+        quick = self._appender.append_all_quickly([new for batch in batches for new in batch])
+        if isinstance(quick, list):
+            receipts = iter(quick)
+            answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
+            self._wake(answers)
+        else:
+            answers = self._append(batches, quick)
+        for ticket, answer in zip(group, answers, strict=True):
+            if isinstance(answer, Exception):
+                ticket.future.set_exception(answer)
+            else:
+                ticket.future.set_result(answer)
+
+    def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[list[Receipt] | Exception]:
+        refused: dict[int, Exception] = {}
+        drafted: list[Batch] = []
+        receipts = _Receipts(drafted, self.read)
+
+        def draft() -> list[Request]:
+            requests = []
+            for place, batch in enumerate(batches):
+                try:
+                    requests.append(self._request(batch))
+                    drafted.append(batch)
+                except (RefoldError, ValueError, TypeError, OverflowError) as error:
+                    refused[place] = error
+            return requests
+
+        slices = {self._slice(new) for batch in batches for new in batch}
+        answers = self._appender.append(slices, draft, receipts.foresee, before)
+        # What went the quick way together can be drafted: the ids of its events would belong to others otherwise.
+        assert not (refused and drafted and isinstance(before, Interrupted))
+        made = iter(receipts.of(answers))
+        outcomes = [refused[place] if place in refused else next(made) for place in range(len(batches))]
+        self._wake(outcomes)
+        return outcomes
+
+    def _slice(self, new: NewEvents) -> int:
+        known = self._appender.known_slice(new.stream)
+        if known is not None:
+            return known
+        # What cannot be encoded is refused when it is drafted, and only that.
+        return slice_of((new.root or new.stream).encode(errors="replace").decode())
+
+    def _request(self, batch: Batch) -> Request:
+        return Request([self._part(new) for new in batch])
+
+    def _part(self, new: NewEvents) -> Part:
+        self._check_names(new)
+        drafts = drafts_of(new, self._compression)
+        first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
+        return Part(new.stream, first, drafts, self._slice(new), idempotency_key=new.idempotency_key)
+
+    def _check_names(self, new: NewEvents) -> None:
+        # The root of a stream that is there already is of no account.
+        root = "" if self._appender.known_slice(new.stream) is not None else new.root
+        names = f"{new.stream}{root}{new.idempotency_key}"
+        try:
+            names.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"a name with {new.stream!r} holds a lone surrogate: {error}") from error
+        if "\0" in names:
+            raise InvalidInputError(f"a name with {new.stream!r} holds a NUL, which PostgreSQL does not take")
+
+    def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
+        """Wake those who wait for news, and count towards the dictionary."""
+        if self._followers:
+            with self._news:
+                self._news.notify_all()
+        if not self._compression.newest:
+            receipts = [receipt for answer in answers if isinstance(answer, list) for receipt in answer]
+            events = sum(len(receipt.events) for receipt in receipts if not receipt.replayed)
+            self._dictionaries.count(events, self._first_payloads)
+
+    def _first_payloads(self) -> list[bytes]:
+        page = self.read_all(after=BEGINNING, limit=DICTIONARY_EVENTS)
+        return [encode_payload(recorded.event) for recorded in page.events]
+
+    def exclusively(self, work: Callable[[], None]) -> None:
+        """
+        Run `work` while this process commits nothing: how others use the writing connection in turn.
+        """
+        self._committer.exclusively(work)
+
+    # Reading
+
+    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a stream with versions above `after`, up to and including `until`, in order.
+        """
+        last = VERSION_MAX if until is None else until
+        after = max(after, 0)
+        return [] if last <= after else self._reader.read_stream(stream, after=after, until=last)
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return what `read` does without the envelopes.
+        """
+        last = VERSION_MAX if until is None else until
+        after = max(after, 0)
+        return [] if last <= after else self._reader.read_events(stream, after=after, until=last)
+
+    def read_all(self, *, after: Moment, limit: int) -> Page:
+        """
+        Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
+        """
+        rows, moment = self._pager.page(after, limit)
+        return Page(self._reader.open_page(rows), moment)
+
+    def head(self, stream: str) -> int:
+        """
+        Return the version of the last event of a stream; 0 where there is none.
+        """
+        return self._reader.last_version(stream)
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """
+        Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
+        """
+        return self._reader.last_version(stream, moment)
+
+    def now(self) -> Moment:
+        """
+        Return the moment of the last event.
+        """
+        return Moment.of(dict(self._pager.ends()))
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """
+        Return once there may be an event behind `seen`, or the time is up; another process's within 20 ms or so.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        heads = dict(seen.heads)
+        while True:
+            began = time.monotonic()
+            if any(last > heads.get(number, 0) for number, last in self._pager.ends().items()):
+                return
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            with self._news:
+                self._followers += 1
+                self._news.wait(min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now))
+                self._followers -= 1
+
+    def close(self) -> None:
+        """
+        Finish what was handed in, then close the connections; may be called twice.
+        """
+        self._committer.close()
+        self._dictionaries.close()
+        self.database.close()
+
+
+class _Receipts:
+    """Makes the receipts of batches; most of them while the server is still committing."""
+
+    def __init__(self, batches: Sequence[Batch], read: Callable[..., list[RecordedEvent]]) -> None:
+        self._batches = batches
+        self._read = read
+        self._answers: Sequence[Answer] = ()
+        self._made: list[list[Receipt] | Exception | None] = []
+
+    def foresee(self, answers: list[Answer]) -> None:
+        """
+        Make the receipts that these answers lead to, if it is these that come true.
+        """
+        self._answers = answers
+        self._made = [
+            self._of(batch, answer) if _is_new(answer) else None
+            for batch, answer in zip(self._batches, answers, strict=True)
+        ]
+
+    def of(self, answers: Sequence[Answer]) -> list[list[Receipt] | Exception]:
+        """
+        Return the receipts, given the answers that did come true.
+        """
+        made = self._made if self._answers is answers else [None] * len(answers)
+        return [
+            self._of(batch, answer) if known is None else known
+            for batch, answer, known in zip(self._batches, answers, made, strict=True)
+        ]
+
+    def _of(self, batch: Batch, answer: Answer) -> list[Receipt] | Exception:
+        return answer if isinstance(answer, ConcurrencyError) else receipts_of(batch, answer, self._read)
+
+
+def _is_new(answer: Answer) -> bool:
+    return isinstance(answer, list) and all(isinstance(part, list) for part in answer)

@@ -1,0 +1,348 @@
+"""
+Appending to a log on SQLite.
+
+The usual way is warm: this process remembers the end of the log and of the stream, so the rows are ready before
+the database is touched, and one INSERT is all it sees. That INSERT does nothing when the log no longer ends where
+it is remembered to end, since then somebody else wrote. The careful way follows: under the file's write lock the
+heads are read again and compared with what the writer decided on. Requests of one group share a transaction; one
+that is refused leaves no trace in it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest, encode_payload
+from ...domain.errors import ConcurrencyError
+from ...domain.ports import ANY_VERSION, NewEvents, Receipt
+from ...domain.positions import Position
+from ...domain.streams import slice_of
+from ...domain.system import System
+from ..codec import encode_meta, tag_of
+from ..compression import Compression, mark_references
+from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request
+from ..texts import LARGE_TEXT_BYTES, LargeText, insert_references
+
+__all__ = ["Appended", "Appender", "Known"]
+
+ONE_SEQUENCE = -1
+HEADS_MAX = 10_000
+# Up to so many rows go in one statement, which spares BEGIN, a SELECT and COMMIT.
+ROWS_IN_ONE_MAX = 16
+ROW_COLUMNS = ("position", "stream", "version", "recorded_at", "tag", "meta", "payload", "digest")
+Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
+
+
+class _Statements(NamedTuple):
+    last: str = "SELECT position, recorded_at FROM {p}event ORDER BY position DESC LIMIT 1"
+    stream: str = "SELECT key FROM {p}stream WHERE id = ?"
+    add_stream: str = "INSERT INTO {p}stream (id, slice) VALUES (?, ?)"
+    head: str = "SELECT version, digest FROM {p}event WHERE stream = ? ORDER BY version DESC LIMIT 1"
+    sealed_head: str = (
+        "SELECT last_version, substr(digests, 32 * (start + last_version - first_version) + 1, 32)"
+        " FROM {p}part JOIN {p}block ON {p}block.key = {p}part.block"
+        " WHERE stream = ? ORDER BY last_version DESC LIMIT 1"
+    )
+    tag: str = "SELECT key FROM {p}tag WHERE name = ?"
+    add_tag: str = "INSERT INTO {p}tag (name) VALUES (?)"
+    end: str = "SELECT max(position) FROM {p}event"
+    add_event: str = "INSERT INTO {p}event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    blob: str = "SELECT key FROM {p}blob WHERE hash = ? AND key_id = ?"
+    add_blob: str = "INSERT INTO {p}blob (hash, key_id, data) VALUES (?, ?, ?)"
+    known_key: str = "SELECT first_version, last_version FROM {p}idempotency WHERE stream = ? AND key = ?"
+    add_key: str = "INSERT INTO {p}idempotency VALUES (?, ?, ?, ?)"
+
+
+class _Work:
+    """What a group has placed so far: rows to be inserted, and the ends of the log and of its streams."""
+
+    def __init__(self, last: tuple[int, int], now: int) -> None:
+        self.rows: list[Row] = []
+        self.number = last[0]
+        self.recorded_at = max(now, last[1])
+        self.heads: dict[str, Head] = {}
+
+
+class Appender:
+    """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
+
+    def __init__(self, prefix: str, system: System, compression: Compression) -> None:
+        self._system = system
+        self._compression = compression
+        self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
+        self._add_events_behind = [_add_events_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
+        self._last: tuple[int, int] | None = None
+        # Where this process left the log: while others write too, the warm way would mostly be a detour.
+        self._left_at = 0
+        self._is_alone = True
+        self._heads: dict[str, Head] = {}
+        self._tags: dict[str, int] = {}
+
+    @property
+    def position(self) -> int:
+        """The number of the last event, as far as it is remembered; 0 when it is not."""
+        return self._last[0] if self._last else 0
+
+    def append_quickly(self, connection: sqlite3.Connection, batch: Sequence[NewEvents]) -> list[Receipt] | None:
+        """
+        Append small events to streams whose ends are remembered; None where it takes more than that.
+
+        It makes the rows that `append` would make, in as few steps as can be: after each wait for the disk the
+        processor has forgotten this program, and a step costs several times what it costs in a loop.
+        """
+        last = self._last
+        if last is None or not self._is_alone or not batch:
+            return None
+        number, recorded_at = last[0], max(self._now(), last[1])
+        heads: dict[str, Head] = {}
+        rows: list[Row] = []
+        receipts: list[Receipt] = []
+        for new in batch:
+            head = heads.get(new.stream) or self._heads.get(new.stream)
+            if head is None or head.version is None or new.idempotency_key is not None:
+                return None
+            if new.expected_version not in (head.version, ANY_VERSION):
+                return None
+            recorded = self._recorded(new, head, (number, recorded_at), rows)
+            if not recorded:
+                return None
+            number = rows[-1][0]
+            heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
+            receipts.append(Receipt(tuple(recorded)))
+        if not self._insert_behind(connection, last[0], rows):
+            self._is_alone = False
+            return None
+        self._remember((number, recorded_at), heads)
+        return receipts
+
+    def _recorded(
+        self, new: NewEvents, head: Head, place: tuple[int, int], rows: list[Row]
+    ) -> list[RecordedEvent] | None:
+        """Add a row for each event and return them as recorded; None where one is not small or its tag is new."""
+        stream, tags, (number, recorded_at) = new.stream, self._tags, place
+        key, version, digest = head.key, head.version or 0, head.digest
+        recorded: list[RecordedEvent] = []
+        for event, meta in zip(new.events, new.metas, strict=True):
+            tag, payload = tags.get(tag_of(event)), encode_payload(event)
+            if tag is None or len(payload) >= LARGE_TEXT_BYTES:
+                return None
+            number += 1
+            version += 1
+            position = Position(ONE_SEQUENCE, number)
+            digest = chain_digest(digest, stream, version, position, recorded_at, meta, payload)
+            rows.append((number, key, version, recorded_at, tag, encode_meta(meta), b"\x00" + payload, digest))
+            recorded.append(RecordedEvent(stream, version, position, recorded_at, event, meta, digest))
+        return recorded
+
+    def append_warm(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Appended] | None:
+        """
+        Append by what is remembered, in one transaction of its own; None when the careful way is needed.
+        """
+        if self._last is None or not self._is_alone:
+            return None
+        for request in requests:
+            for part in request.parts:
+                if not self._is_warm(part):
+                    return None
+        work = _Work(self._last, self._now())
+        try:
+            placed = [[self._place(part, work) for part in request.parts] for request in requests]
+        except ConcurrencyError:
+            return None
+        if not self._insert_behind(connection, self._last[0], work.rows):
+            self._is_alone = False
+            return None
+        self._remember((work.number, work.recorded_at), work.heads)
+        return [list(parts) for parts in placed]
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """
+        Start the careful way, within a transaction that holds the write lock: look at the log afresh.
+        """
+        # Tags stay: they are never changed, and one that is not known is looked up.
+        self._heads.clear()
+        self._last = connection.execute(self._sql.last).fetchone() or (0, 0)
+        self._is_alone = self._last[0] == self._left_at
+
+    def forget(self) -> None:
+        """
+        Trust nothing that is remembered: the transaction was rolled back, or others wrote.
+        """
+        self._last = None
+        self._heads.clear()
+        self._tags.clear()
+
+    def append(self, connection: sqlite3.Connection, request: Request) -> Appended:
+        """
+        Write the parts of a request and return where each draft came to lie.
+
+        A part whose idempotency key is known gives `Known`; then nothing of the request is written, and the
+        parts without a known key give None.
+
+        Raises:
+            ConcurrencyError: a stream's head is elsewhere; nothing was written.
+        """
+        repeated = [self._known(connection, part) for part in request.parts]
+        if any(repeated):
+            return list(repeated)
+        self._check(connection, request.parts)
+        work = _Work(self._last or (0, 0), self._now())
+        answer: Appended = []
+        for part in request.parts:
+            self._make_ready(connection, part, work)
+            answer.append(self._place(part, work, connection))
+        connection.executemany(self._sql.add_event, work.rows)
+        self._remember((work.number, work.recorded_at), work.heads)
+        return answer
+
+    def _now(self) -> int:
+        return int(self._system.now() * 1_000_000)
+
+    def _is_warm(self, part: Part) -> bool:
+        head = self._heads.get(part.stream)
+        if head is None or head.version is None or part.idempotency_key is not None:
+            return False
+        tags = self._tags
+        return not any(draft.texts or draft.tag not in tags for draft in part.drafts)
+
+    def _insert_behind(self, connection: sqlite3.Connection, last: int, rows: list[Row]) -> bool:
+        """Insert rows if the log still ends at `last`; say whether it does."""
+        if len(rows) > ROWS_IN_ONE_MAX:
+            return self._insert_many_behind(connection, last, rows)
+        values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
+        try:
+            # One statement is a transaction of its own: all of its rows, or none.
+            connection.execute(self._add_events_behind[len(rows)], (*values, last))
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def _insert_many_behind(self, connection: sqlite3.Connection, last: int, rows: list[Row]) -> bool:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            is_end = bool(connection.execute(self._sql.end).fetchone()[0] == last)
+            if is_end:
+                connection.executemany(self._sql.add_event, rows)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return is_end
+
+    def _remember(self, last: tuple[int, int], heads: dict[str, Head]) -> None:
+        self._last, self._left_at = last, last[0]
+        if len(self._heads) > HEADS_MAX:
+            self._heads.clear()
+        self._heads.update(heads)
+
+    def _known(self, connection: sqlite3.Connection, part: Part) -> Known | None:
+        if part.idempotency_key is None:
+            return None
+        key = self._head(connection, part.stream).key
+        found = connection.execute(self._sql.known_key, (key, part.idempotency_key)).fetchone()
+        return Known(*found) if found else None
+
+    def _check(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
+        """Refuse before anything is written; a stream may come up again later in the request."""
+        ends: dict[str, int | None] = {}
+        for part in parts:
+            if part.stream not in ends:
+                ends[part.stream] = self._head(connection, part.stream).version
+            first = _first_version(part, ends[part.stream])
+            ends[part.stream] = first + len(part.drafts) - 1
+
+    def _make_ready(self, connection: sqlite3.Connection, part: Part, work: _Work) -> None:
+        """Give the stream, its tags and its idempotency key their rows."""
+        head = work.heads.get(part.stream) or self._head(connection, part.stream)
+        if not head.key:
+            lane = slice_of(part.root) if part.root else part.slice
+            added = connection.execute(self._sql.add_stream, (part.stream, lane))
+            head = head._replace(key=int(added.lastrowid or 0))
+        work.heads[part.stream] = head
+        for tag in {draft.tag for draft in part.drafts}:
+            self._add_tag(connection, tag)
+        if part.idempotency_key is not None and part.drafts:
+            first = _first_version(part, head.version)
+            span = (first, first + len(part.drafts) - 1)
+            connection.execute(self._sql.add_key, (head.key, part.idempotency_key, *span))
+
+    def _place(self, part: Part, work: _Work, connection: sqlite3.Connection | None = None) -> list[Placed]:
+        """Make the rows of a part; without a connection everything they need is remembered."""
+        head = work.heads.get(part.stream) or self._heads[part.stream]
+        version = _first_version(part, head.version)
+        number, digest, placed = work.number, head.digest, []
+        recorded_at = work.recorded_at
+        for draft in part.drafts:
+            number += 1
+            position = Position(ONE_SEQUENCE, number)
+            meta, payload = draft.meta, draft.payload
+            digest = chain_digest(digest, part.stream, version, position, recorded_at, meta, payload)
+            stored = self._refer(connection, draft) if connection and draft.texts else draft.stored
+            tag = self._tags[draft.tag]
+            work.rows.append((number, head.key, version, recorded_at, tag, encode_meta(meta), stored, digest))
+            placed.append(Placed(version, ONE_SEQUENCE, number, recorded_at, digest))
+            version += 1
+        if placed:
+            work.number = number
+            work.heads[part.stream] = Head(head.key, version - 1, digest)
+        return placed
+
+    def _head(self, connection: sqlite3.Connection, stream: str) -> Head:
+        head = self._heads.get(stream)
+        if head is None:
+            found = connection.execute(self._sql.stream, (stream,)).fetchone()
+            last = found and (
+                connection.execute(self._sql.head, found).fetchone()
+                or connection.execute(self._sql.sealed_head, found).fetchone()
+            )
+            head = Head(found[0] if found else 0, *(last or (None, NO_DIGEST)))
+            self._heads[stream] = head
+        return head
+
+    def _add_tag(self, connection: sqlite3.Connection, name: str) -> None:
+        if name not in self._tags:
+            found = connection.execute(self._sql.tag, (name,)).fetchone()
+            key = found[0] if found else connection.execute(self._sql.add_tag, (name,)).lastrowid
+            self._tags[name] = int(key or 0)
+
+    def _refer(self, connection: sqlite3.Connection, draft: Draft) -> bytes:
+        keys = [self._blob(connection, text, draft.meta.key_id or "") for text in draft.texts]
+        return mark_references(self._compression.shrink(insert_references(draft.plain, keys)))
+
+    def _blob(self, connection: sqlite3.Connection, text: LargeText, key_id: str) -> int:
+        found = connection.execute(self._sql.blob, (text.digest, key_id)).fetchone()
+        if found:
+            return int(found[0])
+        data = self._compression.shrink_block(text.data)
+        return int(connection.execute(self._sql.add_blob, (text.digest, key_id, data)).lastrowid or 0)
+
+
+def _add_events_behind(prefix: str, count: int) -> str:
+    """
+    Return the INSERT of `count` rows that fails where the log does not end at the number in its last parameter.
+
+    The first row's stream is then NULL, which it must not be, and no row is added.
+    """
+    last = len(ROW_COLUMNS) * count + 1
+    rows = [[f"?{len(ROW_COLUMNS) * row + place}" for place in range(1, len(ROW_COLUMNS) + 1)] for row in range(count)]
+    if rows:
+        rows[0][1] = f"iif((SELECT max(position) FROM {prefix}event) = ?{last}, {rows[0][1]}, NULL)"
+    return f"INSERT INTO {prefix}event VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
+
+
+def _first_version(part: Part, end: int | None) -> int:
+    """
+    Return the version that the first draft of a part gets behind a stream's last version.
+
+    Raises:
+        ConcurrencyError: it was decided on another one.
+    """
+    allowed = part.starts if end is None else (end + 1,)
+    first = allowed[-1] if part.first_version == ANY else part.first_version
+    if first not in allowed:
+        raise ConcurrencyError(part.stream, expected=first - 1, actual=end or 0)
+    return first

@@ -1,0 +1,255 @@
+"""
+One SQLite file: opening it safely, one connection that writes, a few that read, errors translated.
+
+WAL with `synchronous=FULL`: what was committed survives a power cut, readers and the writer do not wait for
+each other. Nothing waits longer than `busy_timeout_seconds`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from ...domain.errors import (
+    DamagedError,
+    StorageBusyError,
+    StorageClosedError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+
+__all__ = ["SqliteDatabase", "translate", "translated"]
+
+BUSY_TIMEOUT_SECONDS = 10.0
+READERS_KEPT_MAX = 8
+WAL_BYTES = 4 * 1024 * 1024 + 4096
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """
+    Turn errors of sqlite3 into Refold's own, with the file's name and a way out.
+    """
+    try:
+        yield
+    except sqlite3.ProgrammingError as error:
+        if "closed" in str(error):
+            raise StorageClosedError(f"{where} was closed while it was in use") from error
+        raise
+    except sqlite3.DatabaseError as error:
+        raise translate(error, where) from error
+
+
+def translate(error: sqlite3.DatabaseError, where: str) -> Exception:
+    """
+    Return the error of Refold's that says what an error of sqlite3 means for this file.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StorageBusyError(f"{where} stayed locked by another process: try again, or close it there")
+        case sqlite3.SQLITE_FULL:
+            return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return StorageReadOnlyError(f"{where} cannot be written: check the rights of the file and its folder")
+        case sqlite3.SQLITE_CANTOPEN:
+            return StorageUnavailableError(f"{where} cannot be opened: check that it exists and may be read")
+        case sqlite3.SQLITE_NOTADB:
+            return StorageUnavailableError(f"{where} is not an SQLite database: name another file")
+        case sqlite3.SQLITE_CORRUPT:
+            return DamagedError(where, str(error))
+        case sqlite3.SQLITE_IOERR:
+            return StorageError(f"the disk of {where} failed: {error}")
+        case _ if isinstance(error, sqlite3.OperationalError):
+            return StorageError(f"{where}: {error}")
+        case _:
+            return error
+
+
+class SqliteDatabase:
+    """The connections to one file; `path` may be ":memory:", which then has a single connection."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
+        synchronous: str = "FULL",
+    ) -> None:
+        self.where = str(path)
+        self.in_memory = self.where == ":memory:" or "mode=memory" in self.where
+        self.read_only = read_only
+        self._timeout = busy_timeout_seconds
+        self._synchronous = synchronous
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._lent: set[sqlite3.Connection] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._wal_filled = False
+        self.memory_lock = threading.RLock()
+        if not self.in_memory:
+            self._check_file(create)
+        with translated(self.where):
+            self.writer = self._connect()
+
+    def _check_file(self, create: bool) -> None:
+        path = Path(self.where)
+        if path.is_dir():
+            raise StorageUnavailableError(f"{self.where} is a folder: name a file in it")
+        if not path.exists():
+            if not create or self.read_only:
+                raise StorageUnavailableError(f"there is no database {self.where}: check the name, or import into it")
+            if not path.parent.is_dir():
+                raise StorageUnavailableError(f"there is no folder {path.parent}: make it first")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._uri(),
+            uri=True,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        if not self.read_only and not self.in_memory:
+            connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        return connection
+
+    def _uri(self) -> str:
+        if self.where.startswith("file:"):
+            return self.where
+        if self.in_memory:
+            return ":memory:"
+        name = "file:" + quote(os.path.abspath(self.where))
+        if not self.read_only:
+            return name + "?mode=rwc"
+        # A finished file on a read-only disk has no WAL, and cannot get one: it is read as it lies.
+        frozen = not Path(self.where + "-wal").exists() and not os.access(Path(self.where).parent, os.W_OK)
+        return name + ("?immutable=1" if frozen else "?mode=ro")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """
+        Lend a connection for one consistent view of the file; several statements see the same moment.
+        """
+        if self.in_memory:
+            with self.memory_lock, translated(self.where):
+                self._require_open()
+                yield self.writer
+            return
+        connection = self._borrow()
+        try:
+            with translated(self.where):
+                connection.execute("BEGIN")
+                yield connection
+        finally:
+            self._give_back(connection)
+
+    def _borrow(self) -> sqlite3.Connection:
+        with self._changed:
+            self._require_open()
+            connection = self._readers.popleft() if self._readers else None
+            if connection is None:
+                with translated(self.where):
+                    connection = self._connect()
+            self._lent.add(connection)
+            return connection
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._changed:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._lent.discard(connection)
+            if self._closed or len(self._readers) >= READERS_KEPT_MAX:
+                connection.close()
+            else:
+                self._readers.append(connection)
+            self._changed.notify_all()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """
+        Lend the writing connection within one transaction, which has the file's write lock from the start.
+
+        The caller sees to it that one thread at a time does so. Rolled back on any error.
+        """
+        self._require_open()
+        if self.read_only:
+            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+        connection = self.writer
+        with self.memory_lock if self.in_memory else _NO_LOCK, translated(self.where):
+            if not self._wal_filled:
+                self._fill_wal(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def warm_writer(self) -> sqlite3.Connection | None:
+        """
+        Return the writing connection, outside of any transaction; None before the first one has been made.
+        """
+        if self._closed or not self._wal_filled:
+            self._require_open()
+            return None
+        return self.writer
+
+    def _fill_wal(self, connection: sqlite3.Connection) -> None:
+        """
+        Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it.
+        """
+        self._wal_filled = True
+        wal = Path(self.where + "-wal")
+        if self.in_memory or (wal.exists() and wal.stat().st_size >= WAL_BYTES):
+            return
+        pages = connection.execute("PRAGMA cache_size").fetchone()[0]
+        connection.execute("PRAGMA cache_size=10")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
+            connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
+        finally:
+            # A disk without room has rolled it back already, and that is the error to be told.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute(f"PRAGMA cache_size={pages}")
+
+    def close(self) -> None:
+        """
+        Close all connections, once those in use have been given back; may be called twice.
+        """
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.wait_for(lambda: not self._lent, timeout=self._timeout)
+            while self._readers:
+                self._readers.popleft().close()
+            self.writer.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageClosedError(f"{self.where} is closed: open it again")
+
+
+class _NoLock:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+_NO_LOCK = _NoLock()

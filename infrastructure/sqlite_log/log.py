@@ -1,0 +1,336 @@
+"""
+The log on SQLite: Refold's embedded default.
+
+One file, any number of processes. Each has one writer, which commits in groups; readers never wait for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...domain.envelope import Event, RecordedEvent
+from ...domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    InvalidInputError,
+    RefoldError,
+)
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Receipt
+from ...domain.positions import BEGINNING, Moment
+from ...domain.system import REAL_SYSTEM, System
+from ..background import BackgroundWork
+from ..codec import CODEC, Codec
+from ..compression import Compression, Plain
+from ..drafting import drafts_of
+from ..group_commit import GroupCommitter, Settled, Ticket
+from ..receipts import receipts_of
+from ..records import ANY, Appended, Part, Request
+from .appending import Appender
+from .database import SqliteDatabase, translate
+from .reading import Reader
+from .schema import prepare_schema, refuse_foreign_file
+from .sealing import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
+
+__all__ = ["SqliteLog"]
+
+ONE_SEQUENCE = -1
+NO_LIMIT = 1 << 62
+# A row takes 7 us more to read than an event of a block: so many make the reading of a view 30 ms longer.
+BACKLOG_EVENTS_MAX = 4_096
+PLAIN = Plain()
+POLL_SECONDS = 0.02
+Batch = Sequence[NewEvents]
+T = TypeVar("T")
+LogTicket = Ticket[Batch, list[Receipt]]
+
+
+class SqliteLog:
+    """
+    A log in an SQLite file; see `refold.domain.ports.Log` for what its methods promise.
+
+    Raises:
+        StorageUnavailableError: the file cannot be opened, is no database, or another program's.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        synchronous: str = "FULL",
+        codec: Codec = CODEC,
+        system: System = REAL_SYSTEM,
+    ) -> None:
+        refuse_foreign_file(path)
+        self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
+        self._compression = Compression(_no_dictionary)
+        self._appender = Appender("", system, self._compression)
+        self._reader = Reader(codec, self._compression)
+        self._sealer = Sealer(self._compression, self._reader)
+        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
+        self._news = threading.Condition()
+        self._followers = 0
+        self._wake_behind = SEGMENT
+        self._sealed_to = 0
+        self._sealing = BackgroundWork(
+            self._seal_slice,
+            f"sealing segments of {path}",
+            pulse=lambda: self._appender.position,
+            is_pressing=lambda: self._appender.position - self._sealed_to >= BACKLOG_EVENTS_MAX,
+        )
+        self._keys: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        try:
+            prepare_schema(self.database)
+        except BaseException:
+            self.database.close()
+            raise
+
+    # Writing
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """
+        Append all of `batch` or nothing; the future is done once it is on disk.
+        """
+        if len(batch) > 1 and len({new.stream for new in batch}) != len(batch):
+            return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
+        return self._committer.submit(batch, wait=wait)
+
+    def _commit_alone(self, batch: Batch) -> list[Receipt]:
+        receipts = self._append_quickly(batch)
+        if receipts is None:
+            answer = self._append_carefully([Request([self._part(new) for new in batch])])[0]
+            if isinstance(answer, ConcurrencyError):
+                raise answer
+            receipts = receipts_of(batch, answer, self.read)
+        self._announce()
+        return receipts
+
+    def _commit(self, group: list[LogTicket]) -> None:
+        receipts = self._append_quickly([new for ticket in group for new in ticket.request])
+        if receipts is None:
+            self._commit_carefully(group)
+        else:
+            left = iter(receipts)
+            for ticket in group:
+                ticket.future.set_result([next(left) for _ in ticket.request])
+        self._announce()
+
+    def _commit_carefully(self, group: list[LogTicket]) -> None:
+        drafted = [(ticket, request) for ticket in group if (request := self._drafted(ticket)) is not None]
+        answers = self._append_carefully([request for _, request in drafted])
+        for (ticket, _), answer in zip(drafted, answers, strict=True):
+            if isinstance(answer, ConcurrencyError):
+                ticket.future.set_exception(answer)
+            else:
+                ticket.future.set_result(receipts_of(ticket.request, answer, self.read))
+
+    def _append_quickly(self, batch: Batch) -> list[Receipt] | None:
+        connection = self.database.warm_writer()
+        if connection is None:
+            return None
+        try:
+            with self.database.memory_lock:
+                return self._appender.append_quickly(connection, batch)
+        except sqlite3.DatabaseError as error:
+            self._appender.forget()
+            raise translate(error, self.database.where) from error
+        except (ValueError, TypeError, OverflowError):
+            # An event that cannot be encoded is refused with its name, further on.
+            return None
+
+    def _append_carefully(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
+        answers: list[Appended | ConcurrencyError] = []
+        try:
+            with self.database.writing() as connection:
+                self._appender.begin(connection)
+                for request in requests:
+                    try:
+                        answers.append(self._appender.append(connection, request))
+                    except ConcurrencyError as error:
+                        answers.append(error)
+        except BaseException:
+            self._appender.forget()
+            raise
+        return answers
+
+    def _announce(self) -> None:
+        """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
+        if self._followers:
+            with self._news:
+                self._news.notify_all()
+        position = self._appender.position
+        if position > self._wake_behind:
+            self._wake_behind = (segment_of(position) + 1) * SEGMENT
+            self._sealing.wake()
+
+    def _seal_slice(self) -> bool:
+        """Seal a slice of a complete segment; say whether there may be more to do."""
+        with self.database.reading() as connection:
+            slice_to_seal = self._sealer.next_slice(connection)
+        if slice_to_seal is None:
+            self._sealed_to = self._appender.position
+            return False
+        self._sealed_to = slice_to_seal.segment * SEGMENT
+        self._committer.exclusively(lambda: self._store_slice(slice_to_seal))
+        return True
+
+    def _store_slice(self, slice_to_seal: SealedSlice) -> None:
+        with suppress(OvertakenError), self.database.writing() as connection:
+            self._sealer.store(connection, slice_to_seal)
+
+    def _drafted(self, ticket: LogTicket) -> Request | None:
+        try:
+            return Request([self._part(new) for new in ticket.request])
+        except (RefoldError, ValueError, TypeError, OverflowError) as error:
+            ticket.future.set_exception(error)
+            return None
+
+    def _part(self, new: NewEvents) -> Part:
+        drafts = drafts_of(new, PLAIN)
+        first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
+        root = new.root or new.stream
+        return Part(new.stream, first, drafts, root=root, idempotency_key=new.idempotency_key)
+
+    # Reading
+
+    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a stream with versions above `after`, up to and including `until`, in order.
+        """
+        return self._read(self._reader.read_stream, stream, after, until)
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return what `read` does without the envelopes.
+        """
+        return self._read(self._reader.read_events, stream, after, until)
+
+    def _read(self, read: Callable[..., list[T]], stream: str, after: int, until: int | None) -> list[T]:
+        last = NO_LIMIT if until is None else until
+        after = max(after, 0)
+        if last <= after:
+            return []
+        with self.database.reading() as connection:
+            key = self._key_of(connection, stream)
+            return [] if key is None else read(connection, key, stream, after=after, until=last)
+
+    def read_all(self, *, after: Moment, limit: int) -> Page:
+        """
+        Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
+        """
+        start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
+        with self.database.reading() as connection:
+            events = self._reader.read_between(
+                connection, lambda key: self._name_of(connection, key), after=start, until=start + limit
+            )
+        return Page(events, Moment(((ONE_SEQUENCE, start + len(events)),)) if events else after)
+
+    def head(self, stream: str) -> int:
+        """
+        Return the version of the last event of a stream; 0 where there is none.
+        """
+        with self.database.reading() as connection:
+            key = self._key_of(connection, stream)
+            version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
+            return int(version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0)
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """
+        Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
+        """
+        if isinstance(moment, int):
+            return self._version_at(stream, "recorded_at", moment, lambda event: event.recorded_at)
+        bound = moment.head(ONE_SEQUENCE)
+        return self._version_at(stream, "position", bound, lambda event: event.position.number)
+
+    def _version_at(self, stream: str, column: str, bound: int, place: Callable[[RecordedEvent], int]) -> int:
+        with self.database.reading() as connection:
+            key = self._key_of(connection, stream)
+            bound = min(bound, NO_LIMIT)
+            row = f"SELECT max(version) FROM event WHERE stream = ? AND {column} <= ?"
+            version = int(_one(connection, row, key, bound) or 0)
+            part = connection.execute(
+                f"SELECT first_version, last_version FROM part WHERE stream = ? AND first_{column} <= ?"
+                " ORDER BY last_version DESC LIMIT 1",
+                (key, bound),
+            ).fetchone()
+            if key is None or part is None or version > part[1]:
+                return version
+            events = self._reader.read_stream(connection, key, stream, after=part[0] - 1, until=part[1])
+        return int(part[0]) - 1 + bisect.bisect_right(events, bound, key=place)
+
+    def now(self) -> Moment:
+        """
+        Return the moment of the last event.
+        """
+        with self.database.reading() as connection:
+            last = _one(connection, "SELECT max(position) FROM event")
+        return Moment(((ONE_SEQUENCE, int(last)),)) if last else BEGINNING
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """
+        Return once there is an event behind `seen`, or the time is up; another process's within 20 ms.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        with self._news:
+            self._followers += 1
+        try:
+            while self.now().head(ONE_SEQUENCE) <= seen.head(ONE_SEQUENCE):
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return
+                with self._news:
+                    self._news.wait(min(POLL_SECONDS, remaining))
+        finally:
+            with self._news:
+                self._followers -= 1
+
+    def close(self) -> None:
+        """
+        Finish what was handed in, then close the file; may be called twice.
+        """
+        self._committer.close()
+        self._sealing.close()
+        self.database.close()
+
+    def exclusively(self, work: Callable[[], None]) -> None:
+        """
+        Run `work` while this process commits nothing: how others write to the same file in turn.
+        """
+        self._committer.exclusively(work)
+
+    # Names and keys
+
+    def _key_of(self, connection: sqlite3.Connection, stream: str) -> int | None:
+        if stream not in self._keys:
+            key = _one(connection, "SELECT key FROM stream WHERE id = ?", stream)
+            if key is None:
+                return None
+            self._keys[stream] = key
+        return self._keys[stream]
+
+    def _name_of(self, connection: sqlite3.Connection, key: int) -> str:
+        if key not in self._names:
+            name = _one(connection, "SELECT id FROM stream WHERE key = ?", key)
+            if name is None:
+                raise DamagedError(f"stream {key}", "its row is missing, and events belong to it")
+            self._names[key] = name
+        return self._names[key]
+
+
+def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
+    row = connection.execute(statement, values).fetchone()
+    return None if row is None else row[0]
+
+
+def _no_dictionary(number: int) -> bytes:
+    raise DamagedError(f"dictionary {number}", "there are none in a log on SQLite")

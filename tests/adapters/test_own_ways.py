@@ -1,0 +1,171 @@
+"""What only one of the providers does."""
+
+import asyncio
+import base64
+from types import SimpleNamespace
+from typing import Any
+
+from refold.domain.chat import ChatContext
+from refold.domain.llm import LLMResponse, TokenBudget, collect
+from refold.infrastructure.adapters import AnthropicLLM, GoogleLLM, OpenAILLM
+
+from .protocols import Anthropic, Google, OpenAI
+from .server import Answer, Server, sse
+from .test_adapters import asked, refused
+
+
+def ending(server: Server, answer: Answer, provider: Any) -> dict[str, Any]:
+    """
+    Return the metadata of a whole answer.
+    """
+    server.answers = [answer]
+    *_, last = asyncio.run(asked(provider.model(server.url)))
+    return last.metadata or {}
+
+
+def test_openai_gets_the_context(server: Server) -> None:
+    """A real context is converted; a server that speaks the same is asked with its own key."""
+    server.answers = [Answer([*OpenAI.texts("ok"), *OpenAI.end()])]
+    chat = ChatContext()
+    chat.add_message("user", "hi")
+
+    async def ask() -> LLMResponse:
+        async with OpenAI.model(server.url) as model:
+            return await collect(model.chat(chat))
+
+    assert asyncio.run(ask()).content == "ok"
+    assert server.body["messages"] == chat.to_openai_messages()
+    assert server.requests[0][1]["authorization"] == "Bearer key-1"
+    assert server.body["stream_options"] == {"include_usage": True}
+
+
+def test_openai_reasoning_models_get_developer_messages(server: Server) -> None:
+    """The role is the one that these models know."""
+    server.answers = [Answer([*OpenAI.texts("ok"), *OpenAI.end()])]
+
+    asyncio.run(asked(OpenAI.model(server.url, reasoning_model=True)))
+
+    assert server.body["messages"][0]["role"] == "developer"
+
+
+def test_anthropic_caches(server: Server) -> None:
+    """Instructions go beside the messages, marked for the cache unless that is turned off."""
+    server.answers = [Answer([*Anthropic.texts("ok"), *Anthropic.end()]) for _ in range(2)]
+
+    asyncio.run(asked(Anthropic.model(server.url)))
+    asyncio.run(asked(Anthropic.model(server.url, caching=False)))
+
+    marked = {"type": "text", "text": "be kind", "cache_control": {"type": "ephemeral"}}
+    assert [body["system"] for _, _, body in server.requests] == [[marked], "be kind"]
+    assert server.body["max_tokens"] == 4_096
+
+
+def test_anthropic_thoughts_are_no_text(server: Server) -> None:
+    """What the model thinks is not what it says."""
+    thought = {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}}
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}}
+    thoughts = sse(start, thought, named=True)
+    server.answers = [Answer([*Anthropic.texts("said"), *thoughts, *Anthropic.end()])]
+
+    pieces = asyncio.run(asked(Anthropic.model(server.url)))
+
+    assert "".join(piece.content for piece in pieces) == "said"
+
+
+def test_google_keeps_signatures_and_makes_ids(server: Server) -> None:
+    """A call's signature goes where the conversion looks for it; a call without an id gets one."""
+    signature = base64.b64encode(b"sealed").decode()
+    part = {"functionCall": {"name": "f", "args": {"city": "Zürich"}}, "thoughtSignature": signature}
+    call = sse({"candidates": [{"content": {"role": "model", "parts": [part]}}]})
+
+    (found,) = ending(server, Answer([*call, *Google.end()]), Google)["tool_calls"]
+
+    assert found.pop("call_id").startswith("call_")
+    assert found == {
+        "name": "f",
+        "arguments": '{"city": "Zürich"}',
+        "metadata": {"thought_signature": signature},
+    }
+
+
+def test_google_thoughts_are_no_text(server: Server) -> None:
+    """What the model thinks is not what it says."""
+    parts = [{"text": "hm", "thought": True}, {"text": "said"}]
+    answer = sse({"candidates": [{"content": {"role": "model", "parts": parts}}]})
+    server.answers = [Answer([*answer, *Google.end()])]
+
+    pieces = asyncio.run(asked(Google.model(server.url)))
+
+    assert "".join(piece.content for piece in pieces) == "said"
+
+
+def test_google_says_that_a_question_was_blocked(server: Server) -> None:
+    """A blocked question has no candidates: it ends with the reason, not as if it had broken off."""
+    blocked = Answer(sse({"promptFeedback": {"blockReason": "SAFETY"}}))
+
+    assert ending(server, blocked, Google) == {"finish_reason": "SAFETY", "usage": TokenBudget()}
+
+
+def test_google_tells_a_wrong_key_by_its_reason(server: Server) -> None:
+    """Google answers 400 for a wrong key; it is the key that is to be mended, not the request."""
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+    body = {"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": details}}
+    server.answers = [Answer([str(body).replace("'", '"')], status=400, headers={"content-type": "application/json"})]
+
+    assert type(refused(Google.model(server.url))).__name__ == "LLMAuthenticationError"
+
+
+class Client:
+    """A client that notes whether it was closed, in the way of any of the three."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+        self.aio = SimpleNamespace(aclose=self._aclose)
+
+    async def _aclose(self) -> None:
+        self.closed.append("aclose")
+
+    def close(self) -> Any:
+        """
+        Note it; what it gives can be awaited.
+        """
+        self.closed.append("close")
+        return asyncio.sleep(0)
+
+
+def test_a_client_that_was_handed_in_stays_open() -> None:
+    """Who made it closes it."""
+    client = Client()
+    models = [OpenAILLM("m", client=client), AnthropicLLM("m", client=client), GoogleLLM("m", client=client)]
+
+    async def close() -> None:
+        for model in models:
+            await model.aclose()
+
+    asyncio.run(close())
+
+    assert client.closed == []
+
+
+def test_errors_of_our_own_are_not_the_providers(server: Server) -> None:
+    """A context that cannot be converted is not a provider that fails."""
+
+    class Broken(ChatContext):
+        """A context whose conversion has a fault."""
+
+        def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
+            """
+            Fail.
+            """
+            raise ZeroDivisionError
+
+    async def ask() -> str:
+        async with OpenAI.model(server.url) as model:
+            try:
+                await collect(model.chat(Broken()))
+            except ZeroDivisionError:
+                return "ours"
+            return "nobody's"
+
+    assert asyncio.run(ask()) == "ours"
+    assert server.requests == []

@@ -1,0 +1,1 @@
+"""Tests of conversions to and from the formats of model providers."""

@@ -1,0 +1,112 @@
+"""From Google contents back to items."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from refold.domain.canonical import parse_json
+from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from refold.domain.chat.formats.google import google_contents
+from refold.domain.chat.formats.google_items import items_from_google
+from refold.domain.chat.formats.google_types import to_google_types
+from refold.domain.envelope import encode_payload
+from refold.domain.errors import InvalidInputError
+from tests.domain.fakes import CountingSystem
+
+from .provider_contexts import CONTEXTS, FEW, MANY, PIXEL, call, output, pictured
+
+
+def read(*contents: Any, system: Any = None) -> list[ChatItemEvent]:
+    """
+    Return the items of contents.
+    """
+    return items_from_google(contents, system, system_clock=CountingSystem())
+
+
+@given(CONTEXTS)
+@MANY
+def test_back_and_forth_is_stable(items: list[ChatItemEvent]) -> None:
+    """What our own converter made comes out the same again, and the items can be recorded under ids of their own."""
+    contents, system = google_contents(items)
+    back = read(*contents, system=system)
+
+    assert google_contents(back) == (contents, system)
+    assert len({item.id for item in back}) == len(back)
+    assert all(encode_payload(item) for item in back)
+
+
+@given(CONTEXTS)
+@FEW
+def test_objects_of_the_package_say_the_same(items: list[ChatItemEvent]) -> None:
+    """Bytes and all."""
+    contents = google_contents(items)[0]
+
+    assert google_contents(read(*to_google_types(contents)))[0] == contents
+
+
+def test_pictures_and_signatures_are_kept() -> None:
+    """An image becomes a data URL again, a signature stays with its call."""
+    message, made, answer = read(
+        *google_contents([pictured(), call(metadata={"thought_signature": "c2ln"}), output(is_error=True)])[0]
+    )
+
+    assert isinstance(message, MessageAdded)
+    assert message.content[1].image == PIXEL  # type: ignore[union-attr]
+    assert isinstance(made, FunctionCalled)
+    assert parse_json(made.metadata) == {"thought_signature": "c2ln"}
+    assert isinstance(answer, FunctionReturned)
+    assert (answer.call_id, answer.output, answer.is_error) == ("c1", "found", True)
+
+
+def test_calls_without_ids() -> None:
+    """Responses answer by name the first call that waits; ids are drawn; both spellings of fields are read."""
+    calls = [{"functionCall": {"name": name, "args": {"n": n}}} for n, name in enumerate(("f", "g", "f"))]
+    responses = [
+        {"functionResponse": {"name": name, "response": {"result": n}}} for n, name in ((1, "g"), (0, "f"), (2, "f"))
+    ]
+    items = read({"role": "model", "parts": calls}, {"role": "function", "parts": responses})
+
+    ids = [item.call_id for item in items]  # type: ignore[union-attr]
+    assert ids[3:] == [ids[1], ids[0], ids[2]]
+    assert len({*ids}) == 3
+    assert [item.output for item in items[3:]] == ['{"result":1}', '{"result":0}', '{"result":2}']  # type: ignore[union-attr]
+    (orphan,) = read({"role": "user", "parts": [{"function_response": {"name": "f", "response": None}}]})
+    assert (orphan.output, orphan.call_id[:5]) == ("null", "call_")  # type: ignore[union-attr]
+
+
+def test_thoughts_are_kept_beside_the_message() -> None:
+    """They are not sent again; a message's signature is."""
+    thought, odd = {"text": "hm", "thought": True}, {"executable_code": {"code": "1"}}
+    message, rest = read({"role": "model", "parts": [thought, {"text": "a", "thoughtSignature": "c2ln"}, odd]})
+
+    assert parse_json(message.extra) == {"google": {"parts": [thought], "thought_signature": "c2ln"}}  # type: ignore[union-attr]
+    assert parse_json(rest.extra) == {"google": {"parts": [odd]}}  # type: ignore[union-attr]
+    assert google_contents([message, rest])[0][1]["parts"] == [{"text": "a", "thought_signature": "c2ln"}]
+
+
+def test_the_instruction_may_be_a_content() -> None:
+    """Its parts are those of the system message; a content without a role is a user's."""
+    system, hi = read({"parts": [{"text": "hi"}]}, system={"parts": [{"text": "S"}, {"text": "T"}]})
+
+    assert (system.role, system.content) == ("system", ("S", "T"))  # type: ignore[union-attr]
+    assert (hi.role, hi.content) == ("user", ("hi",))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("hi", "content 0 (from 0): found str, expected an object"),
+        ({"role": "robot", "parts": []}, "field role: 'robot' is no role, expected user or model"),
+        ({"parts": ["hi"]}, "parts[0]: found str, expected an object"),
+        ({"parts": [{"function_call": {}}]}, "parts[0], field name: missing, expected text"),
+        ({"parts": [{"inline_data": {"data": 7}}]}, "field data: found int, expected text"),
+        ({"parts": [{"text": "\ud800"}]}, "lone surrogate"),
+    ],
+)  # fmt: skip
+def test_what_is_no_content_is_refused(content: Any, fault: str) -> None:
+    """The error says where, what was found and what was expected."""
+    with pytest.raises(InvalidInputError) as refused:
+        read(content)
+
+    assert fault in str(refused.value)

@@ -1,0 +1,1 @@
+"""The LLM layer: answers, listeners, several models behind one, summaries and the window that asks for them."""

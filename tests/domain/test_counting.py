@@ -1,0 +1,128 @@
+"""Counting tokens: the estimates, tiktoken, and totals that run along (SPEC V2.7 to V2.10, X2)."""
+
+import sys
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.domain.chat import ChatContext, ImageContent
+from refold.domain.chat.counting import CHARACTERS, SCRIPTS, tiktoken_counter
+from refold.domain.chat.events import ChatItemEvent
+from refold.domain.chat.tokens import RunningTokens, estimate_tokens
+
+from ..support.deviations.tokens import repaired
+from .strategies import ITEM_EVENT, PROPERTY
+
+# Each byte a token, and two pairs of them.
+RANKS = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256, b"cd": 257}
+TINY = tiktoken.Encoding(name="tiny", pat_str=r"\w+|\W+", mergeable_ranks=RANKS, special_tokens={"<|end|>": 258})
+# Ends and beginnings of what counts, and what lies just outside.
+LETTERS = st.text(
+    "aé’🙂\ufe0f\u2fff\u3000漢字かな한글、\udfff\ue000\uff00，\uffbf\uffc0\U0001ffff\U00020000𠮷\U0003ffff\U00040000"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "by_characters", "by_scripts"),
+    [
+        ("", 0, 0),
+        ("abc", 0, 0),
+        ("abcdefgh", 2, 2),
+        ("naïve—café", 2, 2),
+        ("привет, мир", 2, 2),
+        ("🙂👍🏽❤\ufe0f" * 4, 5, 5),
+        ("日本語", 0, 3),
+        ("日本語テキスト。", 2, 8),
+        ("안녕하세요", 1, 5),
+        ("你好，世界！", 1, 6),
+        ("hello 世界, how are", 4, 5),
+        ("𠮷野家", 0, 3),
+    ],
+)
+def test_estimates_of_texts(text: str, by_characters: int, by_scripts: int) -> None:
+    """V2.8: a quarter of the characters; X2: of Chinese, Japanese and Korean, all of them."""
+    assert CHARACTERS(text) == by_characters
+    assert SCRIPTS(text) == by_scripts
+
+
+@PROPERTY
+@given(LETTERS)
+def test_scripts_are_told_apart(text: str) -> None:
+    """Counting bytes of UTF-8 says what looking at each character says."""
+    assert SCRIPTS(text) == repaired(text)
+
+
+@PROPERTY
+@given(ITEM_EVENT)
+def test_the_seeds_estimate_can_be_had(item: ChatItemEvent) -> None:
+    """The default is never less than the seed's estimate, which is the other counter."""
+    assert estimate_tokens(item, CHARACTERS) <= estimate_tokens(item)
+
+
+def test_what_surrounds_texts_counts_the_same() -> None:
+    """V2.7 to V2.10: 4 each, 300 an image, 5 a call or output, nothing for what config updates hold."""
+    chat = ChatContext()
+    chat.add_message("user", ["four", ImageContent(image="u"), "日本"])
+    chat.add_function_call("f", "日本語")
+    chat.add_function_output("f", "日本語", "c")
+    chat.add_config_update("日本語" * 100)
+
+    def letters(text: str) -> int:
+        return len(text)
+
+    tokens = [estimate_tokens(item, letters) for item in chat.recorded_items()]
+    assert tokens == [4 + 4 + 300 + 2, 4 + 1 + 5 + 3, 4 + 1 + 5 + 3, 4]
+    assert [estimate_tokens(item) for item in chat.recorded_items()] == [4 + 1 + 300 + 2, 4 + 5 + 3, 4 + 5 + 3, 4]
+    assert chat.estimated_tokens() == 307 + 12 + 12 + 4
+
+
+def test_tiktoken_counts() -> None:
+    """An encoding counts its own tokens; what looks like a special one is text."""
+    count = tiktoken_counter(TINY)
+
+    assert [count(text) for text in ("", "abcd", "abcabc", "é", "<|end|>")] == [0, 2, 4, 2, 7]
+
+
+def test_tiktoken_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encodings and models go by their names."""
+    monkeypatch.setattr(tiktoken, "get_encoding", {"o200k_base": TINY}.__getitem__)
+    monkeypatch.setattr(tiktoken, "encoding_for_model", {"some-model": TINY}.__getitem__)
+
+    assert tiktoken_counter("o200k_base")("abcd") == tiktoken_counter("some-model")("abcd") == 2
+    with pytest.raises(ValueError, match=r"no encoding and no model 'nobody'; its encodings are .*o200k_base"):
+        tiktoken_counter("nobody")
+
+
+def test_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+
+    with pytest.raises(ImportError, match=r'pip install "refold\[tiktoken\]"'):
+        tiktoken_counter("o200k_base")
+
+
+def test_totals_run_along() -> None:
+    """Each item is counted once, however often the total is asked for."""
+    counted: list[str] = []
+    chat = ChatContext()
+    running = RunningTokens(lambda text: counted.append(text) or len(text))  # type: ignore[func-returns-value]
+    for text in ("a", "bb", "ccc"):
+        chat.add_message("user", text)
+        running.total(chat.recorded_items())
+
+    assert running.total(chat.recorded_items()) == 3 * 4 + 6
+    assert counted == ["a", "bb", "ccc"]
+
+
+def test_a_total_of_something_else_starts_anew() -> None:
+    """An earlier version, or another context, gets its own total."""
+    chat, other = ChatContext(), ChatContext()
+    chat.add_message("user", "aa")
+    chat.add_message("user", "bb")
+    other.add_message("user", "c")
+    running = RunningTokens(len)
+
+    totals = [running.total(one.recorded_items()) for one in (chat, chat.at(2), other, chat)]
+    assert totals == [12, 6, 5, 12]

@@ -1,0 +1,105 @@
+"""What a fork carries (SPEC V4), on a log in memory."""
+
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.chat.events import Forked
+from refold.domain.chat.spans import Segment, Span
+from refold.domain.errors import DamagedError, InvalidInputError
+from refold.domain.memory_log import MemoryLog
+
+from .chat_events import OPENED, called, configured, handed, returned, said
+from .fakes import handle_on, record
+
+
+def context(*items: Any) -> ChatContext:
+    """
+    Return a context with these items.
+    """
+    log = MemoryLog()
+    record(log, OPENED, *items)
+    return handle_on(log)
+
+
+def ids(chat: Any) -> str:
+    """
+    Return the ids of what can be seen.
+    """
+    return " ".join(item.id for item in chat.items)
+
+
+TALK = (
+    said("s", "Be kind.", role="system"), said("u1"), called("f1"), handed("h1"), configured("c1", tools=("lookup",)),
+    said("u2"), returned("o1"), said("d", "Be brief.", role="developer"), said("u3"), called("f3"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [(1, "s d u3 f3"), (2, "s d u2 u3 f3"), (3, "s d u1 f1 h1 c1 u2 o1 u3 f3"), (9, "s d u1 f1 h1 c1 u2 o1 u3 f3")],
+)
+def test_the_last_turns(turns: int, expected: str) -> None:
+    """Instructions first, then the turns; an output whose call is cut off is cut off too (V4.11 to V4.15)."""
+    assert ids(context(*TALK).fork_filtered(turns)).partition(" cfgupd_")[0] == expected
+
+
+def test_what_is_in_force_comes_along() -> None:
+    """Tools that were set before the cut are set in the fork by an item of its own (V4.14)."""
+    parent = context(*TALK)
+    child = parent.fork_filtered(1)
+
+    assert child.active_config_at() == parent.active_config_at() == ("Be brief.", ["lookup"])
+    event = child.history()[0].event
+    assert isinstance(event, Forked)
+    assert event.config is not None
+    assert (event.config.instructions, event.config.tools) == (None, ("lookup",))
+
+
+def test_tools_are_chosen_by_name() -> None:
+    """Calls of others stay behind, with their outputs (V4.4)."""
+    assert "f3" not in ids(context(*TALK).fork_filtered(1, tools=["other"]))
+    assert ids(context(*TALK).copy(tools=["lookup"], exclude_instructions=True)) == "u1 f1 h1 c1 u2 o1 u3 f3"
+
+
+@pytest.mark.parametrize("turns", [0, -1])
+def test_too_few_turns(turns: int) -> None:
+    """Refused in the seed's words (V4.11)."""
+    with pytest.raises(InvalidInputError, match="recent_turns must be >= 1"):
+        context(*TALK).fork_filtered(turns)
+
+
+def test_a_brief_needs_instructions() -> None:
+    """Refused in the seed's words; a task is not needed (V4.17)."""
+    chat = context(*TALK)
+    with pytest.raises(InvalidInputError, match="requires non-empty instructions"):
+        chat.fork_brief("")
+    brief = chat.fork_brief("Do it.", agent_id="sub")
+    assert [(item.role, item.agent_id) for item in brief.messages()] == [("system", "sub")]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"version": 9, "lineage": 9}, "the fork of chat:a@9"),
+        ({"lineage": None}, "the fork of chat:a@2"),
+        ({"carried": [1]}, "chat:a@1"),
+        ({"carried": [2, 7]}, "chat:a@7"),
+    ],
+    ids=["a version that is not there", "no lineage", "no item", "an item that is not there"],
+)
+def test_a_damaged_fork(change: dict[str, Any], named: str) -> None:
+    """What it names and is not there is told."""
+    log = context(said("m"))._journal.log
+    lineage = change.pop("lineage", 2)
+    carried = change.pop("carried", None)
+    event = Forked(
+        parent="chat:a", version=change.get("version", 2), root="a",
+        lineage=() if lineage is None else (Segment("chat:a", lineage),),
+        carried=None if carried is None else (Span.of("chat:a", carried),),
+    )  # fmt: skip
+    record(log, event, stream="chat:b")
+
+    with pytest.raises(DamagedError, match=f"{named} is damaged"):
+        _ = handle_on(log, "chat:b").items

@@ -1,0 +1,80 @@
+"""Merging: the point at which two contexts were the same, and what a merge records."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext, ChatMessage, ChatRole
+from refold.domain.chat.events import Merged, Placement
+from refold.domain.chat.rules.merging import fork_point
+from refold.domain.chat.spans import Segment, Span
+from refold.domain.errors import DamagedError
+
+from .chat_events import said
+from .fakes import handle_on, record
+from .test_forking import context, ids
+
+
+def line(text: str) -> list[Segment]:
+    """
+    Return a lineage and its end: "a5 b3" is b at 3, forked from a at 5.
+    """
+    return [Segment(part[0], int(part[1:])) for part in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "point"),
+    [
+        ("a5", "a3 b2", "a3"),
+        ("a3 b2", "a5", "a3"),
+        ("a3 b2", "a4 c1", "a3"),
+        ("a3 b2", "a3 b7", "a3 b2"),
+        ("a3 b2 c1", "a3 b4 d1", "a3 b2"),
+        ("a3 b2", "a3 c2", "a3"),
+        ("a5", "a5", "a5"),
+        ("a3 b1", "a4 b1", "a3"),
+        ("a5", "b5", ""),
+    ],
+)
+def test_the_fork_point(ours: str, theirs: str, point: str) -> None:
+    """The last moment of which both are a continuation."""
+    expected = line(point)[-1] if point else None
+
+    assert fork_point(line(ours), line(theirs)) == expected
+    assert fork_point(line(theirs), line(ours)) == expected
+
+
+def test_what_the_other_side_evicted_is_told() -> None:
+    """It stays here, and the event names it."""
+    ours = context(said("a"), said("b"))
+    theirs = ours.fork()
+    theirs.evict("a")
+    theirs.add_message("user", "new", "new", 9.0)
+    asyncio.run(ours.merge(theirs))
+
+    event = ours.history()[-1].event
+    assert ids(ours) == "a b new"
+    assert isinstance(event, Merged)
+    assert event.evicted == (Span.of("", [2]),)
+
+
+def test_a_merge_changes_the_totals_as_it_says() -> None:
+    """Its `change` is the difference it makes."""
+    ours = context(said("a"))
+    other = ChatContext([ChatMessage(role=ChatRole.USER, content=["x" * 40]) for _ in range(3)])
+    before = ours.recorded_items().totals
+    asyncio.run(ours.merge(other))
+
+    event: Any = ours.history()[-1].event
+    assert ours.recorded_items().totals == before + event.change
+    assert (ours.turn_count(), ours.estimated_tokens()) == (4, 5 + 3 * 14)
+
+
+def test_a_damaged_merge() -> None:
+    """What it names and is not there is told."""
+    log = context(said("a"))._journal.log
+    record(log, Merged(source="chat:z", version=4, placed=(Placement(None, (Span.of("chat:z", [3]),)),)))
+
+    with pytest.raises(DamagedError, match="chat:z@3 is damaged"):
+        _ = handle_on(log).items

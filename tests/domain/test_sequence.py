@@ -1,0 +1,135 @@
+"""Items that were edited, as a value: what can be seen, in which order, and what they count."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.domain.chat.events import Forked, ItemInserted, ItemsEvicted, Totals
+from refold.domain.chat.spans import Ref, Segment, Span
+from refold.domain.chat.state.arena import totals_of
+from refold.domain.chat.state.fold import EMPTY, ChatState, evolve, fold
+from refold.domain.chat.state.sequence import Items
+
+from .chat_events import OPENED, said
+from .edit_events import STEPS, Line, line_of
+from .strategies import PROPERTY
+
+FORK = Forked(parent="chat:a", version=0, lineage=(Segment("chat:a", 0),), root="a")
+
+
+def ids(items: Items) -> list[str]:
+    """
+    Return the ids of what can be seen.
+    """
+    return [item.id for item in items]
+
+
+def require(state: ChatState, line: Line) -> None:
+    """
+    Compare a state with a line, by all ways of looking.
+    """
+    items, shown = state.items, line.shown()
+    assert (ids(items), len(items)) == (shown, len(shown))
+    assert items.totals == sum((totals_of(item) for item in items), Totals())
+    assert [items[place].id for place in range(-len(shown), len(shown))] == shown * 2
+    assert [item.id for item in items[-3:]] == shown[-3:]
+    assert [items.find(item_id) for item_id in shown] == list(range(len(shown)))
+    assert all(items.find(item_id) is None and items.ordinal(item_id) is not None for item_id in line.gone)
+    assert {item_id for item_id in line.ids if items.is_pinned(items.ordinal(item_id) or 0)} == line.pinned
+    assert [items.arena.items[one].id for one in items.whole_order()] == line.ids
+
+
+@PROPERTY
+@given(STEPS, st.integers(0, 25), st.booleans())
+def test_however_it_is_folded(steps: list[tuple[str, int]], cut: int, looks: bool) -> None:
+    """At once, step by step, in two parts: the same, whether somebody looks in between or not."""
+    line = line_of(steps)
+    stepwise = EMPTY
+    for event in line.events:
+        stepwise = evolve(stepwise, event)
+        if looks:
+            _ = stepwise.items.totals, len(stepwise.items)
+    begun = fold(EMPTY, line.events[:cut])
+
+    for state in (fold(EMPTY, line.events), stepwise, fold(begun, line.events[cut:])):
+        require(state, line)
+
+
+@PROPERTY
+@given(STEPS, STEPS, STEPS)
+def test_a_value_stays_what_it_is(
+    first: list[tuple[str, int]], left: list[tuple[str, int]], right: list[tuple[str, int]]
+) -> None:
+    """Two histories that go on from one state, and the state itself, know nothing of each other."""
+    base = line_of(first)
+    state = fold(EMPTY, base.events)
+    lines = [line_of([*first, *left]), line_of([*first, *right])]
+    states = [state, state]
+    for number in range(max(len(left), len(right))):
+        for side, line in enumerate(lines):
+            states[side] = fold(states[side], line.events[len(base.events) + number :][:1])
+
+    require(state, base)
+    require(states[0], lines[0])
+    require(states[1], lines[1])
+
+
+@PROPERTY
+@given(STEPS, st.permutations(["parent", "child", "grandchild", "parent", "child", "grandchild"]))
+def test_a_fork_and_its_parent(steps: list[tuple[str, int]], order: list[str]) -> None:
+    """They share what is in memory; whoever goes on first, nobody sees the others' items, and all can be named."""
+    line = line_of(steps)
+    parent = fold(EMPTY, line.events)
+    child = evolve(parent, FORK)
+    states = {"parent": parent, "child": child, "grandchild": evolve(child, FORK)}
+    added: dict[str, list[str]] = {who: [] for who in states}
+    for number, who in enumerate(order):
+        states[who] = evolve(states[who], said(f"{who}{number}"))
+        added[who].append(f"{who}{number}")
+
+    for who, state in states.items():
+        items = state.items
+        assert ids(items) == line.shown() + added[who]
+        assert items.totals == sum((totals_of(item) for item in items), Totals())
+        for ordinal in range(items.reach):
+            assert items.of_ref(items.ref(ordinal)) == ordinal
+
+
+def test_a_deep_chain_of_inserts() -> None:
+    """Ten thousand items, each put before the last one, come out in order: nothing recurses."""
+    count = 10_000
+    inserts = [ItemInserted(item=said(f"i{n}"), before=Ref(n - 1)) for n in range(3, count + 2)]
+    state = fold(EMPTY, [OPENED, said("i2"), *inserts])
+
+    assert ids(state.items) == [f"i{n}" for n in range(count + 1, 1, -1)]
+    assert ids(evolve(state, said("end")).items)[-2:] == ["i2", "end"]
+
+
+def test_many_edits() -> None:
+    """Before evicted items too, in any order: the same as in a plain list."""
+    chance = random.Random(7)
+    steps = [(chance.choice(["add", "insert", "insert", "evict", "restore"]), chance.randrange(1 << 10))
+             for _ in range(800)]  # fmt: skip
+    line = line_of(steps)
+    state = fold(EMPTY, line.events)
+
+    assert ids(state.items) == line.shown()
+
+
+def test_an_edit_keeps_the_running_totals() -> None:
+    """Where somebody asked before, an edit adds its difference, and nothing is summed again."""
+    state = fold(EMPTY, [OPENED, *(said(f"m{number}", "x" * 8) for number in range(100))])
+    assert state.items.totals == Totals(100, 100, 600)
+    edited = evolve(state, ItemsEvicted(items=(Span.of("", [2, 3]),), change=Totals()))
+
+    assert edited.items.known_totals() == Totals(98, 98, 588)
+    assert evolve(edited, said("more", "")).items.known_totals() == Totals(99, 99, 592)
+
+
+def test_what_is_not_there() -> None:
+    """An unknown id, and a name that means no item."""
+    items = fold(EMPTY, [OPENED, said("m1")]).items
+
+    assert (items.find("nobody"), items.ordinal("nobody")) == (None, None)
+    assert [items.of_ref(ref) for ref in (Ref(1), Ref(3), Ref(2, "chat:other"))] == [None] * 3

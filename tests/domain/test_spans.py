@@ -1,0 +1,52 @@
+"""Naming items: by stream and version, in runs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.domain.chat.spans import OWN, Ref, Span, refs_of, spans_of
+from refold.domain.errors import DamagedError
+
+from .strategies import PROPERTY
+
+REFS = st.lists(st.builds(Ref, st.integers(1, 300), st.sampled_from([OWN, "chat:a", "chat:ü"])), max_size=20)
+
+
+@PROPERTY
+@given(REFS)
+def test_what_is_named_comes_back_in_its_order(refs: list[Ref]) -> None:
+    """Whatever the order, and where a name occurs twice."""
+    assert list(refs_of(spans_of(refs))) == refs
+
+
+@PROPERTY
+@given(st.sets(st.integers(1, 10**9), min_size=1, max_size=30))
+def test_a_span_has_its_versions(versions: set[int]) -> None:
+    """Ascending, whatever the gaps between them."""
+    assert list(Span.of("chat:a", sorted(versions)).versions()) == sorted(versions)
+
+
+def test_nothing_is_named_by_nothing() -> None:
+    """No items, no spans."""
+    assert spans_of([]) == ()
+
+
+@pytest.mark.parametrize(("versions", "size_max"), [(range(1, 50_001), 4), (range(1, 100_000, 2), 100_000)])
+def test_naming_many_stays_small(versions: range, size_max: int) -> None:
+    """A row costs a few bytes; two bytes for each item are the most that gaps can cost."""
+    assert len(Span.of("chat:a", versions).runs) <= size_max
+
+
+def test_a_new_span_where_the_order_falls() -> None:
+    """Order is kept, so a step back begins another span."""
+    spans = spans_of([Ref(2), Ref(3), Ref(1), Ref(4, "chat:a")])
+
+    assert [(span.stream, list(span.versions())) for span in spans] == [(OWN, [2, 3]), (OWN, [1]), ("chat:a", [4])]
+
+
+@pytest.mark.parametrize(("runs", "why"), [(b"\x80", "ends within a number"), (b"\x01\x02\x03", "no run behind it")])
+def test_damaged_names(runs: bytes, why: str) -> None:
+    """What cannot have been written is told, with the stream that is meant."""
+    for stream, said in (("chat:a", "chat:a"), (OWN, "the own stream")):
+        with pytest.raises(DamagedError, match=rf"items of {said} is damaged: .*{why}"):
+            Span(stream, runs).ranges()

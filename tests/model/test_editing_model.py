@@ -1,0 +1,47 @@
+"""Editing, forking, merging and summarising against plain lists, on memory, SQLite and PostgreSQL."""
+
+from pathlib import Path
+
+from refold.domain.memory_log import MemoryLog
+from refold.domain.ports import LiveLog
+
+from ..contract.stores import log_at
+from .editing_machine import EditingMachine
+from .lives import live
+
+
+class MemoryEditingMachine(EditingMachine):
+    """The life of contexts in memory."""
+
+    can_reopen = False
+
+    def open_log(self) -> LiveLog:
+        """
+        Make a new log.
+        """
+        return MemoryLog()
+
+
+def test_memory() -> None:
+    """Contexts in memory are what plain lists are."""
+    live(MemoryEditingMachine, examples=30, steps=50)
+
+
+def test_sqlite(tmp_path: Path) -> None:
+    """Contexts in a file are what plain lists are."""
+
+    class SqliteEditingMachine(EditingMachine):
+        def open_log(self) -> LiveLog:
+            return log_at(str(tmp_path / "log.db"))
+
+    live(SqliteEditingMachine, examples=20, steps=40)
+
+
+def test_postgres(pg_url: str) -> None:
+    """Contexts in a database are what plain lists are."""
+
+    class PostgresEditingMachine(EditingMachine):
+        def open_log(self) -> LiveLog:
+            return log_at(pg_url)
+
+    live(PostgresEditingMachine, examples=8)

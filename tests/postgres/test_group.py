@@ -1,0 +1,95 @@
+"""Group commit as many threads on one connection need it: whoever is served leaves at once."""
+
+import threading
+from collections.abc import Callable
+
+from refold.infrastructure.group_commit import GroupCommitter, Ticket
+
+SECONDS_MAX = 30
+
+
+class Disk:
+    """Commits a group when it is told to."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Semaphore(0)
+
+    def commit(self, group: list[Ticket[str, str]]) -> None:
+        """
+        Wait for the word, then serve everybody.
+        """
+        self.groups.append(sorted(ticket.request for ticket in group))
+        self.begun.release()
+        assert self.go_on.acquire(timeout=SECONDS_MAX)
+        for ticket in group:
+            ticket.future.set_result(ticket.request)
+
+
+def started(work: Callable[[], object]) -> threading.Thread:
+    """
+    Run work in a thread.
+    """
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_the_served_do_not_wait_for_the_next_group() -> None:
+    """While the next group is on its way, everybody of the one before has gone."""
+    disk = Disk()
+    committer = GroupCommitter(disk.commit)
+
+    def submit(name: str) -> threading.Thread:
+        return started(lambda: committer.submit(name, wait=True))
+
+    first = submit("first")
+    assert disk.begun.acquire(timeout=SECONDS_MAX)
+    several = [submit(name) for name in ("a", "b", "c", "d")]
+    while len(committer._queue) < len(several):
+        pass
+    disk.go_on.release()
+    assert disk.begun.acquire(timeout=SECONDS_MAX)
+    last = submit("last")
+    while not committer._queue:
+        pass
+    disk.go_on.release()
+    assert disk.begun.acquire(timeout=SECONDS_MAX)
+
+    for thread in (first, *several):
+        thread.join(SECONDS_MAX)
+    assert not any(thread.is_alive() for thread in (first, *several))
+    assert last.is_alive()
+    disk.go_on.release()
+    last.join(SECONDS_MAX)
+    assert disk.groups == [["first"], ["a", "b", "c", "d"], ["last"]]
+
+
+def test_those_who_do_not_wait_are_served_too() -> None:
+    """By the thread in the background, in the order they came, among those who wait."""
+    disk = Disk()
+    committer = GroupCommitter(disk.commit)
+    for _ in range(20):
+        disk.go_on.release()
+
+    futures = [committer.submit(str(number), wait=number % 3 == 0) for number in range(20)]
+
+    assert [future.result(SECONDS_MAX) for future in futures] == [str(number) for number in range(20)]
+    committer.close()
+
+
+def test_one_whose_waker_never_came() -> None:
+    """Who was woken to serve the rest was interrupted instead: the rest look for themselves."""
+    disk = Disk()
+    disk.go_on.release()
+    committer = GroupCommitter(disk.commit)
+    committer._writing.acquire()
+    waiting = started(lambda: committer.submit("waiting", wait=True))
+    while not committer._queue:
+        pass
+
+    committer._writing.release()
+
+    waiting.join(SECONDS_MAX)
+    assert not waiting.is_alive()

@@ -1,0 +1,162 @@
+"""
+When old events are packed: not while somebody writes, unless they become too many; and never later than closing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from refold.infrastructure import background
+from refold.infrastructure.background import BackgroundWork
+from refold.infrastructure.sqlite_log import log as sqlite_log
+from refold.infrastructure.sqlite_log.log import SqliteLog
+
+from ..contract.writing import append, check_chain, everything, said
+
+SOON_SECONDS = 10.0
+SEGMENT = 512
+
+
+def soon(is_so: Callable[[], bool]) -> bool:
+    """
+    Wait until something is so, for a while.
+    """
+    deadline = time.monotonic() + SOON_SECONDS
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return is_so()
+
+
+class Housekeeping:
+    """Work of some steps, for somebody who may be busy."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+        self.beats = 0
+        self.is_busy = True
+        self.is_pressing = False
+        self.looked = threading.Event()
+        self.work = BackgroundWork(self.step, "tidying up", pulse=self.pulse, is_pressing=lambda: self.is_pressing)
+
+    def step(self) -> bool:
+        self.left -= 1
+        return self.left > 0
+
+    def pulse(self) -> int:
+        self.beats += self.is_busy
+        if self.beats > 2:
+            self.looked.set()
+        return self.beats
+
+
+@pytest.fixture
+def housekeeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[Housekeeping]:
+    monkeypatch.setattr(background, "QUIET_SECONDS", 0.01)
+    kept = Housekeeping(steps=3)
+    yield kept
+    kept.work.close()
+
+
+def test_it_waits_while_somebody_is_busy(housekeeping: Housekeeping) -> None:
+    """It looks again and again, and does nothing."""
+    housekeeping.work.wake()
+
+    assert housekeeping.looked.wait(SOON_SECONDS)
+    assert housekeeping.left == 3
+
+
+def test_it_works_when_it_is_quiet(housekeeping: Housekeeping) -> None:
+    """All that there is to do, once the pulse stands still."""
+    housekeeping.work.wake()
+    assert housekeeping.looked.wait(SOON_SECONDS)
+
+    housekeeping.is_busy = False
+
+    assert soon(lambda: housekeeping.left == 0)
+
+
+def test_it_works_beside_others_where_it_presses(housekeeping: Housekeeping) -> None:
+    """Nobody can put it off for ever."""
+    housekeeping.is_pressing = True
+
+    housekeeping.work.wake()
+
+    assert soon(lambda: housekeeping.left == 0)
+
+
+def test_closing_finishes_it(housekeeping: Housekeeping) -> None:
+    """However busy somebody is."""
+    housekeeping.work.wake()
+    assert housekeeping.looked.wait(SOON_SECONDS)
+
+    housekeeping.work.close()
+
+    assert housekeeping.left == 0
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SqliteLog]:
+    opened = SqliteLog(tmp_path / "log.db")
+    yield opened
+    opened.close()
+
+
+def rows(log: SqliteLog) -> int:
+    """
+    Return how many events are not packed.
+    """
+    with log.database.reading() as connection:
+        return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
+
+
+def write(log: SqliteLog, first: int, count: int) -> None:
+    append(log, "chat:a", *(said(number, "text") for number in range(first, first + count)))
+
+
+def test_a_writer_who_does_not_pause_is_left_alone(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Complete segments stay as they are while events go on coming."""
+    monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
+    for first in range(0, 3 * SEGMENT, 128):
+        write(log, first, 128)
+
+    time.sleep(0.1)
+
+    assert rows(log) == 3 * SEGMENT
+    check_chain(log.read("chat:a"))
+
+
+def test_a_pause_is_used(log: SqliteLog) -> None:
+    """Soon after the last append only the segment that goes on stays rows."""
+    write(log, 0, 2 * SEGMENT + 5)
+
+    assert soon(lambda: rows(log) == 5)
+    assert [one.position.number for one in everything(log, limit=100)] == list(range(1, 2 * SEGMENT + 6))
+
+
+def test_the_backlog_is_bounded(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer who never pauses does not pile up rows for ever."""
+    monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
+    monkeypatch.setattr(sqlite_log, "BACKLOG_EVENTS_MAX", 2 * SEGMENT)
+
+    write(log, 0, 5 * SEGMENT)
+
+    assert soon(lambda: rows(log) < 3 * SEGMENT)
+
+
+def test_closing_packs_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed file is small, also when nobody paused before."""
+    monkeypatch.setattr(background, "QUIET_SECONDS", 60.0)
+    log = SqliteLog(tmp_path / "log.db")
+    write(log, 0, 2 * SEGMENT + 5)
+
+    log.close()
+
+    again = SqliteLog(tmp_path / "log.db")
+    assert rows(again) == 5
+    check_chain(again.read("chat:a"))
+    again.close()

@@ -1,0 +1,70 @@
+"""What the models of the seed's conversions share: its items as plain data, its instructions, its arguments."""
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from refold.domain.chat.events import ChatItemEvent
+from refold.domain.chat.seed_dict import items_from_dict
+from refold.domain.chat.views import recorded_form
+
+from .plain_items import Item, answered_calls, texts_of
+
+__all__ = ["NO_OUTPUT", "Item", "arguments_of", "failure", "outputs_by_occurrence", "recorded_items", "system_of"]
+
+NO_OUTPUT = {"output": "No output was recorded for this call.", "is_error": True}
+
+
+def recorded_items(items: Sequence[Item]) -> list[ChatItemEvent]:
+    """
+    Return the events that add items of the seed's plain form.
+    """
+    return [recorded_form(item) for item in items_from_dict({"items": items})]
+
+
+def outputs_by_occurrence(items: Sequence[Item]) -> dict[int, Item]:
+    """
+    Return the output of each answered call, by the call's place.
+    """
+    return {call: items[output] for call, output in answered_calls(items).items()}
+
+
+def system_of(items: Sequence[Item], on: Collection[str], number: str) -> str | None:
+    """
+    Return the instructions: in the seed the first text of the last one, unless a config update was made, and none
+    where there is no message of them; repaired the ones in force, whole (V10.2, V11.2).
+    """
+    found: str | None = None
+    active: str | None = None
+    is_updated = False
+    for item in items:
+        if item["type"] == "message" and item["role"] in ("system", "developer"):
+            texts = texts_of(item)
+            found, active = texts[0] if texts else "", " ".join(texts)
+        if item["type"] == "agent_config_update":
+            is_updated = True
+            active = item["instructions"] if item["instructions"] is not None else active
+    return active if number in on or (is_updated and found is not None) else found
+
+
+def arguments_of(text: str, *, repaired: bool) -> Any:
+    """
+    Return a call's arguments: in the seed whatever JSON they are; repaired always an object.
+
+    Raises:
+        ValueError: not repaired, and they are no JSON.
+    """
+    if not repaired:
+        return json.loads(text)
+    try:
+        value = json.loads(text or "null")
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {} if value is None else {"arguments": text}
+
+
+def failure(error: ValueError) -> dict[str, str]:
+    """
+    Return an error as it is recorded.
+    """
+    return {"__error__": type(error).__name__, "msg": str(error)}

@@ -1,0 +1,1 @@
+"""Replaying the originals' recorded answers: what `scripts/parity` does, and what tests hold it to."""

@@ -1,0 +1,48 @@
+"""Replaying "chat answers": all that was asked of a context, and of it together with another one (SPEC V2 to V11)."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.support.deviations.plain_items import Item
+
+from .changes import changes
+from .contexts import chat_of, plain
+from .conversions import conversions, never, tokens
+from .judging import judged
+from .verdicts import Question, Verdict
+
+__all__ = ["questions_of", "replayed_chats"]
+
+
+def replayed_chats(text: str) -> Iterator[Verdict]:
+    """
+    Return the verdict on each case of a file of JSON lines.
+    """
+    for line in text.split("\n"):
+        if line:
+            case = json.loads(line)
+            contexts = [case["ctx"]["items"], case["other"]["items"]]
+            yield judged(str(case["seed"]), contexts, case["answers"], questions_of(case))
+
+
+def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:
+    """
+    Yield all that was asked of a case.
+    """
+    items, other, answers = case["ctx"]["items"], case["other"]["items"], case["answers"]
+    yield from conversions(items, answers)
+    yield from tokens(items, answers, each="item_tokens")
+    yield from _readings(items, answers)
+    yield from changes(items, other, answers)
+
+
+def _readings(items: Sequence[Item], answers: Mapping[str, Any]) -> Iterator[Question]:
+    chat = chat_of(items)
+    yield Question("turn_count", answers["turn_count"], chat.turn_count, never)
+    yield Question("messages", answers["messages"], lambda: [message.id for message in chat.messages()], never)
+
+    def active_config() -> Any:
+        return plain([chat.active_config_at(place) for place in (*range(len(items)), None)])
+
+    yield Question("active_config", answers["active_config"], active_config, never)

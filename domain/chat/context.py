@@ -30,12 +30,14 @@ from .calls.home import Home
 from .calls.joining import JoiningChat
 from .calls.past import PastSource, ReadOnlyChatContext
 from .calls.receiving import ReceivingChat
+from .counting import TokenCounter
 from .events import Opened
 from .items import ChatItem
 from .rules.commands import NameVersion, Open
 from .rules.decide import CHAT
 from .seed_dict import items_from_dict
 from .state.fold import ChatState
+from .tokens import DEFAULT
 
 __all__ = ["ChatContext"]
 
@@ -120,6 +122,7 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         max_tokens: int | None = None,
         *,
         reason: str | None = None,
+        counter: TokenCounter = DEFAULT,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> ChatContext:
@@ -128,12 +131,12 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
 
         Protected are the first instructions, the first summary, the last user message, all handoffs and config
         updates, calls of the running turn that wait for their output, and what is pinned. A call goes with its
-        output. `restore()` takes it back.
+        output. `counter` says how many tokens a text has. `restore()` takes it back.
 
         Raises:
             ConcurrencyError: another writer came first.
         """
-        self._truncate(max_items, max_tokens, reason, expected_version, idempotency_key)
+        self._truncate(max_items, max_tokens, reason, counter, expected_version, idempotency_key)
         return self
 
     # The past

@@ -7,13 +7,13 @@ another id. Versions are kept as runs, a byte or two for each, so that naming 50
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from ..errors import DamagedError
 
-__all__ = ["OWN", "Ref", "Segment", "Span", "neighbours", "refs_of", "spans_of"]
+__all__ = ["OWN", "Ref", "Segment", "Span", "joined_spans", "neighbours", "refs_of", "spans_of"]
 
 # Reading a few events too many in one go is cheaper than one more query.
 GAP_VERSIONS_MAX = 64
@@ -45,15 +45,23 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: bytes
 
     @classmethod
-    def of(cls, stream: str, versions: Sequence[int]) -> Span:
+    def of(cls, stream: str, versions: Iterable[int]) -> Span:
         """
-        Return the span of these versions, which must ascend.
+        Return the span of these versions, of which there is at least one, and which must ascend.
+        """
+        (span,) = spans_of(Ref(version, stream) for version in versions)
+        return span
+
+    @classmethod
+    def of_ranges(cls, stream: str, ranges: Iterable[range]) -> Span:
+        """
+        Return the span of these ranges of versions, which must ascend and not touch.
         """
         numbers: list[int] = []
         end = 0
-        for start, stop in _runs(versions):
-            numbers += (start - end, stop - start)
-            end = stop
+        for run in ranges:
+            numbers += (run.start - end, len(run))
+            end = run.stop
         return cls(stream, _packed(numbers))
 
     def ranges(self) -> list[range]:
@@ -82,16 +90,26 @@ def spans_of(refs: Iterable[Ref]) -> tuple[Span, ...]:
     """
     Return spans that name these items in this order: a new one wherever the stream changes or a version falls.
     """
+    return joined_spans((ref.stream, range(ref.version, ref.version + 1)) for ref in refs)
+
+
+def joined_spans(runs: Iterable[tuple[str, range]]) -> tuple[Span, ...]:
+    """
+    Return spans that name runs of versions in this order: a new one wherever the stream changes or a version falls.
+    """
     spans: list[Span] = []
-    versions: list[int] = []
-    stream = OWN
-    for ref in refs:
-        if versions and (ref.stream != stream or ref.version <= versions[-1]):
-            spans.append(Span.of(stream, versions))
-            versions = []
-        stream = ref.stream
-        versions.append(ref.version)
-    return (*spans, Span.of(stream, versions)) if versions else tuple(spans)
+    ranges: list[range] = []
+    current = OWN
+    for stream, run in runs:
+        if ranges and (stream != current or run.start < ranges[-1].stop):
+            spans.append(Span.of_ranges(current, ranges))
+            ranges = []
+        current = stream
+        if ranges and run.start == ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, run.stop)
+        else:
+            ranges.append(run)
+    return (*spans, Span.of_ranges(current, ranges)) if ranges else tuple(spans)
 
 
 def refs_of(spans: Iterable[Span]) -> Iterator[Ref]:
@@ -114,16 +132,6 @@ def neighbours(ranges: Iterable[range]) -> list[list[range]]:
         else:
             groups.append([run])
     return groups
-
-
-def _runs(versions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    start = stop = versions[0]
-    for version in versions:
-        if version != stop:
-            yield start, stop
-            start = version
-        stop = version + 1
-    yield start, stop
 
 
 def _packed(numbers: Iterable[int]) -> bytes:

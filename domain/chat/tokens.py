@@ -13,6 +13,7 @@ from .counting import SCRIPTS, TokenCounter
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 
 if TYPE_CHECKING:
+    from .state.arena import Arena
     from .state.sequence import Items
 
 __all__ = ["DEFAULT", "RunningTokens", "estimate_tokens"]
@@ -47,15 +48,17 @@ def _content_tokens(content: str | tuple[str | Image, ...], counter: TokenCounte
 
 class RunningTokens:
     """
-    The estimated tokens of a context that grows, by a counter of one's own: each item is counted once.
+    The estimated tokens of a context by a counter of one's own: each item is counted once, edits or not.
 
-    It may be used from several threads. One that follows `chat.recorded_items()` counts what came since it last
-    looked; another context, or an earlier version of the same, is counted anew.
+    It may be used from several threads. One follows one context; another one is counted anew.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self._lock = threading.Lock()
+        self._arena: Arena | None = None
+        # By ordinal, as far as somebody asked.
+        self._tokens: list[int] = []
         self._seen: Items | None = None
         self._total = 0
 
@@ -64,10 +67,13 @@ class RunningTokens:
         Return the estimated tokens of all these items.
         """
         with self._lock:
-            seen, total = self._seen, self._total
-            if seen is None or not items.continues(seen):
-                seen, total = None, 0
-            for item in items[len(seen or ()) :]:
-                total += estimate_tokens(item, self._counter)
-            self._seen, self._total = items, total
-            return total
+            if items.arena is not self._arena:
+                self._arena, self._tokens, self._seen = items.arena, [], None
+            known = len(self._tokens)
+            self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
+            if self._seen is not None and items.continues(self._seen):
+                self._total += sum(self._tokens[self._seen.reach : items.reach])
+            else:
+                self._total = sum(map(self._tokens.__getitem__, items.order()))
+            self._seen = items
+            return self._total

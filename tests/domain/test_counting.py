@@ -116,6 +116,37 @@ def test_totals_run_along() -> None:
     assert counted == ["a", "bb", "ccc"]
 
 
+def test_an_edit_has_nothing_counted_again() -> None:
+    """What left is taken off, what came back is added, by what was counted before."""
+    counted: list[str] = []
+
+    def counter(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    chat = ChatContext()
+    first, _, last = [chat.add_message("user", text) for text in ("a", "bb", "ccc")]
+    assert chat.estimated_tokens(counter) == 3 * 4 + 6
+
+    chat.evict(first.id)
+    assert chat.estimated_tokens(counter) == 2 * 4 + 5
+    chat.evict(last.id)
+    chat.restore(first.id)
+    chat.add_message("user", "dddd")
+    assert chat.estimated_tokens(counter) == 3 * 4 + 7
+    assert counted == ["a", "bb", "ccc", "dddd"]
+
+
+def test_truncation_takes_a_counter() -> None:
+    """And stops where its count is within the limit."""
+    chat = ChatContext()
+    for text in ("one two", "three", "four five six"):
+        chat.add_message("user", text)
+
+    chat.truncate(max_tokens=4 + 1 + 4 + 3, counter=lambda text: len(text.split()))
+    assert [message.content for message in chat.messages()] == [["three"], ["four five six"]]
+
+
 def test_a_total_of_something_else_starts_anew() -> None:
     """An earlier version, or another context, gets its own total."""
     chat, other = ChatContext(), ChatContext()

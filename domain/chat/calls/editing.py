@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from ..counting import TokenCounter
 from ..items import ChatItem
 from ..rules.commands import Clear, EvictItems, InsertItems, PinItems, RestoreItems, Truncate
 from ..views import recorded_form
@@ -153,10 +154,11 @@ class EditingChat(WritableChat):
         max_items: int | None,
         max_tokens: int | None,
         reason: str | None,
+        counter: TokenCounter,
         expected_version: int | None,
         idempotency_key: str | None,
     ) -> None:
-        command = Truncate(max_items, max_tokens, reason)
+        command = Truncate(max_items, max_tokens, reason, counter)
         self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def _pin(

@@ -13,6 +13,7 @@ import msgspec
 
 from ...errors import NotFoundError
 from ...frozen import FrozenList
+from ..counting import TokenCounter
 from ..events import VIEW_EVENTS, ChatItemEvent
 from ..formats.anthropic import anthropic_messages
 from ..formats.google import google_contents
@@ -25,6 +26,7 @@ from ..state.arena import Arena
 from ..state.fold import ChatState, active_config
 from ..state.sequence import Items
 from ..state.tails import last_items
+from ..tokens import RunningTokens
 from ..views import item_of
 from .home import Home
 
@@ -88,6 +90,7 @@ class ChatView:
         self._shown: tuple[Items | None, FrozenList[ChatItem]] = (None, FrozenList())
         # Public items by ordinal of one arena, so that an edit does not have all of them made again.
         self._made: tuple[Arena | None, list[ChatItem]] = (None, [])
+        self._counted: dict[TokenCounter, RunningTokens] = {}
 
     @property
     def version(self) -> int:
@@ -130,11 +133,16 @@ class ChatView:
         """
         return self._source.state.items.turns
 
-    def estimated_tokens(self) -> int:
+    def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
         """
-        Return the estimated tokens of all items, about four characters each (SPEC V2.7).
+        Return the estimated tokens of all items: a running total, about four characters each (SPEC V2.7).
+
+        `counter` counts the tokens of a text in another way; each item is given to it once.
         """
-        return self._source.state.items.tokens
+        items = self._source.state.items
+        if counter is None:
+            return items.tokens
+        return self._counted.setdefault(counter, RunningTokens(counter)).total(items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
         """

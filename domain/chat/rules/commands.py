@@ -4,6 +4,7 @@ What can be asked of a chat context: commands, which `decide` turns into events.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from ..events import ChatItemEvent, Forked, MessageAdded, Opened
 from ..spans import Segment
 from ..state.fold import Resolved
 from ..state.sequence import Items
+from ..tokens import DEFAULT
 
 __all__ = [
     "AddItems",
@@ -114,11 +116,12 @@ class Clear(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """Take the oldest items out of the view until limits hold (SPEC V6)."""
+    """Take the oldest items out of the view until limits hold (SPEC V6); `counter` says how tokens are counted."""
 
     max_items: int | None = None
     max_tokens: int | None = None
     reason: str | None = None
+    counter: Callable[[str], int] = DEFAULT
 
 
 class Summarize(msgspec.Struct, frozen=True):

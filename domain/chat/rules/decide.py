@@ -94,8 +94,8 @@ def _change_view(
             return pin_items(stream, ids, reason, state, is_pinned=is_pinned)
         case Clear(reason=reason):
             return clear(reason, state)
-        case Truncate(max_items=max_items, max_tokens=max_tokens, reason=reason):
-            return truncate(max_items, max_tokens, reason, state)
+        case Truncate():
+            return truncate(command, state)
         case _:
             assert_never(command)
 

@@ -21,7 +21,7 @@ from ..events import (
     Totals,
 )
 from ..pairing import pair_calls
-from ..spans import Span, spans_of
+from ..spans import Span, joined_spans
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
@@ -135,7 +135,8 @@ def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:
     """
     Return the names of these items, where their order says nothing: by stream and version, in as few spans as can be.
     """
-    return spans_of(sorted((items.ref(ordinal) for ordinal in ordinals), key=lambda ref: (ref.stream, ref.version)))
+    runs = items.runs(sorted(ordinals))
+    return joined_spans(sorted(runs, key=lambda run: (run[0], run[1].start)))
 
 
 def _partner(items: Items, ordinal: int) -> int | None:

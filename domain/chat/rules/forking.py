@@ -21,7 +21,7 @@ from ..events import (
     MessageAdded,
 )
 from ..pairing import pair_calls
-from ..spans import Ref, Segment, spans_of
+from ..spans import Ref, Segment
 from ..state.arena import totals_of
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved, active_config
@@ -156,14 +156,14 @@ def forked_from(
         lineage=(*state.ancestry, own),
         root=parent.root,
         how=how,
-        carried=None if carried is None else spans_of(_refs(parent, carried)),
-        pinned=() if carried is None else spans_of(_refs(parent, [o for o in carried if items.is_pinned(o)])),
+        carried=None if carried is None else items.spans(carried, own=parent.stream),
+        pinned=items.spans([o for o in carried or () if items.is_pinned(o)], own=parent.stream),
         config=config,
         change=change + totals_of(config) if config else change,
         user=opened.user if opened else None,
         session=opened.session if opened else None,
         agent=agent or (opened.agent if opened else None),
-        tail=tail_of(items, lambda ordinal: _ref(parent, ordinal)) if carried is None else None,
+        tail=tail_of(items, own=parent.stream) if carried is None else None,
     )
     if carried is None:
         return event

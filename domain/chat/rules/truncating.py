@@ -17,15 +17,16 @@ from ..events import (
     MessageAdded,
 )
 from ..pairing import Pairs, pair_calls
-from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
+from ..tokens import DEFAULT, estimate_tokens
+from .commands import Truncate
 from .evicting import evicted
 
 __all__ = ["awaited_calls", "is_instructions", "is_summary", "is_user", "truncate"]
 
 
-def truncate(max_items: int | None, max_tokens: int | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
+def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     """
     Return the event by which the oldest unprotected items leave until both limits hold (SPEC V6.1 to V6.5).
 
@@ -33,17 +34,17 @@ def truncate(max_items: int | None, max_tokens: int | None, reason: str | None, 
     updates, calls that are still awaited, and what is pinned. A call goes with its output. What is left of calls
     without outputs and outputs without calls goes too.
     """
-    if max_items is None and max_tokens is None:
+    if command.max_items is None and command.max_tokens is None:
         return []
     items = state.items
     order = list(items.order())
     shown = [items.arena.items[ordinal] for ordinal in order]
     kept = protected(items, order, shown)
-    leaving = _oldest(shown, kept, max_items, max_tokens, items.tokens if max_tokens is not None else 0)
+    leaving = _oldest(shown, kept, command, _tokens(items, command))
     leaving |= _orphans(shown, kept | leaving, leaving)
     if not leaving:
         return []
-    return [evicted(items, [order[place] for place in sorted(leaving)], how="truncate", reason=reason)]
+    return [evicted(items, [order[place] for place in sorted(leaving)], how="truncate", reason=command.reason)]
 
 
 def protected(items: Items, order: Sequence[int], shown: Sequence[ChatItemEvent]) -> set[int]:
@@ -108,16 +109,21 @@ def _last_user(shown: Sequence[ChatItemEvent]) -> int | None:
     return next((place for place in range(len(shown) - 1, -1, -1) if is_user(shown[place])), None)
 
 
-def _oldest(
-    shown: Sequence[ChatItemEvent], kept: set[int], max_items: int | None, max_tokens: int | None, tokens: int
-) -> set[int]:
+def _tokens(items: Items, command: Truncate) -> int:
+    if command.max_tokens is None:
+        return 0
+    # By the default counter there is a running total.
+    return items.tokens if command.counter is DEFAULT else sum(estimate_tokens(item, command.counter) for item in items)
+
+
+def _oldest(shown: Sequence[ChatItemEvent], kept: set[int], command: Truncate, tokens: int) -> set[int]:
     """The oldest come first, so one pass is enough; what goes with a call is found by its id."""
     outputs = _outputs_by_id(shown)
     leaving: set[int] = set()
 
     def is_over() -> bool:
-        over_items = max_items is not None and len(shown) - len(leaving) > max_items
-        return over_items or (max_tokens is not None and tokens > max_tokens)
+        over_items = command.max_items is not None and len(shown) - len(leaving) > command.max_items
+        return over_items or (command.max_tokens is not None and tokens > command.max_tokens)
 
     for place, item in enumerate(shown):
         if not is_over():
@@ -130,7 +136,7 @@ def _oldest(
             going += [] if output is None else [output]
         for one in going:
             leaving.add(one)
-            tokens -= totals_of(shown[one]).tokens
+            tokens -= estimate_tokens(shown[one], command.counter)
     return leaving
 
 

@@ -14,7 +14,7 @@ from typing import overload
 import msgspec
 
 from ..events import ChatItemEvent, Totals
-from ..spans import OWN, Ref, Span
+from ..spans import OWN, Ref, Span, joined_spans
 from .arena import Arena, Birthplace, totals_of
 
 __all__ = ["Edits", "Gone", "Items"]
@@ -271,6 +271,27 @@ class Items(Sequence[ChatItemEvent]):
         if isinstance(place, str):
             return Ref(version, place)
         return Ref(version, self.lineage[place] if place < len(self.lineage) else OWN)
+
+    def spans(self, ordinals: Sequence[int], *, own: str = OWN) -> tuple[Span, ...]:
+        """
+        Return the names of items, in this order, for an event; the own stream is called `own` in it.
+        """
+        return joined_spans(self.runs(ordinals, own=own))
+
+    def runs(self, ordinals: Sequence[int], *, own: str = OWN) -> Iterator[tuple[str, range]]:
+        """
+        Yield the streams and versions of items: those that lie and were recorded in a row in one go.
+        """
+        start = 0
+        while start < len(ordinals):
+            first = ordinals[start]
+            end = self.arena.run_end(first)
+            stop = start + 1
+            while stop < len(ordinals) and ordinals[stop] == first + stop - start < end:
+                stop += 1
+            ref = self.ref(first)
+            yield ref.stream or own, range(ref.version, ref.version + stop - start)
+            start = stop
 
     def of_ref(self, ref: Ref) -> int | None:
         """

@@ -4,14 +4,14 @@ The end of a context without its beginning: what an edit says of it, and how it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ...ports import Log
 from ..events import ITEM_EVENTS, TAIL_ITEMS, VIEW_EVENTS, ChatEvent, ChatItemEvent, Forked, Opened
-from ..spans import OWN, Ref, Span, refs_of, spans_of
+from ..spans import OWN, Span, refs_of, spans_of
 from .fold import ChatState, Resolved, fold, recorded_event
 from .loading import read_items
 from .sequence import Items
@@ -31,14 +31,14 @@ def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequ
         # What it begins with is its parent's, whose end it names already.
         return decided
     ahead = fold(msgspec.structs.replace(state, items=state.items.borrowed()), decided[: last + 1]).items
-    return [*decided[:last], _with(decided[last], tail_of(ahead, ahead.ref)), *decided[last + 1 :]]
+    return [*decided[:last], _with(decided[last], tail_of(ahead)), *decided[last + 1 :]]
 
 
-def tail_of(items: Items, ref: Callable[[int], Ref]) -> tuple[Span, ...]:
+def tail_of(items: Items, *, own: str = OWN) -> tuple[Span, ...]:
     """
-    Return the names of the last items, each as `ref` names it.
+    Return the names of the last items; the own stream is called `own` in them.
     """
-    return spans_of(map(ref, items.last(TAIL_ITEMS)))
+    return items.spans(items.last(TAIL_ITEMS), own=own)
 
 
 def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Resolved:

@@ -7,6 +7,7 @@ A call and its output go and come together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from ...errors import InvalidInputError, NotFoundError
 from ..events import (
@@ -117,8 +118,9 @@ def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
     Partners count that can be seen like them, or (`are_gone`) cannot.
     """
     chosen = set(ordinals)
+    partners = _Partners(items, are_gone=are_gone)
     for ordinal in list(chosen):
-        partner = _partner(items, ordinal)
+        partner = partners.of(ordinal)
         if partner is not None and items.shows(partner) != are_gone:
             chosen.add(partner)
     return sorted(chosen)
@@ -139,19 +141,35 @@ def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:
     return joined_spans(sorted(runs, key=lambda run: (run[0], run[1].start)))
 
 
-def _partner(items: Items, ordinal: int) -> int | None:
-    item = items.arena.items[ordinal]
-    if not isinstance(item, FunctionCalled | FunctionReturned):
-        return None
-    same = items.arena.with_call_id(item.call_id, items.reach)
-    if len(same) == 1:
-        return None
-    if len(same) == 2 and _is_plain_pair(items, *same):
-        return same[0] + same[1] - ordinal
-    # The id repeats, or something was inserted: only the whole, in order, says what belongs together.
-    order = list(items.order() if items.shows(ordinal) else items.whole_order())
-    index = pair_calls(items.arena.items[o] for o in order).partner(order.index(ordinal))
-    return None if index is None else order[index]
+class _Partners:
+    """Which call and output belong together, among what can be seen, or (`are_gone`) all that there ever was."""
+
+    def __init__(self, items: Items, *, are_gone: bool) -> None:
+        self._items, self._are_gone = items, are_gone
+
+    def of(self, ordinal: int) -> int | None:
+        """
+        Return the ordinal of the call or output that belongs to this item, or None.
+        """
+        items = self._items
+        item = items.arena.items[ordinal]
+        if not isinstance(item, FunctionCalled | FunctionReturned):
+            return None
+        same = items.arena.with_call_id(item.call_id, items.reach)
+        if len(same) == 1:
+            return None
+        if len(same) == 2 and _is_plain_pair(items, *same):
+            return same[0] + same[1] - ordinal
+        # The id repeats, or something was inserted: only the whole, in order, says what belongs together.
+        return self._all.get(ordinal)
+
+    @cached_property
+    def _all(self) -> dict[int, int]:
+        items = self._items
+        order = list(items.whole_order() if self._are_gone else items.order())
+        output_of = pair_calls(items.arena.items[ordinal] for ordinal in order).output_of
+        partners = {order[call]: order[output] for call, output in output_of.items()}
+        return partners | {output: call for call, output in partners.items()}
 
 
 def _is_plain_pair(items: Items, first: int, second: int) -> bool:

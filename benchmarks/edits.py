@@ -14,9 +14,10 @@ import msgspec
 
 import refold
 from refold.chat import ChatMessage, ChatRole
+from refold.domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
 
 from .recorded import CREATED_AT, event_of
-from .workload import SEED, Item
+from .workload import SEED, TURN, Item
 
 __all__ = ["Editor", "dated_events"]
 
@@ -26,9 +27,17 @@ EVICTS, RESTORES, INSERTS = 0.5, 0.7, 0.8
 def dated_events(items: Sequence[Item]) -> list[Any]:
     """
     Return the events that add items, a second apart, so that an insert finds its place among them.
+
+    Calls get ids of their own: texts begin again behind ten thousand items, in a real run few ids repeat.
     """
-    events = [event_of(item) for item in items]
-    return [msgspec.structs.replace(event, created_at=CREATED_AT + number) for number, event in enumerate(events)]
+    return [_dated(event_of(item), number) for number, item in enumerate(items)]
+
+
+def _dated(event: MessageAdded | FunctionCalled | FunctionReturned, number: int) -> Any:
+    changes: dict[str, Any] = {"created_at": CREATED_AT + number}
+    if not isinstance(event, MessageAdded):
+        changes["call_id"] = f"{event.call_id}-{number // TURN}"
+    return msgspec.structs.replace(event, **changes)
 
 
 class Editor:

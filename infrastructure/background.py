@@ -30,7 +30,7 @@ class BackgroundWork:
     Calls `step` whenever it is woken, until it returns False.
 
     It shares one interpreter with those it works for, so it waits until they pause: `pulse` is a number that
-    changes while they are busy. Only where `is_pressing` says so it goes on beside them, mostly resting.
+    changes while they are busy. Only where `is_pressing` says so it goes on beside them, resting half of the time.
 
     Housekeeping saves space or time and is never needed for an answer to be right: when it fails, the log of
     the process says so, and it is tried again at the next waking.
@@ -64,9 +64,10 @@ class BackgroundWork:
             self._start()
         self._woken.set()
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """
-        Finish the work that is there, or as much of it as CLOSING_SECONDS_MAX allow, and end the thread.
+        Finish the work that is there, or as much of it as CLOSING_SECONDS_MAX allow, and end the thread; return
+        whether there was one.
         """
         with self._starting:
             self._closing = True
@@ -76,6 +77,7 @@ class BackgroundWork:
             self._hurried.set()
             self._woken.set()
             thread.join()
+        return thread is not None
 
     def _start(self) -> None:
         with self._starting:
@@ -99,7 +101,8 @@ class BackgroundWork:
                 if not self._step():
                     return
                 # What hurries nobody must not slow anybody down: it rests most of the time, but not while closing.
-                self._hurried.wait(REST_FACTOR * (monotonic() - begun))
+                rest = 1 if self._is_pressing() else REST_FACTOR
+                self._hurried.wait(rest * (monotonic() - begun))
         except StorageClosedError:
             # Whoever closed the database under this thread wants it no more.
             self._closing = True

@@ -7,6 +7,7 @@ each other. Nothing waits longer than `busy_timeout_seconds`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -30,6 +31,8 @@ __all__ = ["SqliteDatabase", "translate", "translated"]
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS_KEPT_MAX = 8
+# A tenth of a second or two; in a longer file, what is free is a small part.
+VACUUM_BYTES_MAX = 64 << 20
 WAL_BYTES = 4 * 1024 * 1024 + 4096
 
 
@@ -228,6 +231,25 @@ class SqliteDatabase:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             connection.execute(f"PRAGMA cache_size={pages}")
+
+    def give_back_space(self) -> None:
+        """
+        Make a small file as short as its content: rows that were sealed leave room behind, which nobody may need.
+
+        Where somebody else is using the file it stays as it is, and the room is used again.
+        """
+        with self._changed:
+            if self._closed or self.writer.in_transaction:
+                return
+            pages, free, size = (
+                self.writer.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
+                return
+            with contextlib.suppress(sqlite3.Error):
+                self.writer.execute("PRAGMA busy_timeout = 0")
+                self.writer.execute("VACUUM")
 
     def close(self) -> None:
         """

@@ -299,7 +299,8 @@ class SqliteLog:
         Finish what was handed in, then close the file; may be called twice.
         """
         self._committer.close()
-        self._sealing.close()
+        if self._sealing.close():
+            self.database.give_back_space()
         self.database.close()
 
     def exclusively(self, work: Callable[[], None]) -> None:

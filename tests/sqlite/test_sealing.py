@@ -4,9 +4,11 @@ When old events are packed: not while somebody writes, unless they become too ma
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -160,3 +162,38 @@ def test_closing_packs_what_is_complete(tmp_path: Path, monkeypatch: pytest.Monk
     assert rows(again) == 5
     check_chain(again.read("chat:a"))
     again.close()
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    """
+    Return a number that SQLite knows of the file.
+    """
+    found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return found
+
+
+def test_a_closed_file_is_as_short_as_its_content(tmp_path: Path) -> None:
+    """The room that rows took before they were sealed is given back."""
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    append(log, "chat:a", *[said(number, "x" * 500) for number in range(4 * SEGMENT)])
+    log.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert pragma(connection, "freelist_count") * 4 < pragma(connection, "page_count")
+    again = SqliteLog(path)
+    check_chain(again.read("chat:a"))
+    assert len(again.read("chat:a")) == 4 * SEGMENT
+    again.close()
+
+
+def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:
+    """Closing waits for nobody, and takes nothing away from him."""
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    append(log, "chat:a", *[said(number, "x" * 500) for number in range(4 * SEGMENT)])
+    assert soon(lambda: rows(log) <= SEGMENT)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        log.close()
+        assert pragma(other, "freelist_count") > 0

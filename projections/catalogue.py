@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, Opened, Totals
+from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened, Totals
 from ..domain.chat.state.arena import totals_of
+from ..domain.chat.tokens import estimate_tokens
 from ..domain.envelope import RecordedEvent
 from ..domain.streams import split_stream_id
 
@@ -70,6 +71,12 @@ class Catalogue:
         items, turns, tokens = row.items, row.turns, row.tokens
         for event in events:
             recorded = event.event
+            if isinstance(recorded, ITEM_EVENTS):
+                # Nearly all events are items, and a rebuild goes through all of them.
+                items += 1
+                turns += isinstance(recorded, MessageAdded) and recorded.role == "user"
+                tokens += estimate_tokens(recorded)
+                continue
             if isinstance(recorded, Opened | Forked):
                 origin = _origin(recorded)
             change = change_of(recorded)
@@ -90,10 +97,8 @@ class Catalogue:
 
 def change_of(event: object) -> Totals | None:
     """
-    Return by how much an event makes the view of its context grow or shrink; None where it says nothing of it.
+    Return by how much an edit makes the view of its context grow or shrink; None where it says nothing of it.
     """
-    if isinstance(event, ITEM_EVENTS):
-        return totals_of(event)
     if isinstance(event, ItemInserted):
         return totals_of(event.item)
     return getattr(event, "change", None)

@@ -42,6 +42,7 @@ DIGEST_IN_BLOCK = (
     "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
     " ON block.key = part.block WHERE stream = ? AND last_version >= ? ORDER BY last_version LIMIT 1"
 )
+BLOCKS_KEPT = 4
 Row = tuple[int, int, int, bytes | None, bytes, bytes]
 Columns = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[Any]]
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class Reader:
     def __init__(self, codec: Codec, compression: Compression) -> None:
         self._codec = codec
         self._compression = compression
+        # The blocks that were opened last, replaced as a whole: several threads read at once.
+        self._opened: tuple[tuple[Block, Columns], ...] = ()
         shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[codec.events]]  # type: ignore[name-defined]
         raw_shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[msgspec.Raw]]
         self._block_decoder = msgspec.msgpack.Decoder(shape)
@@ -142,6 +145,16 @@ class Reader:
             yield self._recorded_row(connection, names(key), row, digest)
 
     def _open_block(self, connection: sqlite3.Connection, block: Block) -> Columns:
+        """A fork's ancestors are read one after the other, and a block often holds the end of one and the next."""
+        for known, columns in self._opened:
+            # All of it is compared: what was damaged since is not what was opened.
+            if known.key == block.key and known == block:
+                return columns
+        opened = self._open_unknown(connection, block)
+        self._opened = ((block, opened), *self._opened[: BLOCKS_KEPT - 1])
+        return opened
+
+    def _open_unknown(self, connection: sqlite3.Connection, block: Block) -> Columns:
         body = checked_body(self._compression, block)
         try:
             columns: Columns = self._block_decoder.decode(body)

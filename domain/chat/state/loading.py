@@ -21,6 +21,8 @@ from .fold import Resolved
 
 __all__ = ["complete", "read_items", "resolve"]
 
+NAMING_ITEMS = frozenset({Merged, Forked})
+
 
 def complete(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
     """
@@ -43,7 +45,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
         if len(parts[-1]) != segment.version:
             raise DamagedError(f"the fork of {segment.stream}@{segment.version}", "that version does not exist")
         first = parts[-1][0]
-    return [resolve(log, event) for part in reversed(parts) for event in part]
+    return [resolve(log, event) if type(event) in NAMING_ITEMS else event for part in reversed(parts) for event in part]
 
 
 def resolve(log: Log, event: ChatEvent) -> ChatEvent | Resolved:

@@ -275,7 +275,8 @@ class ChatView:
     def _last_item_events(self, count: int) -> Sequence[ChatItemEvent]:
         if self._source.is_loaded:
             return self._source.state.items[-count:]
-        wanted = count + EVENTS_BESIDE_ITEMS
+        # Where edits go on, the newest of the last few events names the end already.
+        wanted = EVENTS_BESIDE_ITEMS
         while True:
             events = self._source.last_events(wanted)
             found = last_items(self._source.home.log, self._source.stream, events, count)
@@ -284,7 +285,7 @@ class ChatView:
             if len(events) < wanted or any(isinstance(event, VIEW_EVENTS) for event in events):
                 # An edit that does not name as many: only the whole can say.
                 return self._source.state.items[-count:]
-            wanted *= 2
+            wanted = max(2 * wanted, count + EVENTS_BESIDE_ITEMS)
 
 
 def _index(index: int, length: int) -> int | None:

@@ -103,3 +103,14 @@ def test_a_damaged_fork(change: dict[str, Any], named: str) -> None:
 
     with pytest.raises(DamagedError, match=f"{named} is damaged"):
         _ = handle_on(log, "chat:b").items
+
+
+def test_made_up_ids_do_not_grow() -> None:
+    """Each fork names all its ancestors, so their ids must stay short."""
+    chat = ChatContext()
+    forks = [chat]
+    for _ in range(20):
+        forks.append(forks[-1].fork())
+
+    assert len({len(fork.id) for fork in forks[1:]}) == 1
+    assert len({fork.id for fork in forks}) == 21

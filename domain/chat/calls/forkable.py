@@ -165,14 +165,19 @@ class ForkableChat(ChatView):
         return home.open_context(journal, home)
 
     def _new_id(self, key: str | None) -> str:
-        """An id is made up; the same one when a call is repeated under its idempotency key."""
+        """
+        An id is made up, of the root's, since every descendant names all its ancestors; the same one when a call is
+        repeated under its idempotency key.
+        """
         parent = split_stream_id(self._source.stream)[1]
+        ancestry = self._source.state.ancestry
+        root = split_stream_id(ancestry[0].stream)[1] if ancestry else parent
         if key is None:
             made = self._source.home.system.new_id("-")
         else:
             made = "-" + hashlib.blake2b(f"{parent}\0{key}".encode(), digest_size=6).hexdigest()
         room = ID_BYTES_MAX - len(made)
-        return parent.encode()[:room].decode(errors="ignore") + made
+        return root.encode()[:room].decode(errors="ignore") + made
 
     def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:
         system = self._source.home.system

@@ -30,14 +30,12 @@ from .calls.home import Home
 from .calls.joining import JoiningChat
 from .calls.past import PastSource, ReadOnlyChatContext
 from .calls.receiving import ReceivingChat
-from .counting import TokenCounter
 from .events import Opened
 from .items import ChatItem
 from .rules.commands import NameVersion, Open
 from .rules.decide import CHAT
 from .seed_dict import items_from_dict
 from .state.fold import ChatState
-from .tokens import DEFAULT
 
 __all__ = ["ChatContext"]
 
@@ -115,29 +113,6 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
     def came_between(self) -> tuple[RecordedEvent, ...]:
         """What others had recorded when the last call of this context came second; else empty."""
         return self._journal.came_between
-
-    def truncate(
-        self,
-        max_items: int | None = None,
-        max_tokens: int | None = None,
-        *,
-        reason: str | None = None,
-        counter: TokenCounter = DEFAULT,
-        expected_version: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> ChatContext:
-        """
-        Take the oldest items out of the view until both limits hold, and return self (SPEC V6).
-
-        Protected are the first instructions, the first summary, the last user message, all handoffs and config
-        updates, calls of the running turn that wait for their output, and what is pinned. A call goes with its
-        output. `counter` says how many tokens a text has. `restore()` takes it back.
-
-        Raises:
-            ConcurrencyError: another writer came first.
-        """
-        self._truncate(max_items, max_tokens, reason, counter, expected_version, idempotency_key)
-        return self
 
     # The past
 

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from ..canonical import parse_json
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
+from .kinds import INSTRUCTION_ROLES
 
 __all__ = ["render_context_as_text", "render_items"]
 
 # What a summary needs of a tool's answer (SPEC V8.1).
 SHOWN_OUTPUT_CHARACTERS = 200
 NON_TEXT = "[non-text content]"
-INSTRUCTIONS = (ChatRole.SYSTEM.value, ChatRole.DEVELOPER.value)
 
 
 class HasItems(Protocol):
@@ -63,7 +63,7 @@ def _transcript_line(item: ChatItem | ChatItemEvent) -> str | None:
     match item:
         case ChatMessage() | MessageAdded():
             role, text = ChatRole(item.role).value, _text(item.content, otherwise="").strip()
-            return f"{role.capitalize()}: {text}" if text and role not in INSTRUCTIONS else None
+            return f"{role.capitalize()}: {text}" if text and role not in INSTRUCTION_ROLES else None
         case FunctionCall() | FunctionCalled():
             return f"[tool call] {item.name}({item.arguments})"
         case FunctionCallOutput() | FunctionReturned():

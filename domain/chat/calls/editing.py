@@ -1,5 +1,5 @@
 """
-The part of a chat context that changes what is there: inserting, evicting, restoring, pinning, clearing.
+The part of a chat context that changes what is there: inserting, evicting, restoring, pinning, clearing, truncating.
 
 Every call is one event, decided on the context as this handle knows it: when another writer came first it is told
 by a ConcurrencyError, and `rebase` runs it again.
@@ -13,6 +13,7 @@ from typing import TypeVar
 from ..counting import TokenCounter
 from ..items import ChatItem
 from ..rules.commands import Clear, EvictItems, InsertItems, PinItems, RestoreItems, Truncate
+from ..tokens import DEFAULT
 from ..views import recorded_form
 from .eviction import Eviction
 from .writing import WritableChat
@@ -20,6 +21,7 @@ from .writing import WritableChat
 __all__ = ["EditingChat"]
 
 Item = TypeVar("Item", bound=ChatItem)
+Self = TypeVar("Self", bound="EditingChat")
 
 
 class EditingChat(WritableChat):
@@ -149,17 +151,29 @@ class EditingChat(WritableChat):
         """
         self._edit(Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
 
-    def _truncate(
-        self,
-        max_items: int | None,
-        max_tokens: int | None,
-        reason: str | None,
-        counter: TokenCounter,
-        expected_version: int | None,
-        idempotency_key: str | None,
-    ) -> None:
+    def truncate(
+        self: Self,
+        max_items: int | None = None,
+        max_tokens: int | None = None,
+        *,
+        reason: str | None = None,
+        counter: TokenCounter = DEFAULT,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """
+        Take the oldest items out of the view until both limits hold, and return self (SPEC V6).
+
+        Protected are the first instructions, the first summary, the last user message, all handoffs and config
+        updates, calls of the running turn that wait for their output, and what is pinned. A call goes with its
+        output. `counter` says how many tokens a text has. `restore()` takes it back.
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
         command = Truncate(max_items, max_tokens, reason, counter)
         self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        return self
 
     def _pin(
         self,

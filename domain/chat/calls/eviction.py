@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..events import ChatItemEvent, Totals
 from ..formats.openai_messages import openai_messages
-from ..state.arena import totals_of
 from ..state.sequence import Items
 
 __all__ = ["Eviction"]
@@ -43,7 +41,7 @@ class Eviction:
     @property
     def tokens_removed(self) -> int:
         """The estimated tokens that left."""
-        return sum(totals_of(self._before.arena.items[ordinal]).tokens for ordinal in self._leaving)
+        return self._before.total_of(self._leaving).tokens
 
     @cached_property
     def first_changed_item(self) -> int | None:
@@ -54,13 +52,10 @@ class Eviction:
     @cached_property
     def first_changed_message(self) -> int | None:
         """The index of the first OpenAI message that is another one now, None where nothing left."""
-        return None if self.first_changed_item is None else len(openai_messages(self._unchanged))
+        first = self.first_changed_item
+        return None if first is None else len(openai_messages(self._before[:first]))
 
     @cached_property
     def tokens_kept(self) -> int:
         """The estimated tokens before the first change: what a prompt cache still holds."""
-        return sum((totals_of(item) for item in self._unchanged), Totals()).tokens
-
-    @property
-    def _unchanged(self) -> list[ChatItemEvent]:
-        return self._before[: self.first_changed_item]
+        return self._before.total_of(self._before.order()[: self.first_changed_item]).tokens

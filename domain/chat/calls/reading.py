@@ -14,7 +14,7 @@ import msgspec
 from ...errors import NotFoundError
 from ...frozen import FrozenList
 from ..counting import TokenCounter
-from ..events import VIEW_EVENTS, ChatItemEvent
+from ..events import ChatItemEvent
 from ..formats.anthropic import anthropic_messages
 from ..formats.google import google_contents
 from ..formats.google_types import to_google_types
@@ -31,9 +31,6 @@ from ..views import item_of
 from .home import Home
 
 __all__ = ["ChatSource", "ChatView", "EvictedItem"]
-
-# Events that add no item, such as names, and are read along: fewer than this among the last are the rule.
-EVENTS_BESIDE_ITEMS = 8
 
 
 class EvictedItem(msgspec.Struct, frozen=True):
@@ -205,14 +202,13 @@ class ChatView:
         What was imported comes out as it came in. A developer message made here is sent as "system"; for a
         `reasoning_model` "system" becomes "developer". `exact` repairs nothing: it is for looking at a context.
         """
-        config = None if exact else self._config()
-        return openai_messages(self._source.state.items, config=config, reasoning_model=reasoning_model, exact=exact)
+        return openai_messages(self._source.state.items, reasoning_model=reasoning_model, exact=exact)
 
     def to_openai_responses(self) -> tuple[list[dict[str, Any]], str | None]:
         """
         Return (input, instructions) for OpenAI's Responses API, valid whatever was done to the context.
         """
-        return openai_responses_input(self._source.state.items, config=self._config())
+        return openai_responses_input(self._source.state.items)
 
     def to_anthropic_messages(
         self, *, caching: bool = False, allow_prefill: bool = False
@@ -223,9 +219,7 @@ class ChatView:
         `caching` sets up to four cache breakpoints; what stands before them stays the same, byte for byte, when
         items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse.
         """
-        return anthropic_messages(
-            self._source.state.items, config=self._config(), caching=caching, allow_prefill=allow_prefill
-        )
+        return anthropic_messages(self._source.state.items, caching=caching, allow_prefill=allow_prefill)
 
     async def to_google_contents(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None
@@ -248,15 +242,11 @@ class ChatView:
         """
         Return what `to_google_contents` does as plain data, for which no package is needed.
         """
-        items = self._source.state.items
-        return google_contents(items, config=self._config(), thought_signatures=thought_signatures)
+        return google_contents(self._source.state.items, thought_signatures=thought_signatures)
 
     def _forget_shown(self) -> None:
         self._shown = (None, FrozenList())
         self._made = (None, [])
-
-    def _config(self) -> tuple[str | None, tuple[str, ...] | None]:
-        return active_config(self._source.state.items)
 
     def recorded_items(self) -> Items:
         """
@@ -275,17 +265,10 @@ class ChatView:
     def _last_item_events(self, count: int) -> Sequence[ChatItemEvent]:
         if self._source.is_loaded:
             return self._source.state.items[-count:]
-        # Where edits go on, the newest of the last few events names the end already.
-        wanted = EVENTS_BESIDE_ITEMS
-        while True:
-            events = self._source.last_events(wanted)
-            found = last_items(self._source.home.log, self._source.stream, events, count)
-            if found is not None:
-                return found
-            if len(events) < wanted or any(isinstance(event, VIEW_EVENTS) for event in events):
-                # An edit that does not name as many: only the whole can say.
-                return self._source.state.items[-count:]
-            wanted = max(2 * wanted, count + EVENTS_BESIDE_ITEMS)
+        source = self._source
+        found = last_items(source.home.log, source.stream, source.last_events, count)
+        # Where an edit does not name as many, only the whole can say.
+        return source.state.items[-count:] if found is None else found
 
 
 def _index(index: int, length: int) -> int | None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...canonical import parse_json
 from ..events import ChatItemEvent, Image, MessageAdded
-from ..state.fold import active_config
 from .anthropic_caching import mark_messages, marked_system
-from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, arguments_of, turns_of
+from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, arguments_of, tell
+from .instructions import Config, instructions_in_force
 from .pictured import MALFORMED, inline_of, left_out
 
 __all__ = ["KEPT_BLOCKS", "AnthropicMessage", "AnthropicSystem", "anthropic_messages"]
@@ -39,7 +39,7 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 def anthropic_messages(
     items: Iterable[ChatItemEvent],
     *,
-    config: tuple[str | None, object] | None = None,
+    config: Config | None = None,
     caching: bool = False,
     allow_prefill: bool = False,
 ) -> tuple[list[AnthropicMessage], AnthropicSystem]:
@@ -51,13 +51,9 @@ def anthropic_messages(
     newer models refuse.
     """
     listed = list(items)
-    system = (active_config(listed) if config is None else config)[0]
+    system = instructions_in_force(listed, config)
     thread = _Thread()
-    for turn in turns_of(listed):
-        if isinstance(turn, list):
-            thread.ask(turn)
-        else:
-            thread.say(turn)
+    tell(thread, listed)
     is_closed = thread.close(allow_prefill=allow_prefill)
     if caching:
         mark_messages(thread.messages[:-1] if is_closed else thread.messages)

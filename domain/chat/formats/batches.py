@@ -8,14 +8,14 @@ are is read from the order of the items: a row of calls that no message and no o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..pairing import pair_calls
 
-__all__ = ["DUMMY_FIRST", "DUMMY_LAST", "NO_OUTPUT", "Batch", "UniqueIds", "arguments_of", "turns_of"]
+__all__ = ["DUMMY_FIRST", "DUMMY_LAST", "NO_OUTPUT", "Batch", "UniqueIds", "arguments_of", "tell", "turns_of"]
 
 # What is sent where a provider insists on something that did not happen.
 DUMMY_FIRST = "(empty)"
@@ -53,6 +53,31 @@ def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
             yield item  # type: ignore[misc]  # just asked
     if batch:
         yield batch
+
+
+class Listener(Protocol):
+    """A conversation in a provider's form, as far as it goes."""
+
+    def ask(self, batch: Batch, /) -> None:
+        """
+        Add calls that were made at once, and their outputs.
+        """
+
+    def say(self, message: MessageAdded, /) -> None:
+        """
+        Add a message.
+        """
+
+
+def tell(listener: Listener, items: Iterable[ChatItemEvent]) -> None:
+    """
+    Tell a conversation all turns of a context, in order.
+    """
+    for turn in turns_of(items):
+        if isinstance(turn, list):
+            listener.ask(turn)
+        else:
+            listener.say(turn)
 
 
 class UniqueIds:

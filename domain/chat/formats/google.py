@@ -16,8 +16,8 @@ from typing import Any
 
 from ...canonical import parse_json
 from ..events import ChatItemEvent, FunctionCalled, Image, MessageAdded
-from ..state.fold import active_config
-from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, arguments_of, turns_of
+from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, arguments_of, tell
+from .instructions import Config, instructions_in_force
 from .pictured import MALFORMED, inline_of, left_out
 
 __all__ = ["SIGNATURE", "GoogleContent", "google_contents", "signature_of"]
@@ -37,7 +37,7 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9_.:-]")
 def google_contents(
     items: Iterable[ChatItemEvent],
     *,
-    config: tuple[str | None, object] | None = None,
+    config: Config | None = None,
     thought_signatures: Mapping[str, str | bytes] | None = None,
 ) -> tuple[list[GoogleContent], str | None]:
     """
@@ -48,13 +48,9 @@ def google_contents(
     newest batch that has one, unless that call has its own (SPEC V11.6).
     """
     listed = list(items)
-    system = (active_config(listed) if config is None else config)[0]
+    system = instructions_in_force(listed, config)
     thread = _Thread()
-    for turn in turns_of(listed):
-        if isinstance(turn, list):
-            thread.ask(turn)
-        else:
-            thread.say(turn)
+    tell(thread, listed)
     for name, signature in (thought_signatures or {}).items():
         thread.sign(name, signature_of(signature))
     return thread.closed(), system

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from ..events import ChatItemEvent, ConfigUpdated, MessageAdded
+from ..kinds import INSTRUCTION_ROLES
 from ..state.fold import active_config
 
-__all__ = ["INSTRUCTION_ROLES", "Config", "Placed", "instructions_in_force", "place_instructions"]
+__all__ = ["Config", "Placed", "instructions_in_force", "place_instructions"]
 
-INSTRUCTION_ROLES = ("system", "developer")
 Config = tuple[str | None, Sequence[str] | None]
 
 
@@ -37,7 +37,7 @@ def instructions_in_force(items: Sequence[ChatItemEvent], config: Config | None)
     """
     Return the instructions of `config`, or those that the items leave in force.
     """
-    return place_instructions(items, config).text
+    return (active_config(items) if config is None else config)[0]
 
 
 def place_instructions(items: Sequence[ChatItemEvent], config: Config | None) -> Placed:

@@ -14,9 +14,10 @@ from operator import itemgetter
 from typing import Any
 
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from ..kinds import INSTRUCTION_ROLES
 from ..pairing import pair_calls
 from .batches import NO_OUTPUT
-from .instructions import INSTRUCTION_ROLES, Config, Placed, place_instructions
+from .instructions import Config, Placed, place_instructions
 from .openai_origin import OpenAIMessage, grouped, image_part, message_of
 from .openai_rules import CHAT_CALL_ID_MAX, function_name, is_image_address, is_sound, left_out_image, unique_call_ids
 

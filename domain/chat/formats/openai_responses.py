@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..events import ChatItemEvent, FunctionCalled, MessageAdded
+from ..kinds import INSTRUCTION_ROLES
 from ..pairing import pair_calls
 from .batches import NO_OUTPUT
-from .instructions import INSTRUCTION_ROLES, Config, place_instructions
+from .instructions import Config, place_instructions
 from .openai_origin import grouped, rest_of
 from .openai_rules import RESPONSES_ID_MAX, function_name, unique_call_ids
 from .responses_origin import ResponsesItem, Spoken, item_as_came, message_id, plain_item

@@ -18,6 +18,7 @@ from ...canonical import canonical_json
 from ...errors import InvalidInputError
 from ...system import System
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ..kinds import is_instructions
 from .json_patch import difference, is_same
 from .openai_fields import MESSAGE_ROLES, Fields, as_plain_data
 from .responses_origin import Spoken, item_as_came, plain_item
@@ -108,7 +109,8 @@ class _Reader:
             self._drafts[-1][1]["after"] = self._kept
         items: list[ChatItemEvent] = []
         for item, beside in self._drafts:
-            rest = canonical_json({"responses": beside}, what=item.id) if beside or _instructs(item) else b""
+            # Instructions that stood in the input are marked as coming from here, whatever lies beside them.
+            rest = canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
             starts = not (type(item) is FunctionCalled and items and _speaks(items[-1]))
             items.append(msgspec.structs.replace(item, origin=Origin(starts=starts, rest=rest)))
         return items
@@ -204,11 +206,6 @@ class _Reader:
             call_id=call_id,
         )
         self._draft(returned, beside, fields.value)
-
-
-def _instructs(item: Spoken) -> bool:
-    """Instructions that stood in the input are marked as coming from here, whatever lies beside them."""
-    return isinstance(item, MessageAdded) and item.role in ("system", "developer")
 
 
 def _speaks(item: ChatItemEvent) -> bool:

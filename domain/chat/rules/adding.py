@@ -11,8 +11,8 @@ from itertools import accumulate
 import msgspec
 
 from ...errors import DuplicateItemError
-from ..events import ChatEvent, ChatItemEvent, InstructionsReplaced, ItemInserted, MessageAdded, Totals
-from ..spans import OWN, Ref, spans_of
+from ..events import ChatEvent, ChatItemEvent, InstructionsReplaced, ItemInserted, MessageAdded
+from ..spans import OWN, Ref
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
@@ -112,7 +112,6 @@ def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> l
     ]
     if not replaced:
         return [item]
-    gone = sum((totals_of(items.arena.items[ordinal]) for ordinal in replaced), Totals())
-    refs = [items.ref(ordinal) for ordinal in replaced]
-    change = totals_of(item) + -gone
-    return [InstructionsReplaced(item=item, before=refs[0], replaced=spans_of(refs), change=change)]
+    change = totals_of(item) + -items.total_of(replaced)
+    before = items.ref(replaced[0])
+    return [InstructionsReplaced(item=item, before=before, replaced=items.spans(replaced), change=change)]

@@ -19,16 +19,13 @@ from ..events import (
     ItemsPinned,
     ItemsRestored,
     ItemsUnpinned,
-    Totals,
 )
 from ..pairing import pair_calls
 from ..spans import Span, joined_spans
-from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
 
 __all__ = [
-    "change_of",
     "clear",
     "evict_items",
     "evicted",
@@ -63,7 +60,7 @@ def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | Non
     """
     Return the event by which these items leave.
     """
-    return ItemsEvicted(items=spans_by_age(items, leaving), change=-change_of(items, leaving), how=how, reason=reason)
+    return ItemsEvicted(items=spans_by_age(items, leaving), change=-items.total_of(leaving), how=how, reason=reason)
 
 
 def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
@@ -80,7 +77,7 @@ def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, st
         back = with_partners(items, [o for o in _known(stream, ids, items) if not items.shows(o)], are_gone=True)
     if not back:
         return []
-    return [ItemsRestored(items=spans_by_age(items, back), change=change_of(items, back), reason=reason)]
+    return [ItemsRestored(items=spans_by_age(items, back), change=items.total_of(back), reason=reason)]
 
 
 def pin_items(
@@ -124,13 +121,6 @@ def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
         if partner is not None and items.shows(partner) != are_gone:
             chosen.add(partner)
     return sorted(chosen)
-
-
-def change_of(items: Items, ordinals: Iterable[int]) -> Totals:
-    """
-    Return what these items count together.
-    """
-    return sum((totals_of(items.arena.items[ordinal]) for ordinal in ordinals), Totals())
 
 
 def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:

@@ -6,7 +6,7 @@ A call and its output are never parted, and the instructions and tools in force 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,15 +20,14 @@ from ..events import (
     HandedOff,
     MessageAdded,
 )
+from ..kinds import is_instructions, is_user
 from ..pairing import pair_calls
-from ..spans import Ref, Segment
+from ..spans import Segment, refs_of
 from ..state.arena import totals_of
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved, active_config
 from ..state.sequence import Items
 from ..state.tails import tail_of
-from .evicting import change_of
-from .truncating import is_instructions, is_user
 
 __all__ = ["Copying", "Parent", "carried_config", "forked_from", "matching", "recent_turns"]
 
@@ -149,7 +148,7 @@ def forked_from(
     state, items = parent.state, parent.state.items
     opened = state.opened
     own = Segment(parent.stream, state.version)
-    change = items.totals if carried is None else change_of(items, carried)
+    change = items.totals if carried is None else items.total_of(carried)
     event = Forked(
         parent=parent.stream,
         version=state.version,
@@ -167,15 +166,5 @@ def forked_from(
     )
     if carried is None:
         return event
-    taken = zip(_refs(parent, carried), (items.arena.items[ordinal] for ordinal in carried), strict=True)
+    taken = zip(refs_of(event.carried or ()), map(items.arena.items.__getitem__, carried), strict=True)
     return Resolved(event, tuple(TakenItem(ref, item) for ref, item in taken))
-
-
-def _refs(parent: Parent, ordinals: Iterable[int]) -> list[Ref]:
-    return [_ref(parent, ordinal) for ordinal in ordinals]
-
-
-def _ref(parent: Parent, ordinal: int) -> Ref:
-    """The parent's own items bear its name in the child."""
-    ref = parent.state.items.ref(ordinal)
-    return ref if ref.stream else Ref(ref.version, parent.stream)

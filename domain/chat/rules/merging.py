@@ -21,6 +21,7 @@ from ..events import (
     MessageAdded,
     Placement,
 )
+from ..kinds import is_instructions, is_summary
 from ..pairing import pair_calls
 from ..spans import OWN, Ref, Segment, Span, spans_of
 from ..state.builder import TakenItem
@@ -28,8 +29,7 @@ from ..state.fold import ChatState, Resolved
 from ..state.sequence import Items
 from .adding import ByTime
 from .commands import Merge, MergeRule, TellOther
-from .evicting import change_of, evicted, spans_by_age
-from .truncating import is_instructions, is_summary
+from .evicting import evicted, spans_by_age
 
 __all__ = ["fork_point", "merge", "tell_other"]
 
@@ -79,7 +79,7 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
         placed=tuple(Placement(before, spans_of(one.ref for one in group)) for before, group in taken),
         evicted=_evicted_there(command, ours),
         agent_id=command.agent_id,
-        change=change_of(other.items, wanted),
+        change=other.items.total_of(wanted),
     )
     return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
 
@@ -122,9 +122,8 @@ def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEv
             stranded.append(output)
     if not stranded:
         return []
-    refs = sorted((_ref_here(command, ordinal) for ordinal in stranded), key=lambda ref: (ref.stream, ref.version))
-    change = -change_of(other, stranded)
-    return [ItemsEvicted(items=spans_of(refs), change=change, how="merge", reason="its call had left the view")]
+    named, change = _spans_here(command, stranded), -other.total_of(stranded)
+    return [ItemsEvicted(items=named, change=change, how="merge", reason="its call had left the view")]
 
 
 def _calls_of_outputs(items: Items) -> dict[int, int]:
@@ -141,6 +140,11 @@ def _ref_here(command: Merge, ordinal: int) -> Ref:
     ref = command.other.items.ref(ordinal)
     stream = ref.stream or command.other.stream
     return Ref(ref.version, OWN if stream == command.stream else stream)
+
+
+def _spans_here(command: Merge, ordinals: Iterable[int]) -> tuple[Span, ...]:
+    refs = (_ref_here(command, ordinal) for ordinal in ordinals)
+    return spans_of(sorted(refs, key=lambda ref: (ref.stream, ref.version)))
 
 
 def _placed(
@@ -194,7 +198,7 @@ class _Config:
         self.conflicts: list[ChatEvent] = []
         other, ours = command.other.items, state.items
         theirs = [o for o in wanted if _sets_config(other.arena.items[o])]
-        own = _since_base(command, ours, _sets_config)
+        own = _config_since_base(command, ours)
         takes = command.instructions
         if theirs and own and command.base is not None:
             kept = _winner(command.rule, ours, own, other, theirs)
@@ -241,13 +245,12 @@ def _sets_config(item: ChatItemEvent) -> bool:
     return isinstance(item, ConfigUpdated) or is_instructions(item)
 
 
-def _since_base(command: Merge, ours: Items, wanted: object) -> list[int]:
-    assert callable(wanted)
+def _config_since_base(command: Merge, ours: Items) -> list[int]:
     base = command.base_items
     return [
         ordinal
         for ordinal in ours.order()
-        if wanted(item := ours.arena.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
+        if _sets_config(item := ours.arena.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
     ]
 
 
@@ -266,7 +269,7 @@ def _conflict(
         kind=kind,
         source=command.other.stream,
         ours=spans_by_age(ours, own),
-        theirs=spans_of(sorted((_ref_here(command, o) for o in theirs), key=lambda ref: (ref.stream, ref.version))),
+        theirs=_spans_here(command, theirs),
         rule=command.rule,
         kept=kept,
     )

@@ -10,13 +10,13 @@ import msgspec
 
 from ...errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..events import ChatEvent, ChatItemEvent, ConfigUpdated, HandedOff, MessageAdded, Summarized, SummaryUndone
+from ..kinds import is_instructions, is_summary, is_user
 from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
 from .commands import Summarize, UndoSummary
-from .evicting import change_of, spans_by_age, with_partners
-from .truncating import is_instructions, is_summary, is_user
+from .evicting import spans_by_age, with_partners
 
 __all__ = ["SummaryPlan", "decide_summary", "plan_summary", "undo_summary"]
 
@@ -96,7 +96,7 @@ def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
             item=command.summary,
             before=items.ref(before),
             folded=spans_by_age(items, folded),
-            change=totals_of(command.summary) + -change_of(items, folded),
+            change=totals_of(command.summary) + -items.total_of(folded),
             model=command.model,
         )
     ]
@@ -131,5 +131,5 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
         which = "no summary" if wanted is None else f"no summary {wanted!r}"
         raise NotFoundError(f"{command.stream} shows {which} that could be undone")
     back = with_partners(items, told[summary], are_gone=True)
-    change = change_of(items, back) + -totals_of(items.arena.items[summary])
+    change = items.total_of(back) + -totals_of(items.arena.items[summary])
     return [SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]

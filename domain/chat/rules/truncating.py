@@ -4,9 +4,8 @@ Truncation: the oldest items leave until limits hold, in one pass (SPEC V6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ...canonical import parse_json
 from ..events import (
     ChatEvent,
     ChatItemEvent,
@@ -14,8 +13,8 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
     HandedOff,
-    MessageAdded,
 )
+from ..kinds import is_instructions, is_summary, is_user
 from ..pairing import Pairs, pair_calls
 from ..state.fold import ChatState
 from ..state.sequence import Items
@@ -23,7 +22,7 @@ from ..tokens import DEFAULT, estimate_tokens
 from .commands import Truncate
 from .evicting import evicted
 
-__all__ = ["awaited_calls", "is_instructions", "is_summary", "is_user", "truncate"]
+__all__ = ["awaited_calls", "truncate"]
 
 
 def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
@@ -77,31 +76,7 @@ def awaited_calls(shown: Sequence[ChatItemEvent], pairs: Pairs) -> Iterator[int]
             yield place
 
 
-def is_instructions(item: ChatItemEvent) -> bool:
-    """
-    Return whether an item is a system or developer message.
-    """
-    return isinstance(item, MessageAdded) and item.role in ("system", "developer")
-
-
-def is_summary(item: ChatItemEvent) -> bool:
-    """
-    Return whether an item is a message that tells others, by its `extra["summary"]`.
-    """
-    if not isinstance(item, MessageAdded) or b'"summary"' not in item.extra:
-        return False
-    return bool(parse_json(item.extra).get("summary"))
-
-
-def is_user(item: ChatItemEvent) -> bool:
-    """
-    Return whether an item is a message of the user: the beginning of a turn.
-    """
-    return isinstance(item, MessageAdded) and item.role == "user"
-
-
-def _first(shown: Sequence[ChatItemEvent], wanted: object) -> int | None:
-    assert callable(wanted)
+def _first(shown: Sequence[ChatItemEvent], wanted: Callable[[ChatItemEvent], bool]) -> int | None:
     return next((place for place, item in enumerate(shown) if wanted(item)), None)
 
 

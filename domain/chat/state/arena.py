@@ -11,7 +11,8 @@ import threading
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, Totals
+from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, Totals
+from ..kinds import is_user
 from ..tokens import estimate_tokens
 
 __all__ = ["Arena", "Birthplace", "totals_of"]
@@ -138,7 +139,7 @@ class Arena:
             tokens, turns = self._totals[-1]
             for item in self.items[len(self._totals) - 1 : count]:
                 tokens += estimate_tokens(item)
-                turns += isinstance(item, MessageAdded) and item.role == "user"
+                turns += is_user(item)
                 self._totals.append((tokens, turns))
             tokens, turns = self._totals[count]
         return Totals(count, turns, tokens)
@@ -148,4 +149,4 @@ def totals_of(item: ChatItemEvent) -> Totals:
     """
     Return what one item counts.
     """
-    return Totals(1, int(isinstance(item, MessageAdded) and item.role == "user"), estimate_tokens(item))
+    return Totals(1, int(is_user(item)), estimate_tokens(item))

@@ -13,7 +13,7 @@ import msgspec
 
 from ..events import ChatItemEvent, Placement, Totals
 from ..spans import Ref, Span, refs_of
-from .arena import Birthplace, totals_of
+from .arena import Birthplace
 from .sequence import Edits, Gone, Items
 
 __all__ = ["ItemsBuilder", "TakenItem"]
@@ -148,7 +148,7 @@ class ItemsBuilder:
 
     def _count(self, ordinals: list[int], sign: int) -> None:
         if self._are_counted:
-            change = sum((totals_of(self._items.arena.items[ordinal]) for ordinal in ordinals), Totals())
+            change = self._items.total_of(ordinals)
             self._change += change if sign > 0 else -change
 
     def _place(self, ordinal: int, before: Ref) -> None:

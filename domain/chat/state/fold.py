@@ -31,6 +31,7 @@ from ..events import (
     Summarized,
     SummaryUndone,
 )
+from ..kinds import is_instructions
 from ..spans import Segment
 from .builder import ItemsBuilder, TakenItem
 from .sequence import Gone, Items
@@ -222,7 +223,7 @@ def active_config(items: Iterable[ChatItemEvent]) -> tuple[str | None, tuple[str
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
     for item in items:
-        if isinstance(item, MessageAdded) and item.role in ("system", "developer"):
+        if isinstance(item, MessageAdded) and is_instructions(item):
             content = item.content
             instructions = content if isinstance(content, str) else " ".join(p for p in content if isinstance(p, str))
         elif isinstance(item, ConfigUpdated):

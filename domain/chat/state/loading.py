@@ -34,7 +34,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
     """
     first = events[0] if events else None
     if not isinstance(first, Forked):
-        return [resolve(log, event) if type(event) is Merged else event for event in events]
+        return _resolved(log, events)
     parts: list[Sequence[Any]] = [events]
     segments = list(first.lineage)
     while isinstance(first, Forked) and first.carried is None:
@@ -45,7 +45,11 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
         if len(parts[-1]) != segment.version:
             raise DamagedError(f"the fork of {segment.stream}@{segment.version}", "that version does not exist")
         first = parts[-1][0]
-    return [resolve(log, event) if type(event) in NAMING_ITEMS else event for part in reversed(parts) for event in part]
+    return [event for part in reversed(parts) for event in _resolved(log, part)]
+
+
+def _resolved(log: Log, events: Sequence[Any]) -> list[ChatEvent | Resolved]:
+    return [resolve(log, event) if type(event) in NAMING_ITEMS else event for event in events]
 
 
 def resolve(log: Log, event: ChatEvent) -> ChatEvent | Resolved:

@@ -185,7 +185,7 @@ class Items(Sequence[ChatItemEvent]):
         """Items, turns and tokens of what can be seen: running totals, summed at most once."""
         known = self.known_totals()
         if known is None:
-            known = sum((totals_of(item) for item in self), Totals())
+            known = self.total_of(self.order())
             self._basis = (self.reach, known)
         return known
 
@@ -202,6 +202,12 @@ class Items(Sequence[ChatItemEvent]):
             total = total + self.arena.totals(self.reach) + -self.arena.totals(at)
             self._basis = (self.reach, total)
         return total
+
+    def total_of(self, ordinals: Iterable[int]) -> Totals:
+        """
+        Return what these items count together, evicted or not.
+        """
+        return sum((totals_of(self.arena.items[ordinal]) for ordinal in ordinals), Totals())
 
     @property
     def tokens(self) -> int:

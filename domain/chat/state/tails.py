@@ -4,7 +4,7 @@ The end of a context without its beginning: what an edit says of it, and how it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,9 @@ from .loading import read_items
 from .sequence import Items
 
 __all__ = ["last_items", "tail_of", "with_tail"]
+
+# Events that add no item, such as names, and are read along: fewer than this among the last are the rule.
+EVENTS_BESIDE_ITEMS = 8
 
 
 def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
@@ -47,21 +50,29 @@ def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Re
     return msgspec.structs.replace(event, tail=tail)
 
 
-def last_items(log: Log, stream: str, events: Sequence[Any], wanted: int) -> list[ChatItemEvent] | None:
+def last_items(
+    log: Log, stream: str, last_events: Callable[[int], Sequence[Any]], wanted: int
+) -> list[ChatItemEvent] | None:
     """
-    Return the last `wanted` items of a context whose last events these are; None where they do not tell.
+    Return the last `wanted` items of a context whose last events `last_events` reads; None where they do not tell.
     """
-    items: list[ChatItemEvent] = []
-    for event in reversed(events):
-        if isinstance(event, Opened):
-            return items[::-1]
-        if isinstance(event, VIEW_EVENTS):
-            return _joined(log, stream, event.tail, items, wanted)
-        if isinstance(event, ITEM_EVENTS):
-            items.append(event)
-            if len(items) == wanted:
-                return items[::-1]
-    return None
+    # Where edits go on, the newest of the last few events names the end already.
+    looked_at = EVENTS_BESIDE_ITEMS
+    while True:
+        events = last_events(looked_at)
+        newest: list[ChatItemEvent] = []
+        for event in reversed(events):
+            if isinstance(event, Opened):
+                return newest[::-1]
+            if isinstance(event, VIEW_EVENTS):
+                return _joined(log, stream, event.tail, newest, wanted)
+            if isinstance(event, ITEM_EVENTS):
+                newest.append(event)
+                if len(newest) == wanted:
+                    return newest[::-1]
+        if len(events) < looked_at:
+            return None
+        looked_at = max(2 * looked_at, wanted + EVENTS_BESIDE_ITEMS)
 
 
 def _joined(

@@ -273,8 +273,10 @@ class Journal(Generic[S]):
                 been set back to what the log holds.
         """
         with self._lock:
-            self._unflushed.discard(self)
+            if self not in self._unflushed:
+                return
             settlement = self._outbox.wait()
+            self._unflushed.discard(self)
             if settlement.failure is None and not settlement.replayed:
                 return
             self.forget()

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 
 from .envelope import NO_DIGEST, Event, RecordedEvent, chain_digest, encode_payload
 from .errors import ConcurrencyError, InvalidInputError, RefoldError
-from .ports import ANY_VERSION, NewEvents, Page, Receipt
+from .ports import ANY_VERSION, NewEvents, Page, Range, Receipt
 from .positions import Moment, Position
 from .system import REAL_SYSTEM, System
 
@@ -91,6 +91,12 @@ class MemoryLog:
         Return what `read` does without the envelopes.
         """
         return [recorded.event for recorded in self.read(stream, after=after, until=until)]
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each of several ranges.
+        """
+        return [self.read_events(stream, after=after, until=until) for stream, after, until in ranges]
 
     def read_all(self, *, after: Moment, limit: int) -> Page:
         """

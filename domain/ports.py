@@ -7,14 +7,14 @@ Three logs answer it: memory (beside this file, the executable specification), S
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from .envelope import Event, Meta, RecordedEvent
 from .positions import Moment
 
-__all__ = ["ANY_VERSION", "LiveLog", "Log", "NewEvents", "Page", "Pending", "Receipt"]
+__all__ = ["ANY_VERSION", "LiveLog", "Log", "NewEvents", "Page", "Pending", "Range", "Receipt"]
 
 ANY_VERSION = -1
 T_co = TypeVar("T_co", covariant=True)
@@ -67,6 +67,14 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     replayed: bool = False
 
 
+class Range(NamedTuple):
+    """Versions of one stream: those above `after`, up to and including `until`."""
+
+    stream: str
+    after: int
+    until: int
+
+
 class Page(msgspec.Struct, frozen=True):
     """Events in the order of the log, and the moment to go on from."""
 
@@ -100,6 +108,11 @@ class Log(Protocol):
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """
         Return what `read` does without the envelopes, which is all that a fold needs.
+        """
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each of several ranges, with as few questions to the database as can be.
         """
 
     def head(self, stream: str) -> int:

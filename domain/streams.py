@@ -11,7 +11,7 @@ import hashlib
 
 from .errors import InvalidInputError
 
-__all__ = ["ID_BYTES_MAX", "SLICES", "slice_of", "split_stream_id", "stream_id"]
+__all__ = ["ID_BYTES_MAX", "SLICES", "derived_id", "slice_of", "split_stream_id", "stream_id"]
 
 ID_BYTES_MAX = 255
 SLICES = 1024
@@ -36,6 +36,14 @@ def split_stream_id(stream: str) -> tuple[str, str]:
     """
     kind, _, context_id = stream.partition(":")
     return kind, context_id
+
+
+def derived_id(root_id: str, ending: str) -> str:
+    """
+    Return an id that is made of a root's and an ending, cut where both together would be too long.
+    """
+    room = ID_BYTES_MAX - len(ending.encode())
+    return root_id.encode()[:room].decode(errors="ignore") + ending
 
 
 def slice_of(root: str) -> int:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["AsyncProxy", "in_thread", "to_async"]
+__all__ = ["AsyncProxy", "finished_in_thread", "in_thread", "to_async"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,20 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     import asyncio
 
     return await asyncio.to_thread(call, *args, **kwargs)
+
+
+async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """
+    As `in_thread`, but a caller that is cancelled still waits for the end: the thread cannot be stopped.
+    """
+    import asyncio
+
+    work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
 
 
 class AsyncProxy:

@@ -17,14 +17,14 @@ from .envelope import Event, Meta
 from .errors import InvalidInputError
 from .ports import Log, NewEvents, Receipt
 
-__all__ = ["Transaction", "current_transaction", "transaction"]
+__all__ = ["Transaction", "current_or_new_transaction", "current_transaction", "transaction"]
 
 
 class _Part(msgspec.Struct):
     """What one stream contributes, and how its owner hears of the end: a receipt, or None to roll back."""
 
     new: NewEvents
-    settle: Callable[[Receipt | None], None]
+    settle: Callable[[Receipt | None], None] | None
 
 
 class Transaction:
@@ -35,9 +35,9 @@ class Transaction:
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
 
-    def add(self, new: NewEvents, settle: Callable[[Receipt | None], None]) -> None:
+    def add(self, new: NewEvents, settle: Callable[[Receipt | None], None] | None = None) -> None:
         """
-        Add the events of one decision; `settle` is called once per stream when the block ends.
+        Add the events of one decision; `settle` is called once per stream when the block ends, if anybody waits.
 
         Raises:
             InvalidInputError: a second handle of the same stream writes in this transaction.
@@ -65,14 +65,16 @@ class Transaction:
             self.roll_back()
             raise
         for part, receipt in zip(parts, receipts, strict=True):
-            part.settle(receipt)
+            if part.settle is not None:
+                part.settle(receipt)
 
     def roll_back(self) -> None:
         """
         Let every context forget what it decided within the block.
         """
         for part in self._parts.values():
-            part.settle(None)
+            if part.settle is not None:
+                part.settle(None)
 
 
 def _joined(first: NewEvents, events: tuple[Event, ...], metas: tuple[Meta, ...]) -> NewEvents:
@@ -111,3 +113,16 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
     finally:
         _CURRENT.reset(token)
     opened.commit()
+
+
+@contextmanager
+def current_or_new_transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Transaction]:
+    """
+    Yield the transaction that is open on a log, or else one for the block.
+    """
+    current = current_transaction(log)
+    if current is not None:
+        yield current
+        return
+    with transaction(log, idempotency_key=idempotency_key) as opened:
+        yield opened

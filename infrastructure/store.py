@@ -4,30 +4,49 @@ The store: what `refold.open()` gives, and the one place where contexts, log and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..domain.canonical import canonical_json
 from ..domain.chat.context import ChatContext
-from ..domain.chat.events import Forked, Opened
+from ..domain.chat.counting import TokenCounter
+from ..domain.chat.events import Opened
 from ..domain.chat.rules.commands import Open
 from ..domain.chat.rules.decide import CHAT
-from ..domain.chat.state.fold import ChatState
-from ..domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, StorageError
+from ..domain.encoded_ids import encoded_id
+from ..domain.errors import ConcurrencyError, InvalidInputError, StorageError
+from ..domain.home import Home
 from ..domain.journal import Durability, Journal, Place, require_durability
+from ..domain.memory import Memory, MemoryScope
+from ..domain.pool import ContextPool, ContextQueue
+from ..domain.pool.container import Container, require_limit, require_tags
+from ..domain.pool.events import PoolOpened, QueueOpened
+from ..domain.pool.rules.commands import POOL, QUEUE, Begin
+from ..domain.pool.rules.decide import POOLS, QUEUES
 from ..domain.ports import LiveLog
 from ..domain.positions import BEGINNING, Moment
 from ..domain.streams import stream_id
+from ..domain.system import REAL_SYSTEM
 from ..domain.threads import in_thread
+from ..domain.tracing import NO_TRACE, Trace
 from ..domain.transaction import Transaction, transaction
+from ..domain.window import AdmissionPolicy, AgentContext, ContextWindow
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.rollup import ROLLUP, RollupRow
+from ..projections.search import SEARCH, SearchHit
+from .opening import Opening, home_of, open_journal
 from .projecting.runner import ProjectionRunner
 from .projecting.store import ProjectionStore
+from .searching import search
 from .subscription import Subscription
+from .windows import WindowSettings, window_opening
 
 __all__ = ["Store"]
+
+QUEUE_LIMIT = 10
+Adopted = TypeVar("Adopted", ChatContext, ContextQueue[Any], ContextPool[Any], ContextWindow, MemoryScope)
 
 
 class Store:
@@ -41,7 +60,7 @@ class Store:
     def __init__(self, log: LiveLog, projections: ProjectionStore, *, durability: Durability = "commit") -> None:
         self.log = log
         self._durability = durability
-        self._runner = ProjectionRunner(log, projections, [CATALOGUE, ROLLUP])
+        self._runner = ProjectionRunner(log, projections, [CATALOGUE, ROLLUP, SEARCH])
         self._unflushed: set[Journal[Any]] = set()
 
     def chat(
@@ -65,28 +84,14 @@ class Store:
             InvalidInputError: the id cannot be one, or the context has another user, session or agent.
             NotFoundError: it does not exist and `create` is False.
         """
-        stream = stream_id("chat", context_id)
-        version = self.log.head(stream)
-        wanted = Opened(
+        opened = Opened(
             user=user,
             session=session,
             agent=agent,
             source=source,
             attributes=canonical_json(attributes, what=f"attributes of {context_id!r}") if attributes else b"",
         )
-        opened: Opened | Forked = wanted
-        if version:
-            opened = self._check_opened(stream, wanted)
-        elif not create:
-            raise NotFoundError(f"there is no chat context {context_id!r}: `refold contexts` lists them")
-        root = opened.root if isinstance(opened, Forked) else opened.session or context_id
-        place = Place(stream, root, opened.agent)
-        journal: Journal[ChatState] = Journal(self.log, place, CHAT, version=version, unflushed=self._unflushed)
-        if not version:
-            self._create(journal, wanted)
-        # That a context exists is never queued: everything that is queued on it hangs on that.
-        journal.durability = require_durability(durability or self._durability)
-        return ChatContext(journal=journal)
+        return ChatContext(journal=self._journal(context_id, Opening("chat", CHAT, opened, Open), create, durability))
 
     async def achat(self, context_id: str, **options: Any) -> ChatContext:
         """
@@ -94,23 +99,182 @@ class Store:
         """
         return await in_thread(self.chat, context_id, **options)
 
-    def _check_opened(self, stream: str, wanted: Opened) -> Opened | Forked:
-        opened = self.log.read(stream, until=1)[0].event
-        for field in ("user", "session", "agent"):
-            given, kept = getattr(wanted, field), getattr(opened, field, None)
-            if given is not None and given != kept:
-                raise InvalidInputError(f"{stream} was opened with {field} {kept!r}, not {given!r}: leave it out")
-        return opened if isinstance(opened, Opened | Forked) else wanted
+    def queue(
+        self,
+        context_id: str,
+        *,
+        limit: int | None = None,
+        tags: Iterable[str] | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        create: bool = True,
+        durability: Durability | None = None,
+    ) -> ContextQueue[Any]:
+        """
+        Open a context queue, or create it; a new one holds 10 items unless `limit` says otherwise.
 
-    def _create(self, journal: Journal[ChatState], opened: Opened) -> None:
-        try:
-            journal.execute(Open(opened), catch_up=False)
-        except ConcurrencyError:
-            # Somebody created it at the same moment, so it is only to be opened.
-            self._check_opened(journal.place.stream, opened)
-            journal.forget()
+        Raises:
+            InvalidInputError: the id cannot be one, the limit is less than 1, or the queue was opened with another
+                user, session or agent, or has another limit or other tags (`change_settings` changes them).
+            NotFoundError: it does not exist and `create` is False.
+        """
+        opened = QueueOpened(
+            limit=require_limit(QUEUE_LIMIT if limit is None else limit, QUEUE),
+            tags=require_tags(tags),
+            user=user,
+            session=session,
+            agent=agent,
+        )
+        journal = self._journal(context_id, Opening("queue", QUEUES, opened, Begin), create, durability)
+        queue: ContextQueue[Any] = ContextQueue.standing_on(journal, home_of(journal))
+        _require_settings(queue, limit=limit, tags=tags)
+        return queue
 
-    def adopt(self, context: ChatContext, context_id: str) -> ChatContext:
+    async def aqueue(self, context_id: str, **options: Any) -> ContextQueue[Any]:
+        """
+        `queue()` for a running event loop.
+        """
+        return await in_thread(self.queue, context_id, **options)
+
+    def pool(
+        self,
+        context_id: str,
+        *,
+        limit: int | None = None,
+        tags: Iterable[str] | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        create: bool = True,
+        durability: Durability | None = None,
+    ) -> ContextPool[Any]:
+        """
+        Open a context pool, or create it; a new one has no limit unless one is given.
+
+        Raises:
+            InvalidInputError, NotFoundError: as for `queue`.
+        """
+        opened = PoolOpened(
+            limit=require_limit(limit, POOL), tags=require_tags(tags), user=user, session=session, agent=agent
+        )
+        journal = self._journal(context_id, Opening("pool", POOLS, opened, Begin), create, durability)
+        pool: ContextPool[Any] = ContextPool.standing_on(journal, home_of(journal))
+        _require_settings(pool, limit=limit, tags=tags)
+        return pool
+
+    async def apool(self, context_id: str, **options: Any) -> ContextPool[Any]:
+        """
+        `pool()` for a running event loop.
+        """
+        return await in_thread(self.pool, context_id, **options)
+
+    def window(
+        self,
+        context_id: str,
+        *,
+        max_tokens: int | None = None,
+        policy: AdmissionPolicy | None = None,
+        counter: TokenCounter | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        create: bool = True,
+        durability: Durability | None = None,
+    ) -> ContextWindow:
+        """
+        Open a context window, or create it; a new one holds 100,000 tokens, first come, unless something else is said.
+
+        `counter` counts what this handle adds; what was added keeps the size that it was counted with.
+
+        Raises:
+            InvalidInputError: the id cannot be one, or the window was opened with another user, session or agent, or
+                has another budget or policy (to set `window.max_tokens` changes it).
+            NotFoundError: it does not exist and `create` is False.
+        """
+        settings = WindowSettings(max_tokens, policy, counter)
+        opening = window_opening(settings, user=user, session=session, agent=agent)
+        return settings.window_on(self._journal(context_id, opening, create, durability))
+
+    async def awindow(self, context_id: str, **options: Any) -> ContextWindow:
+        """
+        `window()` for a running event loop.
+        """
+        return await in_thread(self.window, context_id, **options)
+
+    def memory(self, *, durability: Durability | None = None) -> Memory:
+        """
+        Return the memory of this store: what is remembered, scope by scope (SPEC A4).
+        """
+        return self._memory(durability, NO_TRACE)
+
+    def _memory(self, durability: Durability | None, trace: Trace) -> Memory:
+        home = Home(
+            self.log,
+            system=REAL_SYSTEM,
+            durability=require_durability(durability or self._durability),
+            unflushed=self._unflushed,
+            is_detached=False,
+        )
+        return Memory(home, trace=trace)
+
+    def agent_context(
+        self,
+        trace_id: str,
+        endpoint_name: str,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        max_tokens: int | None = None,
+        policy: AdmissionPolicy | None = None,
+        counter: TokenCounter | None = None,
+        durability: Durability | None = None,
+    ) -> AgentContext:
+        """
+        Return the context of a request to an agent, with the window of its session and this store's memory (SPEC A3.7).
+
+        A request without a session has a window of its own. What is recorded through it bears the trace, and the
+        endpoint as the actor where nobody else is said to act.
+
+        Raises:
+            InvalidInputError: the session's or trace's id cannot be that of a window, or the window has another budget
+                or policy.
+        """
+        settings = WindowSettings(max_tokens, policy, counter)
+        # A session may begin before its user is known, so that only what it began with is recorded.
+        opening = window_opening(settings, user=user_id, session=session_id, agent=None, settled=())
+        name = session_id if session_id is not None else trace_id
+        trace = Trace(endpoint_name, trace_id)
+        with trace.recording():
+            journal = self._journal(encoded_id(name, f"the session {name!r}"), opening, True, durability)
+        return AgentContext(
+            trace_id,
+            endpoint_name,
+            session_id=session_id,
+            user_id=user_id,
+            metadata={} if metadata is None else metadata,
+            context_window=settings.window_on(journal, trace),
+            memory=self._memory(durability, trace),
+        )
+
+    async def aagent_context(self, trace_id: str, endpoint_name: str, **options: Any) -> AgentContext:
+        """
+        `agent_context()` for a running event loop.
+        """
+        return await in_thread(self.agent_context, trace_id, endpoint_name, **options)
+
+    def _journal(self, context_id: str, wanted: Opening, create: bool, durability: Durability | None) -> Journal[Any]:
+        return open_journal(
+            self.log,
+            context_id,
+            wanted,
+            create=create,
+            durability=durability or self._durability,
+            unflushed=self._unflushed,
+        )
+
+    def adopt(self, context: Adopted, context_id: str) -> Adopted:
         """
         Write a detached context, with its whole past, into this store; from then on it is kept here.
 
@@ -120,15 +284,16 @@ class Store:
             InvalidInputError: it is kept in a store already, or the id cannot be one.
             ConcurrencyError: there is a context with this id.
         """
+        kind = context.stream_kind
         if not context.is_detached:
-            raise InvalidInputError(f"chat context {context.id!r} is kept in a store already: fork it instead")
-        place = Place(stream_id("chat", context_id), context_id)
+            raise InvalidInputError(f"{kind} context {context.id!r} is kept in a store already: fork or branch it")
+        place = Place(stream_id(kind, context_id), context_id)
         context.flush()
         self.log.append(context.adopted_events(place.stream, root=place.root)).result()
         context.attach(self.log, place, self._durability, self._unflushed)
         return context
 
-    async def aadopt(self, context: ChatContext, context_id: str) -> ChatContext:
+    async def aadopt(self, context: Adopted, context_id: str) -> Adopted:
         """
         `adopt()` for a running event loop.
         """
@@ -159,6 +324,28 @@ class Store:
         Return the summary of the log, one row for every 1,024 positions of a slice.
         """
         return self._runner.rows(ROLLUP)
+
+    def search(
+        self, query: str, *, kind: str | None = None, context: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        """
+        Return the items in which all words of `query` stand, the best first; what left the view is found as well.
+
+        `"in quotes"` finds words side by side, `begin*` the beginning of a word; no other sign has a meaning. Case and
+        accents make no difference. `context` is searched with the past that it keeps from what it was forked from.
+
+        Raises:
+            InvalidInputError: the query has no word, or there is no such kind.
+            LimitExceededError: it has too many words.
+            NotFoundError: there is no such context.
+        """
+        return search(self.log, self._runner, query, kind=kind, context=context, limit=limit)
+
+    async def asearch(self, query: str, **options: Any) -> list[SearchHit]:
+        """
+        `search()` for a running event loop.
+        """
+        return await in_thread(self.search, query, **options)
 
     def now(self) -> Moment:
         """
@@ -218,3 +405,13 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require_settings(container: Container[Any], *, limit: int | None, tags: Iterable[str] | None) -> None:
+    """A container that exists keeps its settings; whoever asks for others shall know."""
+    has = container.shown_state
+    if limit not in (None, has.limit) or (tags is not None and require_tags(tags) != has.tags):
+        raise InvalidInputError(
+            f"{container.stream} has the limit {has.limit} and the tags {list(has.tags)}: leave them out, or change "
+            "them with change_settings()"
+        )

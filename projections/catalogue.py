@@ -8,11 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened, Totals
+from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened
 from ..domain.chat.state.arena import totals_of
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.envelope import RecordedEvent
+from ..domain.pool.events import BranchedEvent, PoolAdded, QueueAppended
+from ..domain.pool.items import totals_of as totals_of_item
 from ..domain.streams import split_stream_id
+from ..domain.totals import Totals
 
 __all__ = ["CATALOGUE", "Catalogue", "CatalogueRow"]
 
@@ -77,7 +80,7 @@ class Catalogue:
                 turns += isinstance(recorded, MessageAdded) and recorded.role == "user"
                 tokens += estimate_tokens(recorded)
                 continue
-            if isinstance(recorded, Opened | Forked):
+            if event.version == 1:
                 origin = _origin(recorded)
             change = change_of(recorded)
             if change is not None:
@@ -97,18 +100,21 @@ class Catalogue:
 
 def change_of(event: object) -> Totals | None:
     """
-    Return by how much an edit makes the view of its context grow or shrink; None where it says nothing of it.
+    Return by how much an event makes its context grow or shrink; None where it does not.
     """
     if isinstance(event, ItemInserted):
         return totals_of(event.item)
+    if isinstance(event, QueueAppended | PoolAdded):
+        return totals_of_item(event)
     return getattr(event, "change", None)
 
 
-def _origin(event: Opened | Forked) -> dict[str, str]:
-    origin = {"user": event.user or "", "session": event.session or "", "agent": event.agent or ""}
-    if isinstance(event, Opened):
-        return {**origin, "source": event.source or ""}
-    return {**origin, "parent": f"{event.parent}@{event.version}"}
+def _origin(first: object) -> dict[str, str]:
+    """Return what the first event of a stream says of where its context comes from."""
+    origin = {field: getattr(first, field, None) or "" for field in ("user", "session", "agent")}
+    if isinstance(first, Forked | BranchedEvent):
+        return {**origin, "parent": f"{first.parent}@{first.version}"}
+    return {**origin, "source": (first.source or "") if isinstance(first, Opened) else ""}
 
 
 CATALOGUE = Catalogue()

@@ -7,16 +7,48 @@ the checkpoint, in one transaction. A projection so knows nothing of databases, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from ..domain.envelope import RecordedEvent
+from ..domain.words import Term
 
-__all__ = ["BulkProjection", "Projection", "Row"]
+__all__ = ["BulkProjection", "Found", "Projection", "Row", "SearchQuery", "SearchedRow"]
 
 Row = msgspec.Struct
+
+
+class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A row that can be found by its words: a projection with such rows is indexed, whatever else they have.
+
+    It was made from version `version` of `stream`; `words` are those of `refold.projections.words.words_of`.
+    """
+
+    key: str
+    kind: str
+    stream: str
+    version: int
+    recorded_at: int
+    words: str
+
+
+class SearchQuery(NamedTuple):
+    """Rows that have all `terms`; only those of a kind, or of streams up to a version, where that is given."""
+
+    terms: Sequence[Term]
+    limit: int
+    kind: str | None = None
+    streams: Mapping[str, int] | None = None
+
+
+class Found(NamedTuple):
+    """A row that a search found. A higher rank fits better, than another row for the same query in the same store."""
+
+    row: Any
+    rank: float
 
 
 class Projection(Protocol):

@@ -9,6 +9,7 @@ from ..rows import Row, Table
 from .append import append
 from .batches import batch
 from .compression import compression
+from .containers import containers
 from .converting import convert
 from .depth import depth
 from .editing import edit
@@ -35,6 +36,7 @@ CASES: dict[str, Case] = {
     "edit": edit,
     "truncate": truncate,
     "convert": convert,
+    "containers": containers,
     "size": size,
     "threads": threads,
     "processes": processes,

@@ -7,9 +7,12 @@ lies in `bytes` in its canonical form. Items are events: what was added is store
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
-from .spans import Ref, Segment, Span
+from ..spans import Ref, Segment, Span
+from ..totals import Totals
 
 __all__ = [
     "EDIT_EVENTS",
@@ -40,7 +43,6 @@ __all__ = [
     "Placement",
     "Summarized",
     "SummaryUndone",
-    "Totals",
     "added_item",
 ]
 
@@ -154,20 +156,6 @@ ITEM_EVENTS = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, Config
 # much the view grows or shrinks, so that totals can be kept without looking an item up.
 
 
-class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A number of items, of user messages among them, and of estimated tokens; negative where they go."""
-
-    items: int = 0
-    turns: int = 0
-    tokens: int = 0
-
-    def __neg__(self) -> Totals:
-        return Totals(-self.items, -self.turns, -self.tokens)
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(self.items + other.items, self.turns + other.turns, self.tokens + other.tokens)
-
-
 class _ViewEvent(_Event, frozen=True, kw_only=True, gc=False):
     """
     Base of the events that change which items can be seen.
@@ -261,6 +249,8 @@ class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v
     tools in force. `root` decides the slice. `change` is what the child begins with.
     """
 
+    STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("parent",)
+
     parent: str
     version: int
     lineage: tuple[Segment, ...]
@@ -291,6 +281,8 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
     `base`, the point at which both were the same, and which stays here. `agent_id` was stamped on what was taken.
     """
 
+    STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
+
     source: str
     version: int
     how: str = "full"
@@ -308,6 +300,8 @@ class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.co
 
     `rule` is what the caller asked for (`ours`, `theirs`, `newest`), `kept` the side it chose.
     """
+
+    STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
 
     kind: str
     source: str

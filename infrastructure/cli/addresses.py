@@ -17,9 +17,24 @@ from ...domain.streams import split_stream_id, stream_id
 from ..store import Store
 from .options import checked_text
 
-__all__ = ["Reference", "address", "existing", "new_id", "opened", "position", "reference", "references", "seen_at"]
+__all__ = [
+    "KINDS",
+    "Reference",
+    "address",
+    "chat_in",
+    "existing",
+    "new_id",
+    "opened",
+    "position",
+    "reference",
+    "references",
+    "seen_at",
+    "stream_of",
+]
 
-KINDS = ("chat",)
+KINDS = ("chat", "queue", "pool", "window", "memory")
+# Those with commands of their own.
+COMMANDED = ("queue", "pool", "memory")
 
 
 class Reference(NamedTuple):
@@ -84,11 +99,12 @@ def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """
-    Return the id of a context that is to be made; its kind may stand in front.
+    Return the name of a context that is to be made; its kind may stand in front.
     """
-    text = checked_text(value).removeprefix("chat:")
+    text = checked_text(value)
+    kind, colon, bare = text.partition(":")
     try:
-        stream_id("chat", text)
+        stream_id(*((kind, bare) if colon and kind in KINDS else (KINDS[0], text)))
     except InvalidInputError as error:
         raise click.BadParameter(str(error)) from error
     return text
@@ -105,25 +121,57 @@ def _parsed(text: str) -> Reference:
     return Reference(context, moments, is_range=bool(dots))
 
 
-def opened(store: Store, name: str) -> ChatContext:
+def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
     """
-    Return the context that was named, with its kind or without.
+    Return the stream of the context that was named, with its kind or without, among those of some kinds.
 
     Raises:
         NotFoundError: there is none.
-        InvalidInputError: there are several, of different kinds.
+        InvalidInputError: there are several, of different kinds, or one of another kind.
     """
-    named = [name] if name.partition(":")[0] in KINDS else []
-    streams = [stream for stream in (*named, *(f"{kind}:{name}" for kind in KINDS)) if store.log.head(stream)]
-    if not streams:
-        raise NotFoundError(f"there is no context {name!r}: `refold contexts` lists them")
+    streams = _streams(store, name, kinds)
     if len(streams) > 1:
         raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
-    return store.chat(split_stream_id(streams[0])[1], create=False)
+    if streams:
+        return streams[0]
+    others = _streams(store, name, tuple(kind for kind in KINDS if kind not in kinds))
+    if others:
+        raise InvalidInputError(_another_kind(others[0], kinds))
+    what = "context" if len(kinds) > 1 or kinds == ("chat",) else kinds[0]
+    raise NotFoundError(f"there is no {what} {name!r}: `refold contexts` lists them")
+
+
+def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:
+    kind = split_stream_id(stream)[0]
+    way_out = f"refold {kind} --help" if kind in COMMANDED else "refold show"
+    return f"{stream} is no {' or '.join(kinds)}: `{way_out}` is for a {kind}"
+
+
+def _streams(store: Store, name: str, kinds: tuple[str, ...]) -> list[str]:
+    named = [name] if name.partition(":")[0] in kinds else []
+    return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if store.log.head(stream)]
+
+
+def opened(store: Store, name: str) -> ChatContext:
+    """
+    Return the chat that was named, with its kind or without.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: the context is of another kind.
+    """
+    return chat_in(store, stream_of(store, name, ("chat",)))
+
+
+def chat_in(store: Store, stream: str) -> ChatContext:
+    """
+    Return the chat that lies in a stream.
+    """
+    return store.chat(split_stream_id(stream)[1], create=False)
 
 
 def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
     """
-    Return the context as it was at a moment, or as it is.
+    Return the chat as it was at a moment, or as it is.
     """
     return chat.at(chat.version if moment is None else moment)

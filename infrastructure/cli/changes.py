@@ -6,35 +6,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from ...domain.chat.context import ChatContext
-from ...domain.chat.spans import Ref
 from ...domain.chat.state.sequence import Items
 from ...domain.errors import NotFoundError
+from ...domain.spans import Ref
 from .options import checked_text
 from .shapes import print_json
 from .terminal import one_line
 
-__all__ = ["after", "context_label", "items", "named_items", "note", "report"]
+__all__ = ["PLACE", "Changed", "after", "context_label", "items", "named_items", "note", "report"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 # `@3`, or `other@3`: where an item was added. No context has versions of more digits.
 PLACE = re.compile(r"(.*)@([0-9]{1,18})", re.DOTALL)
 
 
+class Changed(Protocol):
+    """A context of any kind that was changed."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def stream_kind(self) -> str:
+        """Its kind."""
+
+    @property
+    def version(self) -> int:
+        """The version that it is at now."""
+
+
 def _texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(checked_text, values))
 
 
-def items(*, required: bool) -> Callable[[F], F]:
+def items(*, required: bool, metavar: str = "ITEM") -> Callable[[F], F]:
     """
     Return the argument ITEM...: ids, or the places that `refold show` prints beside items.
     """
-    metavar = "ITEM..." if required else "[ITEM...]"
-    return click.argument("items", metavar=metavar, nargs=-1, required=required, callback=_texts)
+    shown = f"{metavar}..." if required else f"[{metavar}...]"
+    return click.argument("items", metavar=shown, nargs=-1, required=required, callback=_texts)
 
 
 def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
@@ -70,11 +86,11 @@ def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
     return None
 
 
-def context_label(chat: ChatContext) -> str:
+def context_label(context: Changed) -> str:
     """
     Return the context and its version, as they are said in front of what was done.
     """
-    return f"chat:{one_line(chat.id)} @{chat.version}"
+    return f"{context.stream_kind}:{one_line(context.id)} @{context.version}"
 
 
 def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:
@@ -84,14 +100,14 @@ def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:
     return [one.event for one in chat.history(after=version) if isinstance(one.event, kind)]
 
 
-def report(chat: ChatContext, said: str, shape: dict[str, Any], *, as_json: bool) -> None:
+def report(context: Changed, said: str, shape: dict[str, Any], *, as_json: bool) -> None:
     """
     Print what was done to a context, as a sentence or as JSON.
     """
     if as_json:
-        print_json({"context": chat.id, "kind": "chat", "version": chat.version, **shape})
+        print_json({"context": context.id, "kind": context.stream_kind, "version": context.version, **shape})
     else:
-        click.echo(f"{context_label(chat)}: {said}")
+        click.echo(f"{context_label(context)}: {said}")
 
 
 def note(text: str) -> None:

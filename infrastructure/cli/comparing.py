@@ -16,7 +16,11 @@ from typing import NamedTuple
 import msgspec
 
 from ...domain.chat.events import ChatItemEvent, Image, MessageAdded
-from .entries import Entry
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.events import AddedEvent, QueueAppended
+from ...domain.window.events import WindowItemEvent
+from .entries import Entry, Item
+from .speaking import id_of
 
 __all__ = ["Changes", "changes_between"]
 
@@ -50,20 +54,42 @@ def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
 
 
 def _paired(added: list[Entry], removed: list[Entry]) -> Changes:
-    gone = {entry.item.id: entry for entry in removed}
-    pairs = [(gone[entry.item.id], entry) for entry in added if entry.item.id in gone]
-    ids = {entry.item.id for _, entry in pairs}
-    changed = [(old, new) for old, new in pairs if _said(old.item) != _said(new.item)]
-    return Changes(
-        [entry for entry in added if entry.item.id not in ids],
-        [entry for entry in removed if entry.item.id not in ids],
-        changed,
-        [new for old, new in pairs if _said(old.item) == _said(new.item)],
-    )
+    gone: dict[str | None, list[Entry]] = {}
+    for entry in removed:
+        gone.setdefault(_name(entry), []).append(entry)
+    changes = Changes([], [], [], [])
+    for new in added:
+        candidates = gone.get(_name(new))
+        old = candidates.pop(0) if candidates else None
+        if old is None:
+            changes.added.append(new)
+        elif _said(old.item) == _said(new.item):
+            changes.moved.append(new)
+        else:
+            changes.changed.append((old, new))
+    changes.removed.extend(entry for entry in removed if entry in gone[_name(entry)])
+    return changes
 
 
-def _said(item: ChatItemEvent) -> bytes:
-    """What an item says, without its id, its time and the shape it came in."""
+def _name(entry: Entry) -> str | None:
+    """By what an item is known although it says something else; in a queue it is never another one than it was."""
+    return entry.recorded.reference if isinstance(entry.item, QueueAppended) else id_of(entry.item)
+
+
+def _said(item: Item) -> bytes:
+    """What an item says, without its id, its time and the shape it came in; a name of the user's own is part of it."""
+    match item:
+        case AddedEvent():
+            return msgspec.msgpack.encode((item.id, item.description, item.content))
+        case WindowItemEvent():
+            return msgspec.msgpack.encode((item.key, item.value, item.source, item.priority))
+        case MemoryRemembered():
+            return msgspec.msgpack.encode((item.key, item.value, item.kind, item.tags))
+        case _:
+            return _said_in_chat(item)
+
+
+def _said_in_chat(item: ChatItemEvent) -> bytes:
     bare = msgspec.structs.replace(item, id="", created_at=0.0, origin=None)
     if isinstance(bare, MessageAdded) and not isinstance(bare.content, str):
         parts = (msgspec.structs.replace(p, id="") if isinstance(p, Image) else p for p in bare.content)

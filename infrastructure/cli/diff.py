@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
 
-from ...domain.chat.calls.past import ReadOnlyChatContext
-from ...domain.chat.context import ChatContext
+from ...domain.streams import split_stream_id
 from ..store import Store
-from .addresses import Reference, opened, seen_at
+from .addresses import Reference, stream_of
 from .addresses import references as parse_references
 from .comparing import Changes, changes_between
-from .entries import entries_of
+from .entries import Entry
+from .listing import Row, print_rows
 from .options import as_json, database, reading
+from .seeing import Seen, view_of
 from .shapes import item_shape, print_json
-from .speaking import body_of, speaker_of
-from .terminal import TEXT_WIDTH_MIN, aligned, display_width, one_line, paint, terminal_width, wrapped
+from .speaking import body_of, sort_of
+from .terminal import aligned, one_line, paint
 
 __all__ = ["command"]
 
 DIFFERENT = 1
-STYLES = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
-SPEAKER_WIDTH = 9
 
 
 class Side(NamedTuple):
     """One of the two that are compared."""
 
-    chat: ChatContext
-    view: ReadOnlyChatContext
+    view: Seen
+    entries: Sequence[Entry]
 
     @property
     def label(self) -> str:
         """The context and its version, as they are typed."""
-        return f"chat:{self.chat.id}@{self.view.version}"
+        return f"{self.view.stream}@{self.view.version}"
 
 
 @click.command("diff")
@@ -50,13 +50,13 @@ def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, loca
 
     A or B left out is the beginning or the head. Items are compared by what they say, not by their ids.
 
-    With --json: {from: {context, version, items, tokens}, to: {...}, tokens, added, removed, changed, moved}; the
+    With --json: {from: {context, kind, version, items, tokens}, to: {...}, tokens, added, removed, changed, moved}; the
     lists hold items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers.
     """
     first, second = _two_sides(references)
     with reading(location) as store:
         before, after = _side(store, *first), _side(store, *second)
-        changes = changes_between(entries_of(store.log, *before), entries_of(store.log, *after))
+        changes = changes_between(before.entries, after.entries)
         if as_json:
             print_json(_shape(before, after, changes, stat))
         else:
@@ -76,8 +76,8 @@ def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tupl
 
 
 def _side(store: Store, context: str, moment: str) -> Side:
-    chat = opened(store, context)
-    return Side(chat, seen_at(chat, moment or None))
+    view = view_of(store, stream_of(store, context), moment or None)
+    return Side(view, view.entries())
 
 
 def _shape(before: Side, after: Side, changes: Changes, stat: bool) -> dict[str, Any]:
@@ -91,22 +91,24 @@ def _shape(before: Side, after: Side, changes: Changes, stat: bool) -> dict[str,
     return {
         "from": _side_shape(before),
         "to": _side_shape(after),
-        "tokens": after.view.estimated_tokens() - before.view.estimated_tokens(),
+        "tokens": after.view.tokens - before.view.tokens,
         **({name: len(entries) for name, entries in lists.items()} if stat else lists),
     }
 
 
 def _side_shape(side: Side) -> dict[str, Any]:
+    kind, context = split_stream_id(side.view.stream)
     return {
-        "context": side.chat.id,
+        "context": context,
+        "kind": kind,
         "version": side.view.version,
-        "items": len(side.view.recorded_items()),
-        "tokens": side.view.estimated_tokens(),
+        "items": len(side.entries),
+        "tokens": side.view.tokens,
     }
 
 
 def _print_head(before: Side, after: Side, changes: Changes) -> None:
-    old, new = before.view.estimated_tokens(), after.view.estimated_tokens()
+    old, new = before.view.tokens, after.view.tokens
     click.echo(paint(f"{one_line(before.label)} -> {one_line(after.label)}", "bold"))
     counts = f"{len(changes.added)} added, {len(changes.removed)} removed, {len(changes.changed)} changed"
     counts += f", {len(changes.moved)} moved" if changes.moved else ""
@@ -115,7 +117,7 @@ def _print_head(before: Side, after: Side, changes: Changes) -> None:
 
 def _print_numbers(changes: Changes) -> None:
     marks = {"+": changes.added, "-": changes.removed, "~": [new for _, new in changes.changed]}
-    counts = {mark: Counter(speaker_of(entry.item) for entry in entries) for mark, entries in marks.items()}
+    counts = {mark: Counter(one_line(sort_of(entry.item)) for entry in entries) for mark, entries in marks.items()}
     speakers = {speaker: None for count in counts.values() for speaker in count}
     rows = [[speaker, *(f"{mark}{counts[mark][speaker]}" for mark in marks)] for speaker in speakers]
     for line in aligned(rows, right=(1, 2, 3)):
@@ -126,14 +128,4 @@ def _print_items(changes: Changes) -> None:
     marked = [("-", entry) for entry in changes.removed] + [("+", entry) for entry in changes.added]
     marked += [pair for old, new in changes.changed for pair in (("<", old), (">", new))]
     marked += [("=", entry) for entry in changes.moved]
-    places = [one_line(entry.place) for _, entry in marked]
-    width = max(map(display_width, places), default=0)
-    for (mark, entry), text in zip(marked, places, strict=True):
-        place = " " * (width - display_width(text)) + text
-        margin = width + SPEAKER_WIDTH + 6
-        first, *others = wrapped(body_of(entry.item).strip("\n"), max(terminal_width() - margin, TEXT_WIDTH_MIN))
-        click.echo()
-        head = f"{mark} {place}  {speaker_of(entry.item):{SPEAKER_WIDTH}}"
-        click.echo(paint(head, STYLES[mark]) + f"  {first}")
-        for line in others:
-            click.echo((paint(mark, STYLES[mark]) + " " * (margin - 1) + line).rstrip())
+    print_rows([Row(entry, body_of(entry.item), mark=mark) for mark, entry in marked])

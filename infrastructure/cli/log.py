@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, get_args
 
@@ -12,18 +12,17 @@ from ...domain.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ..codec import CODEC
 from ..store import Store
-from .addresses import Reference, opened, position, seen_at
+from .addresses import Reference, position, stream_of
 from .addresses import reference as parse_reference
+from .event_lines import print_events
 from .options import as_json, checked_text, database, reading
+from .seeing import seen
 from .shapes import event_shape, json_text, print_json_list
-from .terminal import cut, display_width, is_cut_short, one_line, paint, terminal_width
-from .times import absolute, clock, day
 from .wording import summary_of, type_of
 
 __all__ = ["command"]
 
 PAGE_EVENTS = 512
-COLUMNS = 5
 
 
 def _types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -73,7 +72,7 @@ def command(
         wanted = (event for event in events if not types or any(_is_called(event.event, name) for name in types))
         shown = islice(wanted, limit)
         if not as_json:
-            _print_lines(shown, 1 if follow else PAGE_EVENTS)
+            print_events(((event, summary_of(event.event)) for event in shown), 1 if follow else PAGE_EVENTS)
         elif follow:
             for event in shown:
                 click.echo(json_text(event_shape(event)))
@@ -83,9 +82,8 @@ def command(
 
 def _events(store: Store, reference: Reference | None, after: Moment) -> Iterator[RecordedEvent]:
     if reference is not None:
-        chat = opened(store, reference.context)
-        view = seen_at(chat, next(iter(reference.moments), None))
-        yield from chat.history(after=store.log.version_at(f"chat:{chat.id}", after), until=view.version)
+        view = seen(store, reference)
+        yield from store.log.read(view.stream, after=store.log.version_at(view.stream, after), until=view.version)
         return
     page = store.log.read_all(after=after, limit=PAGE_EVENTS)
     while page.events:
@@ -104,47 +102,7 @@ def _followed(
     for event in past:
         stream, version = event.stream, event.version
         yield event
-    stream = stream or f"chat:{opened(store, reference.context).id}"
+    stream = stream or stream_of(store, reference.context)
     for event in store.subscribe(after=now):
         if event.stream == stream and event.version > version:
             yield event
-
-
-def _print_lines(events: Iterator[RecordedEvent], at_once: int) -> None:
-    widths, today = [0] * COLUMNS, ""
-    while page := list(islice(events, at_once)):
-        rows = [_cells(event) for event in page]
-        # Columns only ever grow wider, so that lines printed as they come stay in line.
-        for row in rows:
-            widths = [max(width, display_width(cell)) for width, cell in zip(widths, row, strict=True)]
-        for event, row in zip(page, rows, strict=True):
-            if is_cut_short() and day(event.recorded_at) != today:
-                today = day(event.recorded_at)
-                click.echo(paint(today, "dim"))
-            click.echo(_line(row, widths, summary_of(event.event)))
-
-
-def _cells(event: RecordedEvent) -> list[str]:
-    return [
-        str(event.position),
-        # Where space is short, the day stands on a line of its own.
-        clock(event.recorded_at) if is_cut_short() else absolute(event.recorded_at),
-        one_line(f"{event.stream.removeprefix('chat:')}@{event.version}"),
-        one_line(event.meta.actor or "-"),
-        type_of(event.event),
-    ]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], summary: str) -> str:
-    number, *texts = (" " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True))
-    position, time, place, actor, kind = cells
-    used = sum(widths) + 2 * len(widths)
-    shown = cut(summary, max(terminal_width() - used, 1)) if is_cut_short() else summary
-    return "  ".join([
-        number + position,
-        paint(time, "dim") + texts[0],
-        paint(place, "cyan") + texts[1],
-        actor + texts[2],
-        paint(kind, "yellow") + texts[3],
-        shown,
-    ]).rstrip()  # fmt: skip

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 import click
 
-from ...domain.chat.calls.past import ReadOnlyChatContext
-from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.errors import InvalidInputError
-from .addresses import Reference, existing, opened, seen_at
+from ...domain.streams import split_stream_id
+from .addresses import Reference, chat_in, existing, stream_of
 from .addresses import reference as parse_reference
-from .changes import after, note, report
-from .naming import count_of, counted, places_of
+from .chat_merging import merge_chats
+from .container_merging import merge_containers
+from .containers import container_in, past_container
 from .options import actor, as_json, changing, database, optional_text
-from .terminal import one_line
 
 __all__ = ["command"]
 
-WHAT = {"config": "the instructions or tools", "summary": "a summary of the same items"}
+MERGED = ("chat", "queue", "pool")
 
 
 @click.command("merge")
@@ -34,7 +31,7 @@ WHAT = {"config": "the instructions or tools", "summary": "a summary of the same
     "--on-conflict",
     "rule",
     type=click.Choice(["ours", "theirs", "newest"]),
-    help="Who wins where both changed the same  [default: ours, which is INTO].",
+    help="Who wins where both changed the same  [default: ours, which is INTO; in pools newest].",
 )
 @click.option("--instructions", is_flag=True, help="Take instructions and tools along, too.")
 @click.option("--agent-id", metavar="A", callback=optional_text, help="With --how result: whose answer it is.")
@@ -55,50 +52,39 @@ def command(
     """
     Take what FROM has, or had at V, and INTO never had. FROM stays as it is, and nothing is taken twice.
 
+    Both are chats, or queues, or pools. What was removed from the pool FROM since both were the same leaves INTO, too.
+
     With --json: {context, kind, version, source: {context, version}, how, items, tokens, conflicts: [{kind, rule,
-    kept}]}; items counts what was taken; kind is config or summary, kept is ours or theirs.
+    kept}]}; items counts what was taken; kind is config, summary or item, kept is ours or theirs. Queues and pools have
+    dropped and evicted, too, which name what left: [{stream, version, id}]; a conflict of theirs has the item's id.
     """
     if how == "result" and (rule or instructions):
         raise click.UsageError("--on-conflict and --instructions go with --how full", click.get_current_context())
     if how == "full" and agent_id:
         raise click.UsageError("--agent-id goes with --how result", click.get_current_context())
+    moment = next(iter(reference.moments), None)
     with changing(location, actor) as store:
-        source, target = opened(store, reference.context), opened(store, into)
-        if source.id == target.id:
-            raise InvalidInputError(f"chat:{target.id} cannot be merged into itself: name two contexts")
-        view, before = seen_at(source, next(iter(reference.moments), None)), target.version
-        if how == "result":
-            asyncio.run(target.merge_result(view, agent_id=agent_id))
-        else:
-            asyncio.run(target.merge(view, instructions=instructions, on_conflict=rule or "ours"))
-        _report(target, source, view, before, how, as_json)
-
-
-def _report(
-    target: ChatContext, source: ChatContext, view: ReadOnlyChatContext, before: int, how: str, as_json: bool
-) -> None:
-    merged: list[Merged] = after(target, before, Merged)
-    conflicts: list[ConflictResolved] = after(target, before, ConflictResolved)
-    items, tokens = (sum(getattr(one.change, name) for one in merged) for name in ("items", "tokens"))
-    shape = {
-        "source": {"context": source.id, "version": view.version},
-        "how": how,
-        "items": items,
-        "tokens": tokens,
-        "conflicts": [{"kind": one.kind, "rule": one.rule, "kept": one.kept} for one in conflicts],
-    }
-    said = f"{counted(items, 'item')} taken from {one_line(source.id)}@{view.version}, about {tokens:,} tokens"
-    report(target, said, shape, as_json=as_json)
-    _explain(target, merged, conflicts)
-
-
-def _explain(target: ChatContext, merged: list[Merged], conflicts: list[ConflictResolved]) -> None:
-    if not merged:
-        note(f"chat:{target.id} has nothing to take from there that it did not have before: nothing was changed")
-    for one in conflicts:
-        what, other = WHAT[one.kind], "theirs" if one.kept == "ours" else "ours"
-        note(f"both sides changed {what}: {one.kept} kept (--on-conflict {other} would keep the others)")
-    for merge in merged:
-        if merge.evicted:
-            stays = f"{counted(count_of(merge.evicted), 'item')} evicted there ({places_of(merge.evicted)})"
-            note(f"still here: {stays}; `refold evict` lets go of them here, too")
+        source = stream_of(store, reference.context, MERGED)
+        kind, _ = split_stream_id(source)
+        target = stream_of(store, into, (kind,))
+        if source == target:
+            raise InvalidInputError(f"{target} cannot be merged into itself: name two contexts")
+        if kind == "chat":
+            merge_chats(
+                chat_in(store, target),
+                chat_in(store, source),
+                moment,
+                how=how,
+                rule=rule or "ours",
+                instructions=instructions,
+                agent_id=agent_id,
+                as_json=as_json,
+            )
+            return
+        if how == "result" or instructions or (rule and kind == "queue"):
+            fault = (
+                f"--how result and --instructions go with chats, --on-conflict with chats and pools: this is {source}"
+            )
+            raise click.UsageError(fault, click.get_current_context())
+        past = past_container(container_in(store, source), moment)
+        merge_containers(container_in(store, target), past, rule=rule or "newest", as_json=as_json)

@@ -4,13 +4,14 @@ Items as events name them, for people: `@2..4, support-42@7`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from ...domain.chat.spans import Ref, Span
+from ...domain.spans import Ref, Span
+from ...domain.totals import Totals
 from .entries import place_of
 
-__all__ = ["count_of", "counted", "places_of", "source_of"]
+__all__ = ["because", "count_of", "counted", "joined", "named", "places_of", "sized", "source_of"]
 
 RANGES_SHOWN_MAX = 5
 
@@ -20,6 +21,34 @@ def counted(count: int, noun: str) -> str:
     Return a number of things, like "1 item" or "1,200 items".
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def named(spans: Sequence[Span], noun: str = "item") -> str:
+    """
+    Return items as "2 items (@2..3)".
+    """
+    return f"{counted(count_of(spans), noun)} ({places_of(spans)})"
+
+
+def sized(change: Totals) -> str:
+    """
+    Return how much came or went, like "about 20 tokens".
+    """
+    return f"about {abs(change.tokens):,} tokens"
+
+
+def because(reason: str | None) -> str:
+    """
+    Return a reason behind its word; nothing where there is none.
+    """
+    return f"because: {reason}" if reason else ""
+
+
+def joined(parts: Iterable[str]) -> str:
+    """
+    Return parts of a sentence with commas between them, those left out that are empty.
+    """
+    return ", ".join(part for part in parts if part)
 
 
 def count_of(spans: Iterable[Span]) -> int:

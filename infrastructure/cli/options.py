@@ -29,6 +29,7 @@ __all__ = [
     "optional_text",
     "reading",
     "reason",
+    "required_text",
     "shown",
     "summed_up",
     "writing",
@@ -52,6 +53,13 @@ def checked_text(value: str) -> str:
     if not value:
         raise click.BadParameter("it is empty")
     return value
+
+
+def required_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """
+    Check an argument or an option that is some text.
+    """
+    return checked_text(value)
 
 
 def optional_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

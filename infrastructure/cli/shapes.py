@@ -17,16 +17,30 @@ import click
 import msgspec
 
 from ...domain.canonical import parse_json
+from ...domain.chat.events import ChatItemEvent
 from ...domain.chat.seed_dict import items_to_dict
-from ...domain.chat.spans import Ref, Span
 from ...domain.chat.views import item_of
+from ...domain.content import Content, plain_content
 from ...domain.envelope import RecordedEvent
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.events import AddedEvent
+from ...domain.spans import Ref, Span
+from ...domain.window.events import WindowItemEvent
 from ...projections.catalogue import CatalogueRow
-from .entries import Entry
+from .entries import Entry, Item
 from .terminal import UNSAFE
 from .times import exact
 
-__all__ = ["context_shape", "event_shape", "item_shape", "json_text", "plain_fields", "print_json", "print_json_list"]
+__all__ = [
+    "context_shape",
+    "event_shape",
+    "item_shape",
+    "json_text",
+    "plain_fields",
+    "plain_item",
+    "print_json",
+    "print_json_list",
+]
 
 Shape = dict[str, Any]
 INDENT = 2
@@ -56,8 +70,8 @@ def context_shape(row: CatalogueRow) -> Shape:
 
 def item_shape(entry: Entry) -> Shape:
     """
-    Return an item in the form of `ChatContext.to_dict()`, with the place where it was added: another stream than the
-    shown one where it came by a fork or a merge.
+    Return an item with the place where it was added: another stream than the shown one where it came by a fork or a
+    merge.
     """
     recorded = entry.recorded
     return {
@@ -66,9 +80,33 @@ def item_shape(entry: Entry) -> Shape:
         "position": str(recorded.position),
         "recorded_at": exact(recorded.recorded_at),
         "actor": recorded.meta.actor,
-        "pinned": entry.is_pinned,
-        "item": items_to_dict([item_of(entry.item)])["items"][0],
+        # Only a chat knows pins.
+        **({"pinned": entry.is_pinned} if isinstance(entry.item, ChatItemEvent) else {}),
+        "item": plain_item(entry.item),
     }
+
+
+def plain_item(item: Item) -> Shape:
+    """
+    Return an item as plain data: one of a chat as `ChatContext.to_dict()` has it; contents and values as the JSON they
+    are, beside the class they are of.
+    """
+    match item:
+        case AddedEvent():
+            return {"id": item.id, "description": item.description, **_content_shape("content", item.content)}
+        case WindowItemEvent():
+            return {"key": item.key, "value": item.value, "source": item.source, "priority": item.priority}
+        case MemoryRemembered():
+            times = {"timestamp": exact(item.first_at), "updated_at": exact(item.at)}
+            about = {"kind": item.kind, "tags": list(item.tags)}
+            return {"key": item.key, **_content_shape("value", item.value), **about, **times}
+        case _:
+            plain: Shape = items_to_dict([item_of(item)])["items"][0]
+            return plain
+
+
+def _content_shape(name: str, content: Content) -> Shape:
+    return {name: plain_content(content), f"{name}_type": content.type or None}
 
 
 def event_shape(recorded: RecordedEvent) -> Shape:

@@ -5,7 +5,6 @@ Items in words: who speaks, and what is said.
 from __future__ import annotations
 
 from ...domain.chat.events import (
-    ChatItemEvent,
     ConfigUpdated,
     FunctionCalled,
     FunctionReturned,
@@ -13,17 +12,45 @@ from ...domain.chat.events import (
     Image,
     MessageAdded,
 )
+from ...domain.content import Content, plain_content
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
+from ...domain.window.events import WindowItemEvent
+from .entries import Item
+from .shapes import json_text
 
-__all__ = ["body_of", "said_by", "speaker_of", "style_of"]
+__all__ = ["about", "body_of", "id_of", "said_by", "sort_of", "speaker_of", "style_of"]
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
 
 
-def speaker_of(item: ChatItemEvent) -> str:
+def speaker_of(item: Item) -> str:
     """
-    Return who speaks: a role, or the kind of an item that has none.
+    Return what stands in front of an item: who speaks in a chat, the id or key where items have one, else its sort.
+    """
+    named = isinstance(item, PoolAdded | PoolReplaced | WindowItemEvent | MemoryRemembered)
+    return str(id_of(item)) if named else sort_of(item)
+
+
+def id_of(item: Item) -> str | None:
+    """
+    Return the id or the key of an item; None where it has none.
+    """
+    return item.key if isinstance(item, WindowItemEvent | MemoryRemembered) else item.id
+
+
+def sort_of(item: Item) -> str:
+    """
+    Return of what sort an item is: a role in a chat, or the kind of an item that has none; the source in a window, the
+    kind in a memory; in a queue or a pool what it holds.
     """
     match item:
+        case AddedEvent():
+            return _sort_of_content(item.content)
+        case WindowItemEvent():
+            return item.source
+        case MemoryRemembered():
+            return item.kind
         case MessageAdded(role=role):
             return role
         case FunctionCalled():
@@ -36,6 +63,12 @@ def speaker_of(item: ChatItemEvent) -> str:
             return "config"
 
 
+def _sort_of_content(content: Content) -> str:
+    if content.text is not None:
+        return "text"
+    return content.type.rpartition(":")[2] or "json"
+
+
 def style_of(speaker: str) -> str:
     """
     Return the style of a speaker's name.
@@ -43,11 +76,30 @@ def style_of(speaker: str) -> str:
     return "red" if speaker == "error" else STYLES.get(speaker, "dim")
 
 
-def body_of(item: ChatItemEvent) -> str:
+def about(item: Item) -> str:
+    """
+    Return what is said about an item; empty where nothing is.
+    """
+    match item:
+        case AddedEvent():
+            return item.description or ""
+        case WindowItemEvent():
+            return f"from {item.source}" + (f", priority {item.priority}" if item.priority else "")
+        case MemoryRemembered():
+            return ", ".join([item.kind, *item.tags])
+        case _:
+            return ""
+
+
+def body_of(item: Item) -> str:
     """
     Return what an item says, in full.
     """
     match item:
+        case AddedEvent(content=content) | MemoryRemembered(value=content):
+            return content.text if content.text is not None else json_text(plain_content(content))
+        case WindowItemEvent(value=value):
+            return value
         case MessageAdded(content=str(text)):
             return text
         case MessageAdded(content=parts):
@@ -69,7 +121,7 @@ def _image(image: Image) -> str:
     return f"[image {shown}]"
 
 
-def said_by(item: ChatItemEvent) -> str:
+def said_by(item: Item) -> str:
     """
     Return what an item says; a message behind its role, since the type of the event says the rest.
     """

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...domain.chat.events import EDIT_EVENTS, ITEM_EVENTS, Named, Opened
 from .edits import edit_summary
+from .folded_wording import folded_summary
 from .shapes import json_text, plain_fields
 from .speaking import said_by
 from .terminal import one_line
@@ -30,6 +31,9 @@ def summary_of(event: Any) -> str:
         return one_line(said_by(event))
     if isinstance(event, EDIT_EVENTS):
         return one_line(edit_summary(event))
+    folded = folded_summary(event)
+    if folded is not None:
+        return one_line(folded)
     match event:
         case Named(name=name, version=version):
             return one_line(f"{name} = @{version}")

@@ -3,7 +3,8 @@ Appending to a log on PostgreSQL.
 
 The usual way is one round trip. This process remembers where each slice and stream ended, so it sends everything
 at once: BEGIN, the slice's lock, a look at the slice's last position that fails if it is not the remembered one,
-the rows, COMMIT. Even the remembered may be all there is to refuse: a look that succeeds proves the refusal.
+the rows, COMMIT. The row of a stream that is to be new goes along, and is refused where its id is taken. Even the
+remembered may be all there is to refuse: a look that succeeds proves the refusal.
 
 Where too little is remembered, or the look failed, the careful way follows: lock, read, plan, write. It also
 settles what a broken connection left open, by the ids that the events were given before they were sent.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 import psycopg
@@ -25,7 +27,7 @@ from ..records import Request
 from .database import PostgresDatabase, pause_before
 from .inquiry import Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
-from .quick import end_of, ready, ready_together, received, rows_of
+from .quick import Ready, Row, end_of, ready, ready_together, received, rows_of, stream_rows_of
 from .tags import learn_tags
 from .translation import DUPLICATE, is_lost_connection, translate
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
@@ -132,12 +134,14 @@ class Appender:
             now = self._now()
             first_id = self._ids.take(len(events.payloads), now)
             rows = rows_of(events, first_id, now, self._compression)
-            wire.dispatch(*inserts(self._prefix + "event", rows), COMMIT)
-            receipt = received(events, rows)
+            wire.dispatch(*self._inserts([events], rows), COMMIT)
+            receipt = received(events, rows, self._memory)
             wire.conclude()
         except BaseException as error:
             failure = self._passing_quickly(error, (end.slice,))
             return Interrupted(first_id or self._ids.take(len(new.events), self._now()), failure)
+        if self._memory.opened:
+            self._memory.keep((end.slice,))
         return receipt
 
     def append_all_quickly(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
@@ -157,12 +161,19 @@ class Appender:
             for events in all_events:
                 parts.append(rows_of(events, first_id, now, self._compression))
                 first_id += len(events.payloads)
-            wire.dispatch(*inserts(self._prefix + "event", [row for part in parts for row in part]), COMMIT)
-            receipts = [received(events, part) for events, part in zip(all_events, parts, strict=True)]
+            wire.dispatch(*self._inserts(all_events, [row for part in parts for row in part]), COMMIT)
+            receipts = [received(events, part, self._memory) for events, part in zip(all_events, parts, strict=True)]
             wire.conclude()
         except BaseException as error:
             return Interrupted(ids, self._passing_quickly(error, ends))
+        if self._memory.opened:
+            self._memory.keep(ends)
         return receipts
+
+    def _inserts(self, all_events: Sequence[Ready], rows: Sequence[Row]) -> Iterator[Call]:
+        calls = inserts(self._prefix + "event", rows)
+        opened = stream_rows_of(all_events)
+        return chain(inserts(self._prefix + "stream", opened), calls) if opened else calls
 
     def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
         # Before anything that can be interrupted: memory may have moved on already.

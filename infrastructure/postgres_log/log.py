@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ...domain.envelope import Event, RecordedEvent, encode_payload
 from ...domain.errors import ConcurrencyError, InvalidInputError, RefoldError
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Receipt
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
 from ...domain.positions import BEGINNING, Moment
 from ...domain.streams import slice_of
 from ...domain.system import REAL_SYSTEM, System
@@ -192,17 +192,19 @@ class PostgresLog:
         """
         Return the events of a stream with versions above `after`, up to and including `until`, in order.
         """
-        last = VERSION_MAX if until is None else until
-        after = max(after, 0)
-        return [] if last <= after else self._reader.read_stream(stream, after=after, until=last)
+        return self._reader.read_stream(Range(stream, after, VERSION_MAX if until is None else until))
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """
         Return what `read` does without the envelopes.
         """
-        last = VERSION_MAX if until is None else until
-        after = max(after, 0)
-        return [] if last <= after else self._reader.read_events(stream, after=after, until=last)
+        return self.read_ranges([Range(stream, after, VERSION_MAX if until is None else until)])[0]
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each of several ranges.
+        """
+        return self._reader.read_ranges(ranges)
 
     def read_all(self, *, after: Moment, limit: int) -> Page:
         """

@@ -8,6 +8,7 @@ event with its digest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ...domain.envelope import NO_META, Event, Meta, RecordedEvent, chain_digest
@@ -68,20 +69,25 @@ class Opener:
         for row, event in zip(rows, self._decoded(rows, payloads, names), strict=True):
             lane, _, version, number, recorded_at, packed, _, digest = row
             stream = names[row[:2]]
-            meta = NO_META if packed is None else meta_of(packed, stream)
+            meta = NO_META if packed is None else meta_of(packed, stream, version)
             recorded.append(RecordedEvent(stream, version, Position(lane, number), recorded_at, event, meta, digest))
         return recorded
 
-    def events(self, rows: Sequence[Row], origin: Origin) -> list[Event]:
+    def events(self, lots: Sequence[tuple[Sequence[Row], Origin]]) -> list[list[Event]]:
         """
-        Return consecutive rows of one stream as events.
+        Return the events of several lots of rows, each of consecutive ones of one stream.
 
         Raises:
             DamagedError: a run or an event was changed.
         """
-        payloads = self._payloads(rows, lambda row: f"event {origin.stream}@{row[2]}")
-        self._check(rows, payloads, origin)
-        return self._decoded(rows, payloads, {row[:2]: origin.stream for row in rows[:1]})
+        rows = [row for lot, _ in lots for row in lot]
+        names: dict[tuple[int, ...], str] = {lot[0][:2]: origin.stream for lot, origin in lots if lot}
+        payloads = self._payloads(rows, lambda row: f"event {names[row[:2]]}@{row[2]}")
+        bounds = list(pairwise(accumulate((len(lot) for lot, _ in lots), initial=0)))
+        for (lot, origin), (start, end) in zip(lots, bounds, strict=True):
+            self._check(lot, payloads[start:end], origin)
+        events = self._decoded(rows, payloads, names)
+        return [events[start:end] for start, end in bounds]
 
     def _check_all(self, rows: Sequence[Row], payloads: Sequence[bytes], origins: Mapping[Place, Origin]) -> None:
         if len(origins) == 1:
@@ -102,10 +108,10 @@ class Opener:
             for (lane, _, version, number, recorded_at, packed, _, digest), payload in zip(
                 rows[start:end], payloads[start:end], strict=True
             ):
-                what, position = f"event {stream}@{version}", Position(lane, number)
-                meta = self._meta(packed, what)
+                meta = NO_META if packed is None else self._meta(packed, stream, version)
+                position = Position(lane, number)
                 if chain_digest(previous, stream, version, position, recorded_at, meta, payload) != digest:
-                    raise DamagedError(what, "it does not match its digest")
+                    raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
                 previous = digest
 
     def _decoded(
@@ -129,14 +135,12 @@ class Opener:
                 payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(rows[index]))
         return payloads
 
-    def _meta(self, packed: bytes | None, what: str) -> Meta:
-        if packed is None:
-            return NO_META
+    def _meta(self, packed: bytes, stream: str, version: int) -> Meta:
         meta = self._metas.get(packed)
         if meta is None:
             if len(self._metas) > METAS_MAX:
                 self._metas.clear()
-            meta = self._metas[packed] = decode_meta(packed, what)
+            meta = self._metas[packed] = decode_meta(packed, f"event {stream}@{version}")
         return meta
 
 

@@ -80,6 +80,15 @@ class Memory:
         self.tags: dict[str, bytes] = {}
         self.opened: list[str] = []
 
+    def open(self, stream: str, number: int, tip: Tip) -> None:
+        """
+        Take note that a stream is about to be opened in a slice, whose next key its tip has.
+        """
+        lane = self.lanes[number]
+        lane.stream_key, lane.tips[stream] = tip.key, tip
+        self.slices[stream] = number
+        self.opened.append(stream)
+
     def forget(self, slices: Iterable[int] | None = None) -> None:
         """
         Trust no lane any more, or not those of these slices; streams that were to be opened do not exist.
@@ -245,11 +254,9 @@ class Plan:
         return placed
 
     def _open_stream(self, stream: str, number: int, lane: Lane) -> Tip:
-        lane.stream_key += 1
-        self._rows.setdefault("stream", []).append((stream.encode(), int4(number), int4(lane.stream_key)))
-        self._memory.slices[stream] = number
-        self._memory.opened.append(stream)
-        tip = lane.tips[stream] = Tip(lane.stream_key)
+        tip = Tip(lane.stream_key + 1)
+        self._rows.setdefault("stream", []).append((stream.encode(), int4(number), int4(tip.key)))
+        self._memory.open(stream, number, tip)
         return tip
 
     def _keep_key(self, part: Part, place: tuple[bytes, bytes], span: Known) -> None:

@@ -1,5 +1,5 @@
 """
-The quick way of an append: small events of one stream, whose end this process remembers.
+The quick way of an append: small events of one stream, which is new or whose end this process remembers.
 
 It makes the same rows as a plan does, for the commonest case alone and in as few steps as can be: after each wait
 for a disk the processor has forgotten this program, and a step costs several times what it costs in a loop. What
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ...domain.envelope import RecordedEvent, chain_digest, encode_payload
 from ...domain.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
+from ...domain.streams import slice_of
 from ..codec import encode_meta, tag_of
 from ..compression import Compression
 from ..texts import LARGE_TEXT_BYTES
@@ -21,14 +22,15 @@ from .planning import Lane, Memory, Tip
 from .runs import RUN, begin_run, covered
 from .wire import int4, int8
 
-__all__ = ["End", "Ready", "end_of", "ready", "ready_together", "received", "rows_of"]
+__all__ = ["End", "Ready", "end_of", "ready", "ready_together", "received", "rows_of", "stream_rows_of"]
 
 BYTES_MAX = 1 << 20
 Row = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes | None, bytes, bytes]
+StreamRow = tuple[bytes, bytes, bytes]
 
 
 class End(NamedTuple):
-    """Where a stream lies and ends."""
+    """Where a stream lies and ends; a new one has no version yet."""
 
     slice: int
     lane: Lane
@@ -49,16 +51,33 @@ def end_of(new: NewEvents, memory: Memory) -> End | None:
     """
     Return the end of the stream that events are for; None where they cannot go the quick way.
     """
-    stream = new.stream
-    number = memory.slices.get(stream, -1)
+    number = memory.slices.get(new.stream)
+    if number is None:
+        return _beginning(new, memory)
     lane = memory.lanes.get(number)
-    tip = None if lane is None else lane.tips.get(stream)
+    tip = None if lane is None else lane.tips.get(new.stream)
     if lane is None or tip is None or tip.version is None or new.idempotency_key is not None:
         return None
     # A refusal needs a proof, and the end of a run a row more: both are for the general way.
     if new.expected_version not in (tip.version, ANY_VERSION):
         return None
     return End(number, lane, tip) if (tip.version + len(new.events)) // RUN == tip.version // RUN else None
+
+
+def _beginning(new: NewEvents, memory: Memory) -> End | None:
+    """
+    Return the end of a stream that is to be new; the database refuses its row where its id is taken.
+    """
+    root = new.root or new.stream
+    if new.expected_version != 0 or new.idempotency_key is not None or len(new.events) >= RUN:
+        return None
+    names = new.stream + root
+    if not names.isprintable():
+        # It may be a name that cannot be stored, for which the general way has words.
+        return None
+    number = slice_of(root)
+    lane = memory.lanes.get(number)
+    return None if lane is None else End(number, lane, Tip(lane.stream_key + 1))
 
 
 def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
@@ -113,12 +132,25 @@ def rows_of(events: Ready, first_id: int, now: int, compression: Compression) ->
     return rows
 
 
-def received(events: Ready, rows: list[Row]) -> Receipt:
+def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
+    """
+    Return the rows to be written of those streams that are new.
+    """
+    return [
+        (events.new.stream.encode(), int4(events.end.slice), int4(events.end.tip.key))
+        for events in together
+        if events.end.tip.version is None
+    ]
+
+
+def received(events: Ready, rows: list[Row], memory: Memory) -> Receipt:
     """
     Return the receipt of what is about to be recorded; memory moves on as if it had been.
     """
     new, (number, lane, tip), *_ = events
     stream, version, place, recorded_at, run = new.stream, tip.version or 0, lane.position, lane.recorded_at, tip.run
+    if tip.version is None:
+        memory.open(stream, number, tip)
     recorded: list[RecordedEvent] = []
     for event, meta, (*_, packed, stored, digest) in zip(new.events, new.metas, rows, strict=True):
         version += 1

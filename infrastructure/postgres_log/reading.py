@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from ...domain.envelope import NO_DIGEST, Event, RecordedEvent
 from ...domain.errors import DamagedError
+from ...domain.ports import Range
 from ...domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
+from ..stretches import Stretch, stretches
 from .database import PostgresDatabase
 from .opening import COLUMNS, Opener, Origin, Place, Row
 from .runs import RUN
@@ -63,24 +65,22 @@ class Reader:
         self._places: dict[str, Place] = {}
         self._names: dict[Place, str] = {}
 
-    def place_of(self, stream: str) -> Place | None:
-        """
-        Return where a stream lies; None where there is none.
-        """
-        place = self._places.get(stream)
-        if place is None:
-            rows = self._ask([Call(self._sql.place, (stream.encode(),))])[0]
-            if not rows:
-                return None
-            place = Place(*rows[0])
-            self._remember(place, stream)
-        return place
+    def _places_of(self, streams: Iterable[str]) -> dict[str, Place]:
+        """Return where streams lie, those that there are."""
+        places = {stream: self._places.get(stream) for stream in streams}
+        unknown = [stream for stream, place in places.items() if place is None]
+        answers = self._ask([Call(self._sql.place, (stream.encode(),)) for stream in unknown])
+        for stream, rows in zip(unknown, answers, strict=True):
+            for row in rows:
+                places[stream] = place = Place(*row)
+                self._remember(place, stream)
+        return {stream: place for stream, place in places.items() if place is not None}
 
     def last_version(self, stream: str, moment: Moment | int | None = None) -> int:
         """
         Return the last version of a stream: at a moment of the log, at a time in microseconds, or now.
         """
-        place = self.place_of(stream)
+        place = self._places_of([stream]).get(stream)
         if place is None:
             return 0
         where = (int4(place.slice), int4(place.key))
@@ -94,32 +94,47 @@ class Reader:
         rows = self._ask([call])[0]
         return int(rows[0][0] or 0) if rows else 0
 
-    def read_stream(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
+    def read_stream(self, wanted: Range) -> list[RecordedEvent]:
         """
-        Return events `after + 1` to `until` (or the last) of a stream, in order.
+        Return the events of a range, or those of them that there are, in order.
 
         Raises:
             DamagedError: an event is missing, or was changed.
         """
-        place, rows, origin = self._fetch(stream, after, until)
-        return self._opener.recorded(rows, {place: origin}) if rows else []
+        ((rows, origin),) = self._fetch([Stretch([wanted])])
+        return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
 
-    def read_events(self, stream: str, *, after: int, until: int) -> list[Event]:
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
-        Return what `read_stream` does without the envelopes.
+        Return what `read_stream` does for each range, without the envelopes; all of it in one round trip, once it is
+        known where the streams lie.
         """
-        _, rows, origin = self._fetch(stream, after, until)
-        return self._opener.events(rows, origin) if rows else []
+        asked = stretches(ranges)
+        lots: list[tuple[Sequence[Row], Origin]] = []
+        for stretch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
+            for start, end in stretch.places(len(rows)):
+                # What lies between the ranges came along, and is not opened.
+                before = rows[start - 1][7] if 0 < start < end else origin.before
+                lots.append((rows[start:end], origin._replace(before=before)))
+        return self._opener.events(lots)
 
-    def _fetch(self, stream: str, after: int, until: int) -> tuple[Place, list[Row], Origin]:
-        place = self.place_of(stream)
-        if place is None or after >= VERSION_MAX:
-            return Place(-1, 0), [], Origin(stream, NO_DIGEST, {})
+    def _fetch(self, asked: Sequence[Stretch]) -> list[tuple[list[Row], Origin]]:
+        """Return the rows of each stretch, and what opening them takes."""
+        places = self._places_of({stretch.stream for stretch in asked})
+        there = [one for one in asked if one.stream in places and not one.is_empty and one.after < VERSION_MAX]
+        long = [one for one in there if one.until - one.after >= RUN]
         # One event more than asked for: the first one's digest needs the digest before it.
-        rows: list[Row] = self._ask([_between(self._sql.rows, place, max(1, after), until)])[0]
-        before = _taken_off(rows, stream, after)
-        spans = {place: (rows[0][2], rows[-1][2])} if rows else {}
-        return place, rows, Origin(stream, before, self._checksums(spans).get(place, {}))
+        rows = [_between(self._sql.rows, places[one.stream], max(1, one.after), one.until) for one in there]
+        runs = [_between(self._sql.checksums, places[one.stream], one.after + RUN, one.until) for one in long]
+        answers = self._ask([*rows, *runs])
+        fetched = dict(zip(there, answers, strict=False))
+        checksums = dict(zip(long, answers[len(there) :], strict=True))
+        found: list[tuple[list[Row], Origin]] = []
+        for one in asked:
+            lot: list[Row] = fetched.get(one, [])
+            before = _taken_off(lot, one.stream, one.after)
+            found.append((lot, Origin(one.stream, before, dict(checksums.get(one, [])))))
+        return found
 
     def open_page(self, rows: Sequence[Row]) -> list[RecordedEvent]:
         """
@@ -213,7 +228,9 @@ def _taken_off(rows: list[Row], stream: str, after: int) -> bytes:
     Raises:
         DamagedError: a version is missing.
     """
-    for version, row in enumerate(rows, max(1, after)):
-        if row[2] != version:
-            raise DamagedError(f"event {stream}@{version}", "it is missing")
+    first = max(1, after)
+    # Versions ascend, so that none is missing where there are as many as there must be.
+    if rows and rows[-1][2] - first + 1 != len(rows):
+        missing = next(version for version, row in enumerate(rows, first) if row[2] != version)
+        raise DamagedError(f"event {stream}@{missing}", "it is missing")
     return rows.pop(0)[7] if after and rows else NO_DIGEST

@@ -4,17 +4,19 @@ Projection rows in the log's own PostgreSQL database, each page with its checkpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from psycopg import errors
 
 from ...domain.positions import BEGINNING, Moment
-from ...projections.contract import Projection
+from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ..postgres_log.appending import TRIP_BYTES_MAX
 from ..postgres_log.log import PostgresLog
 from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+from .postgres_search import VECTOR_COLUMN, VECTOR_VALUE, find_call, index_call, index_found_call, vector_of
 
 __all__ = ["PostgresProjectionStore"]
 
@@ -90,8 +92,11 @@ class PostgresProjectionStore:
 
     def _write(self, wire: Wire, projection: Projection, rows: list[Any]) -> None:
         sql = _upsert(projection)
-        for start in range(0, len(rows), TRIP_ROWS_MAX):
-            wire.run(*(Call(sql, (LANE, *_values(row))) for row in rows[start : start + TRIP_ROWS_MAX]))
+        for trip in _trips(Call(sql, (LANE, *_values(row))) for row in rows):
+            if trip[0].size > TRIP_BYTES_MAX:
+                wire.run_apart(trip[0])
+            else:
+                wire.run(*trip)
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -101,17 +106,27 @@ class PostgresProjectionStore:
         sql = f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 ORDER BY key"
         return [_row(projection, row) for row in self._log.database.ask(Call(sql, (LANE,)))[0]]
 
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        """
+        Return the rows that a query asks for, the best by `ts_rank` first.
+        """
+        self._make(projection)
+        call = find_call(_table(projection), projection.row.__struct_fields__, LANE, query)
+        return [Found(_row(projection, row), rank) for *row, rank in self._log.database.ask(call)[0]]
+
     def _make(self, projection: Projection) -> None:
         """Make the tables where they are missing; once per process is enough to look."""
         if _table(projection) in self._made:
             return
-        fields = msgspec.structs.fields(projection.row)
-        columns = ", ".join(f'"{field.name}" {TYPES[field.type]} NOT NULL' for field in fields)
-        table = (
-            f"CREATE TABLE IF NOT EXISTS {_table(projection)} (slice int NOT NULL, {columns}, PRIMARY KEY (slice, key))"
-        )
-        for call in (MAKE_CHECKPOINTS, Call(table)):
+        table, is_searched = _table(projection), _is_searched(projection)
+        fields = [f'"{field.name}" {TYPES[field.type]} NOT NULL' for field in msgspec.structs.fields(projection.row)]
+        columns = ", ".join([*fields, *([VECTOR_COLUMN] if is_searched else [])])
+        make = f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {columns}, PRIMARY KEY (slice, key))"
+        for call in (MAKE_CHECKPOINTS, Call(make)):
             self._make_one(call)
+        if is_searched and not self._log.database.ask(index_found_call(table))[0]:
+            # Even to find it there it would wait for whoever writes rows.
+            self._make_one(index_call(table))
         self._made.add(_table(projection))
 
     def _make_one(self, call: Call) -> None:
@@ -136,15 +151,38 @@ def _columns(projection: Projection) -> str:
     return ", ".join(f'"{name}"' for name in projection.row.__struct_fields__)
 
 
+def _is_searched(projection: Projection) -> bool:
+    return issubclass(projection.row, SearchedRow)
+
+
 def _upsert(projection: Projection) -> str:
     names = projection.row.__struct_fields__
-    marks = ", ".join(f"${number}" for number in range(1, len(names) + 2))
+    marks = [f"${number}" for number in range(1, len(names) + 2)]
+    if _is_searched(projection):
+        names, marks = (*names, "vector"), [*marks, VECTOR_VALUE.format(number=len(marks) + 1)]
     changes = ", ".join(f'"{name}" = EXCLUDED."{name}"' for name in names if name != "key")
-    return f"INSERT INTO {_table(projection)} VALUES ({marks}) ON CONFLICT (slice, key) DO UPDATE SET {changes}"
+    return (
+        f"INSERT INTO {_table(projection)} VALUES ({', '.join(marks)}) ON CONFLICT (slice, key) DO UPDATE SET {changes}"
+    )
 
 
 def _values(row: Any) -> list[bytes]:
-    return [_binary(value) for value in msgspec.structs.astuple(row)]
+    values = [_binary(value) for value in msgspec.structs.astuple(row)]
+    return [*values, vector_of(row.words)] if isinstance(row, SearchedRow) else values
+
+
+def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
+    """Group statements by the trips that carry them; one with more bytes than a trip takes is by itself."""
+    trip: list[Call] = []
+    size = 0
+    for call in calls:
+        if trip and (len(trip) == TRIP_ROWS_MAX or size + call.size > TRIP_BYTES_MAX):
+            yield trip
+            trip, size = [], 0
+        trip.append(call)
+        size += call.size
+    if trip:
+        yield trip
 
 
 def _binary(value: int | str | bytes) -> bytes:
@@ -154,5 +192,5 @@ def _binary(value: int | str | bytes) -> bytes:
     return value.replace("\0", "\u2400").encode() if isinstance(value, str) else value
 
 
-def _row(projection: Projection, values: tuple[Any, ...]) -> Any:
+def _row(projection: Projection, values: Sequence[Any]) -> Any:
     return projection.row(**dict(zip(projection.row.__struct_fields__, values, strict=True)))

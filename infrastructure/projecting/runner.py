@@ -15,12 +15,14 @@ from typing import Any
 from ...domain.envelope import RecordedEvent
 from ...domain.ports import LiveLog
 from ...domain.positions import Moment
-from ...projections.contract import BulkProjection, Projection
+from ...projections.contract import BulkProjection, Found, Projection, SearchedRow, SearchQuery
 from .store import ProjectionStore
 
 __all__ = ["ProjectionRunner", "fold_page"]
 
 PAGE_EVENTS = 2_048
+# Writers wait while a page is stored, and an index takes longer than rows alone.
+SEARCHED_PAGE_EVENTS = 512
 
 
 class ProjectionRunner:
@@ -36,8 +38,9 @@ class ProjectionRunner:
         Fold everything that the projection has not seen yet; return the moment it has then reached.
         """
         checkpoint = self._store.checkpoint(projection)
+        limit = SEARCHED_PAGE_EVENTS if issubclass(projection.row, SearchedRow) else PAGE_EVENTS
         while True:
-            page = self._log.read_all(after=checkpoint, limit=PAGE_EVENTS)
+            page = self._log.read_all(after=checkpoint, limit=limit)
             if not page.events:
                 return checkpoint
             rows = fold_page(projection, page.events, self._store)
@@ -52,6 +55,13 @@ class ProjectionRunner:
         """
         self.catch_up(projection)
         return self._store.rows(projection)
+
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        """
+        Return the rows of a projection that a query asks for, brought up to date first, the best first.
+        """
+        self.catch_up(projection)
+        return self._store.search(projection, query)
 
 
 def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore) -> dict[str, Any]:

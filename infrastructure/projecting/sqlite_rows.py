@@ -5,14 +5,15 @@ Projection rows in the log's own SQLite file, so that rows, checkpoint and log s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ...domain.positions import BEGINNING, Moment
-from ...projections.contract import Projection
+from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
+from .sqlite_search import create_searched, drop_index, find
 
 __all__ = ["SqliteProjectionStore"]
 
@@ -66,11 +67,7 @@ class SqliteProjectionStore:
                 return False
             if before == BEGINNING:
                 _create(connection, projection)
-            marks = ",".join("?" * len(projection.row.__struct_fields__))
-            connection.executemany(
-                f"INSERT OR REPLACE INTO view_{projection.name} VALUES ({marks})",
-                [msgspec.structs.astuple(row) for row in rows.values()],
-            )
+            connection.executemany(_upsert(projection), [msgspec.structs.astuple(row) for row in rows.values()])
             connection.execute(
                 "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)",
                 (projection.name, projection.version, str(after)),
@@ -87,6 +84,16 @@ class SqliteProjectionStore:
             statement = f"SELECT {_columns(projection)} FROM view_{projection.name} ORDER BY key"
             return [_row(projection, row) for row in connection.execute(statement)]
 
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        """
+        Return the rows that a query asks for, the best by BM25 first.
+        """
+        with self._log.database.reading() as connection:
+            if _checkpoint(connection, projection) == BEGINNING:
+                return []
+            found = find(connection, f"view_{projection.name}", projection.row.__struct_fields__, query)
+            return [Found(_row(projection, row), rank) for *row, rank in found]
+
 
 def _checkpoint(connection: sqlite3.Connection, projection: Projection) -> Moment:
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoint'").fetchone():
@@ -99,17 +106,30 @@ def _checkpoint(connection: sqlite3.Connection, projection: Projection) -> Momen
 
 
 def _create(connection: sqlite3.Connection, projection: Projection) -> None:
+    table = f"view_{projection.name}"
     fields = msgspec.structs.fields(projection.row)
     columns = ", ".join(f'"{field.name}" {TYPES[field.type]} NOT NULL' for field in fields)
     connection.execute(CHECKPOINTS)
     # Rows of an older version are of no use: the fold starts from the beginning.
-    connection.execute(f"DROP TABLE IF EXISTS view_{projection.name}")
-    connection.execute(f"CREATE TABLE view_{projection.name} ({columns}, PRIMARY KEY (key)) WITHOUT ROWID")
+    drop_index(connection, table)
+    connection.execute(f"DROP TABLE IF EXISTS {table}")
+    if issubclass(projection.row, SearchedRow):
+        create_searched(connection, table, columns)
+    else:
+        connection.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (key)) WITHOUT ROWID")
+
+
+def _upsert(projection: Projection) -> str:
+    names = projection.row.__struct_fields__
+    marks = ", ".join("?" * len(names))
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != "key")
+    table = f"view_{projection.name}"
+    return f"INSERT INTO {table} ({_columns(projection)}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {changes}"
 
 
 def _columns(projection: Projection) -> str:
     return ", ".join(f'"{name}"' for name in projection.row.__struct_fields__)
 
 
-def _row(projection: Projection, values: tuple[Any, ...]) -> Any:
+def _row(projection: Projection, values: Sequence[Any]) -> Any:
     return projection.row(**dict(zip(projection.row.__struct_fields__, values, strict=True)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from ...domain.positions import BEGINNING, Moment
-from ...projections.contract import Projection
+from ...projections.contract import Found, Projection, SearchQuery
 
 __all__ = ["MemoryProjectionStore", "ProjectionStore"]
 
@@ -36,6 +36,13 @@ class ProjectionStore(Protocol):
     def rows(self, projection: Projection) -> list[Any]:
         """
         Return all rows, ordered by key.
+        """
+
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        """
+        Return the rows that a query asks for, the best first, of equal ones the newest first.
+
+        The rows are `SearchedRow`s. All stores find the same ones; which of them fit best, each decides for itself.
         """
 
 
@@ -74,3 +81,21 @@ class MemoryProjectionStore:
         Return all rows, ordered by key.
         """
         return [row for _, row in sorted(self._rows.get(projection.name, {}).items())]
+
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        """
+        Look through all rows; one fits the better, the more often it has the terms.
+        """
+        rows = (row for row in self._rows.get(projection.name, {}).values() if _is_asked_for(row, query))
+        counted = ((row, [term.count_in(row.words) for term in query.terms]) for row in rows)
+        found = [Found(row, float(sum(counts))) for row, counts in counted if all(counts)]
+        return sorted(found, key=_order)[: query.limit]
+
+
+def _is_asked_for(row: Any, query: SearchQuery) -> bool:
+    is_of_kind = query.kind in (None, row.kind)
+    return is_of_kind and (query.streams is None or row.version <= query.streams.get(row.stream, 0))
+
+
+def _order(found: Found) -> tuple[float, int, int, str]:
+    return -found.rank, -found.row.recorded_at, -found.row.version, found.row.key

@@ -3,16 +3,15 @@ Appending to a log on SQLite.
 
 The usual way is warm: this process remembers the end of the log and of the stream, so the rows are ready before
 the database is touched, and one INSERT is all it sees. That INSERT does nothing when the log no longer ends where
-it is remembered to end, since then somebody else wrote. The careful way follows: under the file's write lock the
-heads are read again and compared with what the writer decided on. Requests of one group share a transaction; one
-that is refused leaves no trace in it.
+it is remembered to end, since then somebody else wrote. A stream that is to be new needs no memory: its id goes in
+if nobody has it. The careful way follows: under the file's write lock the heads are read again and compared with
+what the writer decided on. Requests of one group share a transaction; one that is refused leaves no trace in it.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest, encode_payload
@@ -25,21 +24,17 @@ from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
 from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request
 from ..texts import LARGE_TEXT_BYTES, LargeText, insert_references
+from .inserting import Inserter, NewStream, Row
 
 __all__ = ["Appended", "Appender", "Known"]
 
 ONE_SEQUENCE = -1
 HEADS_MAX = 10_000
-# Up to so many rows go in one statement, which spares BEGIN, a SELECT and COMMIT.
-ROWS_IN_ONE_MAX = 16
-ROW_COLUMNS = ("position", "stream", "version", "recorded_at", "tag", "meta", "payload", "digest")
-Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 
 
 class _Statements(NamedTuple):
     last: str = "SELECT position, recorded_at FROM {p}event ORDER BY position DESC LIMIT 1"
     stream: str = "SELECT key FROM {p}stream WHERE id = ?"
-    add_stream: str = "INSERT INTO {p}stream (id, slice) VALUES (?, ?)"
     head: str = "SELECT version, digest FROM {p}event WHERE stream = ? ORDER BY version DESC LIMIT 1"
     sealed_head: str = (
         "SELECT last_version, substr(digests, 32 * (start + last_version - first_version) + 1, 32)"
@@ -48,8 +43,6 @@ class _Statements(NamedTuple):
     )
     tag: str = "SELECT key FROM {p}tag WHERE name = ?"
     add_tag: str = "INSERT INTO {p}tag (name) VALUES (?)"
-    end: str = "SELECT max(position) FROM {p}event"
-    add_event: str = "INSERT INTO {p}event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     blob: str = "SELECT key FROM {p}blob WHERE hash = ? AND key_id = ?"
     add_blob: str = "INSERT INTO {p}blob (hash, key_id, data) VALUES (?, ?, ?)"
     known_key: str = "SELECT first_version, last_version FROM {p}idempotency WHERE stream = ? AND key = ?"
@@ -73,7 +66,7 @@ class Appender:
         self._system = system
         self._compression = compression
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
-        self._add_events_behind = [_add_events_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
+        self._inserter = Inserter(prefix)
         self._last: tuple[int, int] | None = None
         # Where this process left the log: while others write too, the warm way would mostly be a detour.
         self._left_at = 0
@@ -88,7 +81,7 @@ class Appender:
 
     def append_quickly(self, connection: sqlite3.Connection, batch: Sequence[NewEvents]) -> list[Receipt] | None:
         """
-        Append small events to streams whose ends are remembered; None where it takes more than that.
+        Append small events to streams that are new, or whose ends are remembered; None where it takes more than that.
 
         It makes the rows that `append` would make, in as few steps as can be: after each wait for the disk the
         processor has forgotten this program, and a step costs several times what it costs in a loop.
@@ -98,10 +91,13 @@ class Appender:
             return None
         number, recorded_at = last[0], max(self._now(), last[1])
         heads: dict[str, Head] = {}
+        opened: list[NewStream] = []
         rows: list[Row] = []
         receipts: list[Receipt] = []
         for new in batch:
             head = heads.get(new.stream) or self._heads.get(new.stream)
+            if head is None or not head.key:
+                head = _beginning(new, opened)
             if head is None or head.version is None or new.idempotency_key is not None:
                 return None
             if new.expected_version not in (head.version, ANY_VERSION):
@@ -112,11 +108,29 @@ class Appender:
             number = rows[-1][0]
             heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
             receipts.append(Receipt(tuple(recorded)))
-        if not self._insert_behind(connection, last[0], rows):
+        if not self._insert_behind(connection, last[0], rows, opened, heads):
             self._is_alone = False
             return None
         self._remember((number, recorded_at), heads)
         return receipts
+
+    def _insert_behind(
+        self,
+        connection: sqlite3.Connection,
+        last: int,
+        rows: list[Row],
+        opened: list[NewStream],
+        heads: dict[str, Head],
+    ) -> bool:
+        """Insert rows, with their new streams, if the log still ends at `last`; say whether it does."""
+        if not opened:
+            return self._inserter.add_behind(connection, last, rows)
+        keys = self._inserter.open_behind(connection, last, opened, rows)
+        if keys is None:
+            return False
+        for (stream, _), key in zip(opened, keys, strict=True):
+            heads[stream] = heads[stream]._replace(key=key)
+        return True
 
     def _recorded(
         self, new: NewEvents, head: Head, place: tuple[int, int], rows: list[Row]
@@ -152,7 +166,7 @@ class Appender:
             placed = [[self._place(part, work) for part in request.parts] for request in requests]
         except ConcurrencyError:
             return None
-        if not self._insert_behind(connection, self._last[0], work.rows):
+        if not self._inserter.add_behind(connection, self._last[0], work.rows):
             self._is_alone = False
             return None
         self._remember((work.number, work.recorded_at), work.heads)
@@ -194,7 +208,7 @@ class Appender:
         for part in request.parts:
             self._make_ready(connection, part, work)
             answer.append(self._place(part, work, connection))
-        connection.executemany(self._sql.add_event, work.rows)
+        self._inserter.add(connection, work.rows)
         self._remember((work.number, work.recorded_at), work.heads)
         return answer
 
@@ -207,31 +221,6 @@ class Appender:
             return False
         tags = self._tags
         return not any(draft.texts or draft.tag not in tags for draft in part.drafts)
-
-    def _insert_behind(self, connection: sqlite3.Connection, last: int, rows: list[Row]) -> bool:
-        """Insert rows if the log still ends at `last`; say whether it does."""
-        if len(rows) > ROWS_IN_ONE_MAX:
-            return self._insert_many_behind(connection, last, rows)
-        values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
-        try:
-            # One statement is a transaction of its own: all of its rows, or none.
-            connection.execute(self._add_events_behind[len(rows)], (*values, last))
-        except sqlite3.IntegrityError:
-            return False
-        return True
-
-    def _insert_many_behind(self, connection: sqlite3.Connection, last: int, rows: list[Row]) -> bool:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            is_end = bool(connection.execute(self._sql.end).fetchone()[0] == last)
-            if is_end:
-                connection.executemany(self._sql.add_event, rows)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        return is_end
 
     def _remember(self, last: tuple[int, int], heads: dict[str, Head]) -> None:
         self._last, self._left_at = last, last[0]
@@ -260,8 +249,7 @@ class Appender:
         head = work.heads.get(part.stream) or self._head(connection, part.stream)
         if not head.key:
             lane = slice_of(part.root) if part.root else part.slice
-            added = connection.execute(self._sql.add_stream, (part.stream, lane))
-            head = head._replace(key=int(added.lastrowid or 0))
+            head = head._replace(key=self._inserter.add_stream(connection, (part.stream, lane)))
         work.heads[part.stream] = head
         for tag in {draft.tag for draft in part.drafts}:
             self._add_tag(connection, tag)
@@ -321,17 +309,16 @@ class Appender:
         return int(connection.execute(self._sql.add_blob, (text.digest, key_id, data)).lastrowid or 0)
 
 
-def _add_events_behind(prefix: str, count: int) -> str:
+def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:
     """
-    Return the INSERT of `count` rows that fails where the log does not end at the number in its last parameter.
+    Return the end of a stream that is to be new, and note it as opened; None where it may be there already.
 
-    The first row's stream is then NULL, which it must not be, and no row is added.
+    Its key is given out when it is inserted, and until then it is its place in `opened`, counted downwards.
     """
-    last = len(ROW_COLUMNS) * count + 1
-    rows = [[f"?{len(ROW_COLUMNS) * row + place}" for place in range(1, len(ROW_COLUMNS) + 1)] for row in range(count)]
-    if rows:
-        rows[0][1] = f"iif((SELECT max(position) FROM {prefix}event) = ?{last}, {rows[0][1]}, NULL)"
-    return f"INSERT INTO {prefix}event VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
+    if new.expected_version != 0:
+        return None
+    opened.append((new.stream, slice_of(new.root or new.stream)))
+    return Head(-len(opened), 0, NO_DIGEST)
 
 
 def _first_version(part: Part, end: int | None) -> int:

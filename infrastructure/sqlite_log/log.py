@@ -22,7 +22,7 @@ from ...domain.errors import (
     InvalidInputError,
     RefoldError,
 )
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Receipt
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
 from ...domain.positions import BEGINNING, Moment
 from ...domain.system import REAL_SYSTEM, System
 from ..background import BackgroundWork
@@ -214,14 +214,22 @@ class SqliteLog:
         """
         return self._read(self._reader.read_events, stream, after, until)
 
-    def _read(self, read: Callable[..., list[T]], stream: str, after: int, until: int | None) -> list[T]:
+    def _read(
+        self, read: Callable[[sqlite3.Connection, int, Range], list[T]], stream: str, after: int, until: int | None
+    ) -> list[T]:
         last = NO_LIMIT if until is None else until
-        after = max(after, 0)
-        if last <= after:
+        if last <= max(after, 0):
             return []
         with self.database.reading() as connection:
             key = self._key_of(connection, stream)
-            return [] if key is None else read(connection, key, stream, after=after, until=last)
+            return [] if key is None else read(connection, key, Range(stream, after, last))
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each of several ranges, all as of one moment.
+        """
+        with self.database.reading() as connection:
+            return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
 
     def read_all(self, *, after: Moment, limit: int) -> Page:
         """
@@ -265,7 +273,7 @@ class SqliteLog:
             ).fetchone()
             if key is None or part is None or version > part[1]:
                 return version
-            events = self._reader.read_stream(connection, key, stream, after=part[0] - 1, until=part[1])
+            events = self._reader.read_stream(connection, key, Range(stream, part[0] - 1, part[1]))
         return int(part[0]) - 1 + bisect.bisect_right(events, bound, key=place)
 
     def now(self) -> Moment:

@@ -5,32 +5,41 @@ Reading events back: rows and blocks become events again, each checked against i
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, TypeVar
 
-import msgspec
-
 from ...domain.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
 from ...domain.errors import DamagedError
+from ...domain.ports import Range
 from ...domain.positions import Position
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
-from ..texts import resolve_references, text_of
-from .sealing import SEGMENT, Block, BlockPart, checked_body, segment_of
+from ..stretches import Stretch, stretches
+from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
+from .sealing import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
 
 __all__ = ["Reader"]
 
-ONE_SEQUENCE = -1
-DIGEST = 32
+VERSION_MAX = 1 << 62
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
 PARTS_OF_STREAM = (
     f"SELECT first_version, last_version, start, {BLOCK_COLUMNS} FROM part JOIN block ON block.key = part.block"
-    " WHERE stream = ? AND last_version >= ? AND first_version <= ? ORDER BY last_version"
+    # No part is longer than a block, so the stream's later ones need not be looked at.
+    f" WHERE stream = ?1 AND last_version BETWEEN ?2 AND ?3 + {SLICE_EVENTS} AND first_version <= ?3"
+    " ORDER BY last_version"
 )
 ROWS_OF_STREAM = (
     "SELECT version, position, recorded_at, meta, payload, digest FROM event"
     " WHERE stream = ? AND version BETWEEN ? AND ? ORDER BY version"
+)
+# So many single rows, with what it takes to check each: to name them is cheaper than to go through those between.
+ROWS_APART_MAX = 64
+ROWS_APART = (
+    "SELECT one.version, one.position, one.recorded_at, one.meta, one.payload, one.digest, previous.digest"
+    " FROM event AS one"
+    " LEFT JOIN event AS previous ON previous.stream = one.stream AND previous.version = one.version - 1"
+    f" WHERE one.stream = ? AND one.version IN ({', '.join('?' * ROWS_APART_MAX)})"
 )
 BLOCKS_OF_SEGMENTS = f"SELECT {BLOCK_COLUMNS} FROM block WHERE segment BETWEEN ? AND ?"
 ROWS_BETWEEN = (
@@ -42,11 +51,9 @@ DIGEST_IN_BLOCK = (
     "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
     " ON block.key = part.block WHERE stream = ? AND last_version >= ? ORDER BY last_version LIMIT 1"
 )
-BLOCKS_KEPT = 4
 Row = tuple[int, int, int, bytes | None, bytes, bytes]
-Columns = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[Any]]
 T = TypeVar("T")
-BlockOpener = Callable[[sqlite3.Connection, Block, tuple[BlockPart, int] | None], list[T]]
+BlockOpener = Callable[[sqlite3.Connection, Block, slice, Place], list[T]]
 RowOpener = Callable[[sqlite3.Connection, str, Row, bytes], T]
 
 
@@ -56,31 +63,56 @@ class Reader:
     def __init__(self, codec: Codec, compression: Compression) -> None:
         self._codec = codec
         self._compression = compression
-        # The blocks that were opened last, replaced as a whole: several threads read at once.
-        self._opened: tuple[tuple[Block, Columns], ...] = ()
-        shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[codec.events]]  # type: ignore[name-defined]
-        raw_shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[msgspec.Raw]]
-        self._block_decoder = msgspec.msgpack.Decoder(shape)
-        self._raw_decoder = msgspec.msgpack.Decoder(raw_shape)
+        self._blocks = BlockReader(codec, compression)
 
-    def read_stream(
-        self, connection: sqlite3.Connection, key: int, stream: str, *, after: int, until: int
-    ) -> list[RecordedEvent]:
+    def read_stream(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[RecordedEvent]:
         """
-        Return events `after + 1` to `until` (or the last) of a stream, in order.
+        Return the events of a range, or those of them that there are, in order; `key` is its stream's.
 
         Raises:
             DamagedError: an event is missing, or does not match its digest.
         """
-        return self._read(connection, (key, stream), after, until, (self._recorded_block, self._recorded_row))
+        return self._read(connection, key, Stretch([wanted]), (self._blocks.recorded, self._recorded_row))
 
-    def read_events(
-        self, connection: sqlite3.Connection, key: int, stream: str, *, after: int, until: int
-    ) -> list[Event]:
+    def read_events(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[Event]:
         """
         Return what `read_stream` does without the envelopes.
         """
-        return self._read(connection, (key, stream), after, until, (self._events_of_block, self._event_of_row))
+        return self._read(connection, key, Stretch([wanted]), (self._blocks.events, self._event_of_row))
+
+    def read_ranges(
+        self, connection: sqlite3.Connection, keys: Callable[[str], int | None], ranges: Sequence[Range]
+    ) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each range; `keys` gives a stream's key, if there is one.
+        """
+        found: list[list[Event]] = []
+        for stretch in stretches(ranges):
+            key = keys(stretch.stream)
+            found += [[] for _ in stretch.ranges] if key is None else self._read_stretch(connection, key, stretch)
+        return found
+
+    def _read_stretch(self, connection: sqlite3.Connection, key: int, stretch: Stretch) -> list[list[Event]]:
+        if len(stretch.ranges) > 1 and stretch.count <= ROWS_APART_MAX:
+            apart = self._read_apart(connection, key, stretch)
+            if apart is not None:
+                return apart
+        events = self._read(connection, key, stretch, (self._blocks.events, self._event_of_row))
+        return [events[start:end] for start, end in stretch.places(len(events))]
+
+    def _read_apart(self, connection: sqlite3.Connection, key: int, stretch: Stretch) -> list[list[Event]] | None:
+        """Fetch no row but those that are wanted; None where one of them is not there, as it may lie in a block."""
+        stream = stretch.stream
+        if not connection.execute(DIGEST_OF_ROW, (key, stretch.after + 1)).fetchone():
+            return None
+        versions = [range(max(one.after, 0) + 1, one.until + 1) for one in stretch.ranges]
+        named = [*chain.from_iterable(versions), *repeat(-1, ROWS_APART_MAX - stretch.count)]
+        events: dict[int, Event] = {}
+        for *row, previous in connection.execute(ROWS_APART, (key, *named)):
+            version = row[0]
+            before = previous or _digest_of(connection, key, stream, version - 1)
+            events[version] = self._event_of_row(connection, stream, tuple(row), before)
+        return [[events[version] for version in some] for some in versions] if len(events) == stretch.count else None
 
     def read_between(
         self, connection: sqlite3.Connection, names: Callable[[int], str], *, after: int, until: int
@@ -94,7 +126,7 @@ class Reader:
         events: list[RecordedEvent] = []
         for columns in connection.execute(BLOCKS_OF_SEGMENTS, (segment_of(after + 1), segment_of(until))):
             block = Block(*columns)
-            opened = self._recorded_block(connection, block)
+            opened = self._blocks.recorded(connection, block, ALL)
             if block.segment * SEGMENT < after or (block.segment + 1) * SEGMENT > until:
                 opened = [event for event in opened if after < event.position.number <= until]
             events.extend(opened)
@@ -104,27 +136,39 @@ class Reader:
     def _read(
         self,
         connection: sqlite3.Connection,
-        source: tuple[int, str],
-        after: int,
-        until: int,
+        key: int,
+        stretch: Stretch,
         openers: tuple[BlockOpener[T], RowOpener[T]],
     ) -> list[T]:
-        """Collect parts and rows; one event more than asked for is looked at, whose digest the first needs."""
-        (key, stream), (open_block, open_row) = source, openers
-        pieces: list[tuple[int, list[T]]] = []
+        """
+        Collect parts and rows; one event more than asked for is looked at, whose digest the first needs.
+
+        What lies between the ranges of a stretch is not opened, and None in the answer.
+        """
+        if stretch.is_empty:
+            return []
+        stream, after, until = stretch.stream, stretch.after, min(stretch.until, VERSION_MAX)
+        is_one, (open_block, open_row) = len(stretch.ranges) == 1, openers
+        pieces: list[tuple[int, list[Any]]] = []
         digests = {0: NO_DIGEST}
         for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until)):
             block, count = Block(*columns), last - first + 1
-            digests[last] = block.digests[(start + count - 1) * DIGEST : (start + count) * DIGEST]
-            if last > after:
-                place = (BlockPart(stream, first, count), start)
-                pieces.append((first, open_block(connection, block, place)[start : start + count]))
+            digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
+            begin, end = max(first, after + 1), min(last, until) + 1
+            if begin < end:
+                place, wanted = (BlockPart(stream, first, count), start), stretch.bounds(begin, end)
+                piece: list[Any] = [None] * (end - begin)
+                if wanted:
+                    bounds = slice(start + wanted.start - first, start + wanted.stop - first)
+                    piece[wanted.start - begin : wanted.stop - begin] = open_block(connection, block, bounds, place)
+                pieces.append((begin, piece))
         for row in connection.execute(ROWS_OF_STREAM, (key, max(1, after), until)):
             version = row[0]
             if version > after:
                 if version - 1 not in digests:
                     raise DamagedError(f"event {stream}@{version - 1}", "it is missing")
-                opened = open_row(connection, stream, row, digests[version - 1])
+                is_wanted = is_one or stretch.wants(version)
+                opened = open_row(connection, stream, row, digests[version - 1]) if is_wanted else None
                 if pieces and pieces[-1][0] + len(pieces[-1][1]) == version:
                     pieces[-1][1].append(opened)
                 else:
@@ -143,54 +187,6 @@ class Reader:
                 digest = _digest_of(connection, key, names(key), row[0] - 1)
             last[key] = (row[0], row[5])
             yield self._recorded_row(connection, names(key), row, digest)
-
-    def _open_block(self, connection: sqlite3.Connection, block: Block) -> Columns:
-        """A fork's ancestors are read one after the other, and a block often holds the end of one and the next."""
-        for known, columns in self._opened:
-            # All of it is compared: what was damaged since is not what was opened.
-            if known.key == block.key and known == block:
-                return columns
-        opened = self._open_unknown(connection, block)
-        self._opened = ((block, opened), *self._opened[: BLOCKS_KEPT - 1])
-        return opened
-
-    def _open_unknown(self, connection: sqlite3.Connection, block: Block) -> Columns:
-        body = checked_body(self._compression, block)
-        try:
-            columns: Columns = self._block_decoder.decode(body)
-        except msgspec.ValidationError:
-            parts, positions, times, metas, raws = self._raw_decoder.decode(body)
-            referring = has_references(block.body)
-            whats = (f"event {part.stream}@{part.first_version + i}" for part in parts for i in range(part.size))
-            events = [
-                self._codec.decode(self._resolved(connection, raw, what) if referring else raw, what)
-                for raw, what in zip(map(bytes, raws), whats, strict=True)
-            ]
-            return parts, positions, times, metas, events
-        return columns
-
-    def _events_of_block(
-        self, connection: sqlite3.Connection, block: Block, place: tuple[BlockPart, int] | None = None
-    ) -> list[Event]:
-        parts, _, _, _, events = self._open_block(connection, block)
-        _check_place(parts, place)
-        return events
-
-    def _recorded_block(
-        self, connection: sqlite3.Connection, block: Block, place: tuple[BlockPart, int] | None = None
-    ) -> list[RecordedEvent]:
-        parts, positions, times, metas, events = self._open_block(connection, block)
-        _check_place(parts, place)
-        names = chain.from_iterable(repeat(part.stream, part.size) for part in parts)
-        versions = chain.from_iterable(range(part.first_version, part.first_version + part.size) for part in parts)
-        places = map(Position, repeat(ONE_SEQUENCE), positions)
-        known_metas = [meta or NO_META for meta in metas]
-        digests = [block.digests[start : start + DIGEST] for start in range(0, len(block.digests), DIGEST)]
-        # Every log is read as a whole at times: `map` makes an envelope in two thirds of the time of a loop.
-        recorded = list(map(RecordedEvent, names, versions, places, times, events, known_metas, digests))
-        if len(recorded) != len(events) or len(digests) != len(events):
-            raise DamagedError(f"block {block.key}", "its columns are of different lengths")
-        return recorded
 
     def _event_of_row(self, connection: sqlite3.Connection, stream: str, row: Row, previous: bytes) -> Event:
         payload, _, _ = self._checked(connection, stream, row, previous)
@@ -229,27 +225,7 @@ class Reader:
     def _payload(self, connection: sqlite3.Connection, stream: str, row: Row) -> bytes:
         what, stored = f"event {stream}@{row[0]}", row[4]
         payload = self._compression.expand(stored, what)
-        return self._resolved(connection, payload, what) if has_references(stored) else payload
-
-    def _resolved(self, connection: sqlite3.Connection, payload: bytes, what: str) -> bytes:
-        return resolve_references(payload, lambda key: self._text(connection, key, what))
-
-    def _text(self, connection: sqlite3.Connection, key: int, what: str) -> str:
-        found = connection.execute("SELECT hash, data FROM blob WHERE key = ?", (key,)).fetchone()
-        if not found:
-            raise DamagedError(f"blob {key}", f"it is missing, and {what} refers to it")
-        return text_of(self._compression.expand(found[1], f"blob {key}"), found[0], f"blob {key}")
-
-
-def _check_place(parts: list[BlockPart], place: tuple[BlockPart, int] | None) -> None:
-    """See to it that a part lies in its block where its row says it does."""
-    if place is None:
-        return
-    wanted, start = place
-    before = parts[: parts.index(wanted)] if wanted in parts else None
-    if before is None or sum(part.size for part in before) != start:
-        what = f"part {wanted.stream}@{wanted.first_version}..{wanted.first_version + wanted.size - 1}"
-        raise DamagedError(what, "it is not where its row says it is")
+        return resolved(connection, self._compression, payload, what) if has_references(stored) else payload
 
 
 def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:

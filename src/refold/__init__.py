@@ -34,21 +34,33 @@ from refold.domain.errors import (
     RefoldError,
     StorageError,
 )
+from refold.domain.memory import InMemoryMemoryStore, MemoryKind, MemoryRecord, MemoryStore
+from refold.domain.pool import ContextItem as PoolItem
+from refold.domain.pool import ContextPool, ContextQueue
 from refold.domain.positions import Moment, Position
 from refold.domain.threads import to_async
+from refold.domain.window import AgentContext
+from refold.domain.window import ContextItem as BudgetItem
+from refold.domain.window import ContextWindow as BudgetWindow
 from refold.infrastructure.bootstrap import open_store as open
+from refold.infrastructure.memory_file import SqliteMemoryStore
 from refold.infrastructure.store import Store
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AgentConfigUpdate",
+    "AgentContext",
     "AgentHandoff",
+    "BudgetItem",
+    "BudgetWindow",
     "ChatContext",
     "ChatMessage",
     "ChatRole",
     "ChatWindow",
     "ConcurrencyError",
+    "ContextPool",
+    "ContextQueue",
     "DamagedError",
     "DuplicateItemError",
     "EvictedItem",
@@ -56,13 +68,19 @@ __all__ = [
     "FunctionCall",
     "FunctionCallOutput",
     "ImageContent",
+    "InMemoryMemoryStore",
     "InvalidInputError",
+    "MemoryKind",
+    "MemoryRecord",
+    "MemoryStore",
     "Moment",
     "NotFoundError",
+    "PoolItem",
     "Position",
     "ReadOnlyChatContext",
     "RecordedEvent",
     "RefoldError",
+    "SqliteMemoryStore",
     "StorageError",
     "Store",
     "acting",

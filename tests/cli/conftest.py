@@ -6,7 +6,8 @@ import pytest
 
 import refold
 from refold.infrastructure.importing import import_file
-from tests.cli.talks import talk
+from tests.cli.stock import stock
+from tests.cli.talks import edit, talk
 from tests.importing.shapes import said
 from tests.importing.transcripts import TALK, run, written
 
@@ -51,3 +52,21 @@ def talking(tmp_path: Path) -> Path:
     A database with the context `support`: see `tests.cli.talks.talk`.
     """
     return talk(tmp_path / "talk.db")
+
+
+@pytest.fixture
+def edited(talking: Path) -> Path:
+    """
+    The database `talking` after every kind of edit: see `tests.cli.talks.edit`.
+    """
+    return edit(talking)
+
+
+@pytest.fixture
+def stocked(tmp_path: Path) -> Path:
+    """
+    A database with a queue, a pool, a window and a memory: see `tests.cli.stock.stock`.
+    """
+    path = tmp_path / "stock.db"
+    stock(path)
+    return path

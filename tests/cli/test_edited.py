@@ -7,36 +7,8 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.chat.items import ChatMessage, ChatRole
 from tests.cli.running import refold
 from tests.cli.talks import said
-from tests.domain.llm.models import ScriptedLLM
-
-
-@pytest.fixture
-def edited(talking: Path) -> Path:
-    """
-    The database, after every kind of edit: `support` at version 21, its fork `branch` at version 3.
-    """
-    with package.open(talking, synchronous="NORMAL") as store:
-        chat = store.chat("support")
-        branch = chat.fork("branch")
-        branch.add_message("assistant", "It is lost.", message_id="lost")
-        branch.add_config_update("Be quick.")
-        chat.insert(ChatMessage(id="late", created_at=1.0, role=ChatRole.USER, content=["Hello."]))
-        chat.add_message("system", "Be kind.", message_id="rules2", replace=True)
-        chat.pin("first", reason="the question")
-        chat.unpin("first")
-        chat.evict("answer", reason="wrong")
-        chat.restore(reason="right after all")
-        chat.truncate(max_items=5)
-        chat.restore()
-        asyncio.run(chat.summarize(ScriptedLLM(["They spoke of order 7."]), keep_recent_turns=1))
-        chat.undo_summary()
-        asyncio.run(chat.merge(branch, instructions=True))
-        chat.clear(reason="over")
-        chat.restore(["first"])
-    return talking
 
 
 def told(path: Path, *arguments: str) -> list[list[str]]:

@@ -1,11 +1,13 @@
 """The same commands on PostgreSQL."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from refold.infrastructure.cli.options import shown
 from tests.cli.running import refold
+from tests.cli.stock import stock
 from tests.importing.transcripts import TALK
 
 
@@ -24,6 +26,26 @@ def test_every_command_works_on_a_server(pg_url: str, transcript: Path) -> None:
     assert after == events[3:]
     stats = refold("stats", "--json", "--db", pg_url).json
     assert (stats["events"], stats["text_bytes"], stats["disk_bytes"]) == (14, 68, None)
+
+
+def test_every_kind_works_on_a_server(pg_url: str) -> None:
+    """Shown, changed, compared, told of and looked for."""
+    stock(pg_url)
+
+    def done(*arguments: str) -> Any:
+        return refold(*arguments, "--json", "--db", pg_url).json
+
+    assert done("queue", "add", "notes", "new")["evicted"] == [{"stream": "queue:notes", "version": 3, "id": None}]
+    assert done("queue", "restore", "notes", "@2")["tokens"] == 6
+    assert done("pool", "remove", "docs", "readme")["items"][0]["id"] == "readme"
+    assert done("fork", "docs@4", "copy")["items"] == 2
+    assert [one["id"] for one in done("merge", "docs", "copy")["dropped"]] == ["readme", "faq"]
+    assert done("memory", "restore", "mia", "--all")["items"] == [{"stream": "memory:mia", "version": 2, "id": "cups"}]
+    assert done("diff", "prompt@2..", "--stat")["changed"] == 1
+    assert len(done("show", "prompt", "--evicted")["items"]) == 2
+    assert [one["reason"] for one in done("audit", "docs", "--item", "faq")] == [None, "too long"]
+    assert {hit["version"] for hit in done("memory", "search", "tea")} == {1, 3}
+    assert len(done("log", "mia")) == 5
 
 
 @pytest.mark.parametrize("command", ["contexts", "import"])

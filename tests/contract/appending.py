@@ -231,6 +231,39 @@ class AppendingContract:
             mine = [event.event.created_at for event in events if event.event.created_at // 100 == writer]
             assert mine == [writer * 100.0 + number for number in range(rounds)]
 
+    @pytest.mark.parametrize("threads", [2, 8])
+    def test_threads_race_for_new_streams(self, log: LiveLog, threads: int) -> None:
+        """Each stream is begun by one of them, and nothing of the others is in it."""
+        begun: list[tuple[int, int]] = []
+
+        def write(writer: int) -> None:
+            for number in range(15):
+                try:
+                    append(log, f"chat:{number}", said(writer), said(writer), expected=0)
+                    begun.append((number, writer))
+                except ConcurrencyError:
+                    continue
+
+        raised = at_once(*(lambda writer=writer: write(writer) for writer in range(threads)))
+
+        assert (raised, sorted(number for number, _ in begun)) == ([], list(range(15)))
+        check_order(everything(log))
+        for number, writer in begun:
+            check_chain(log.read(f"chat:{number}"))
+            assert numbers(log.read(f"chat:{number}")) == [f"m{writer}"] * 2
+
+    def test_new_streams_and_known_ones_at_once(self, log: LiveLog) -> None:
+        """In one batch, one behind the other in the log; refused as one where one of them is there already."""
+        append(log, A, said(0))
+        parts = [new(B, said(1), said(2), expected=0), new(A, said(3), expected=1), new("chat:c", said(4), expected=0)]
+        receipts = log.append(parts).result()
+        again = log.append([new("chat:d", said(5), expected=0), new("chat:c", said(6), expected=0)])
+
+        assert isinstance(again.exception(30), ConcurrencyError)
+        assert [list(receipt.events) for receipt in receipts] == [log.read(B), log.read(A, after=1), log.read("chat:c")]
+        assert numbers(everything(log)) == ["m0", "m1", "m2", "m3", "m4"]
+        assert append(log, "chat:d", said(7), expected=0).events[0].version == 1
+
     def test_threads_with_streams_of_their_own(self, store: Store) -> None:
         """Nobody is refused, nothing is lost, and the log has one order."""
         log = store.open()

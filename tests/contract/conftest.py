@@ -3,5 +3,7 @@
 import pytest
 
 CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging", "chat_summaries")
-for part in (*CHAT, "appending", "reading", "repeating", "following", "durable", "processes", "damage", "writing"):
+CONTAINERS = ("containers", "containers_racing", "containers_shared")
+LOGS = ("appending", "reading", "repeating", "following", "durable", "processes", "damage", "writing")
+for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "memories", "agents", "agents_shared"):
     pytest.register_assert_rewrite(f"tests.contract.{part}")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DamagedError
-from refold.domain.ports import LiveLog
+from refold.domain.ports import LiveLog, Range
 
 from .writing import everything
 
@@ -22,8 +22,17 @@ def ways_to_read(log: LiveLog, stream: str = A) -> dict[str, Callable[[], Sequen
     return {
         "read": lambda: [recorded.event for recorded in log.read(stream)],
         "read_events": lambda: log.read_events(stream),
+        "read_ranges": lambda: one_by_one(log, stream),
         "read_all": lambda: [one.event for one in everything(log) if one.stream == stream],
     }
+
+
+def one_by_one(log: LiveLog, stream: str) -> list[Any]:
+    """
+    Read each event of a stream as a range of its own.
+    """
+    ranges = [Range(stream, version, version + 1) for version in range(log.head(stream))]
+    return [event for events in log.read_ranges(ranges) for event in events]
 
 
 def require_damage(log: LiveLog, naming: str, *, stream: str = A, ways: Sequence[str] = ()) -> None:

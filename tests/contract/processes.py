@@ -31,6 +31,20 @@ class ProcessesContract:
             mine = [event.event.id for event in events if event.event.id.startswith(f"w{writer}-")]
             assert mine == [f"w{writer}-{number}" for number in range(25)] == lines.split()
 
+    def test_processes_race_for_new_streams(self, store: Store) -> None:
+        """Each stream is begun by one of three, who knows it; nobody else is in it, and none is half there."""
+        log = store.open()
+        writers = [
+            start_python("tests.contract.writer", "begin", store.place, "chat:n", str(writer), "25")
+            for writer in range(3)
+        ]
+        printed = [writer.communicate(timeout=100)[0] for writer in writers]
+
+        assert [writer.returncode for writer in writers] == [0] * 3
+        begun = sorted((line for lines in printed for line in lines.split()), key=lambda line: int(line.split("-")[1]))
+        assert [numbers(log.read(f"chat:n{number}")) for number in range(25)] == [[line] for line in begun]
+        assert len(everything(log)) == 25
+
     def test_processes_with_streams_of_their_own(self, store: Store) -> None:
         """Their events are mixed in the log, and nothing of them is lost."""
         log = store.open()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from refold.domain.envelope import RecordedEvent
-from refold.domain.ports import LiveLog
+from refold.domain.ports import LiveLog, Range
 from refold.domain.positions import BEGINNING, Moment, Position
 
 from .stores import Store
@@ -99,6 +99,31 @@ class ReadingContract:
 
         for count in (1, 2, 10, len(written)):
             assert log.read(B, after=len(written) - count) == written[-count:]
+
+    def test_many_ranges_at_once(self, log: LiveLog) -> None:
+        """Each gives what reading it alone gives, whatever its stream is and wherever the next one lies."""
+        interleaved(log, 900)
+        chance = random.Random(5)
+        ranges = []
+        for _ in range(300):
+            after = chance.randrange(-1, 170)
+            until = max(0, after + chance.choice([0, 1, 1, 2, 20, 64, 70, 1_000]))
+            ranges.append(Range(chance.choice([*STREAMS, "chat:nobody"]), after, until))
+
+        for some in (ranges, sorted(ranges), sorted(ranges)[::9], ranges[:1], []):
+            wanted = [log.read_events(stream, after=after, until=until) for stream, after, until in some]
+            assert log.read_ranges(some) == wanted
+
+    @pytest.mark.parametrize("step", [2, 3, 9, 70])
+    def test_events_apart(self, log: LiveLog, step: int) -> None:
+        """Some here and there, near each other or far from each other: these alone, many or few."""
+        written = interleaved(log, 900)[A]
+        events = written[1::step]
+        ranges = [Range(A, event.version - 1, event.version) for event in events]
+
+        for start in (0, len(ranges) - 3):
+            assert log.read_ranges(ranges[start:]) == [[event.event] for event in events[start:]]
+        assert log.read_ranges([*ranges, Range(A, len(written), len(written) + 5)])[-1] == []
 
     @pytest.mark.parametrize("limit", [1, 2, 7, 64, 100, 10_000])
     def test_pages_of_any_size(self, log: LiveLog, limit: int) -> None:

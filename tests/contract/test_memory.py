@@ -9,9 +9,13 @@ from refold.domain.ports import LiveLog
 from refold.domain.positions import BEGINNING
 from refold.domain.system import RealSystem
 
+from .agents import AgentsContract
 from .chat import ChatContextContract
+from .containers import ContainersContract
 from .contract import LogContract
+from .memories import MemoryContract
 from .stores import Store, memory_store
+from .windows import WindowContract
 from .writing import new, said
 
 
@@ -39,6 +43,22 @@ class TestMemoryLog(LogContract):
 
 class TestMemoryChat(ChatContextContract):
     """Chat contexts on it."""
+
+
+class TestMemoryContainers(ContainersContract):
+    """Queues and pools on it."""
+
+
+class TestMemoryWindows(WindowContract):
+    """Context windows on it."""
+
+
+class TestMemoryMemories(MemoryContract):
+    """Memories of agents on it."""
+
+
+class TestMemoryAgents(AgentsContract):
+    """Agents whose queues and pools lie on it."""
 
 
 class LookingSystem(RealSystem):

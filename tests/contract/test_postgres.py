@@ -6,11 +6,17 @@ import pytest
 
 from refold.domain.ports import LiveLog
 
+from .agents import AgentsContract
+from .agents_shared import SharedAgentsContract
 from .chat import ChatContextContract
+from .containers import ContainersContract
+from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .memories import MemoryContract
 from .processes import ProcessesContract
 from .stores import Store, store_at
+from .windows import WindowContract
 
 
 @pytest.fixture
@@ -41,3 +47,19 @@ class TestPostgresLogOnDisk(DurableContract, ProcessesContract):
 
 class TestPostgresChat(ChatContextContract):
     """Chat contexts on it."""
+
+
+class TestPostgresContainers(ContainersContract, SharedContainersContract):
+    """Queues and pools on it."""
+
+
+class TestPostgresWindows(WindowContract):
+    """Context windows on it."""
+
+
+class TestPostgresMemories(MemoryContract):
+    """Memories of agents on it."""
+
+
+class TestPostgresAgents(AgentsContract, SharedAgentsContract):
+    """Agents whose queues and pools lie on it."""

@@ -7,11 +7,17 @@ import pytest
 
 from refold.domain.ports import LiveLog
 
+from .agents import AgentsContract
+from .agents_shared import SharedAgentsContract
 from .chat import ChatContextContract
+from .containers import ContainersContract
+from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .memories import MemoryContract
 from .processes import ProcessesContract
 from .stores import Store, store_at
+from .windows import WindowContract
 
 
 @pytest.fixture
@@ -42,3 +48,19 @@ class TestSqliteLogOnDisk(DurableContract, ProcessesContract):
 
 class TestSqliteChat(ChatContextContract):
     """Chat contexts on it."""
+
+
+class TestSqliteContainers(ContainersContract, SharedContainersContract):
+    """Queues and pools on it."""
+
+
+class TestSqliteWindows(WindowContract):
+    """Context windows on it."""
+
+
+class TestSqliteMemories(MemoryContract):
+    """Memories of agents on it."""
+
+
+class TestSqliteAgents(AgentsContract, SharedAgentsContract):
+    """Agents whose queues and pools lie on it."""

@@ -24,6 +24,18 @@ def write_until_won(log: LiveLog, stream: str, event: MessageAdded) -> None:
             continue
 
 
+def begin_streams(log: LiveLog, stream: str, events: list[MessageAdded]) -> None:
+    """
+    Begin a new stream with each event, and print the ids of those that were the first in theirs.
+    """
+    for number, event in enumerate(events):
+        try:
+            append(log, f"{stream}{number}", event, expected=0)
+            print(event.id, flush=True)
+        except ConcurrencyError:
+            continue
+
+
 def write(mode: str, log: LiveLog, stream: str, events: list[MessageAdded]) -> None:
     """
     Write events one by one; print the id of each, in mode "slow" with the time before it was written.
@@ -49,7 +61,7 @@ def write_in_bulk(log: LiveLog, stream: str, events: list[MessageAdded]) -> None
 
 def main(mode: str, place: str, stream: str, writer: str, count: str) -> None:
     """
-    Write `count` messages in one of the modes "race", "slow", "any" and "bulk".
+    Write `count` messages in one of the modes "race", "slow", "any", "bulk" and "begin".
     """
     log = log_at(place)
     events = [
@@ -58,6 +70,8 @@ def main(mode: str, place: str, stream: str, writer: str, count: str) -> None:
     ]
     if mode == "bulk":
         write_in_bulk(log, stream, events)
+    elif mode == "begin":
+        begin_streams(log, stream, events)
     else:
         write(mode, log, stream, events)
     log.close()

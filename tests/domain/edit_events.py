@@ -11,9 +11,9 @@ from refold.domain.chat.events import (
     ItemsPinned,
     ItemsRestored,
     ItemsUnpinned,
-    Totals,
 )
-from refold.domain.chat.spans import Ref, Span, spans_of
+from refold.domain.spans import Ref, Span, spans_of
+from refold.domain.totals import Totals
 
 from .chat_events import OPENED, said
 
@@ -68,7 +68,8 @@ class Line:
 
     def _put(self, number: int | None) -> None:
         version = len(self.events) + 1
-        item = said(f"i{version}", "x" * version, role="user" if version % 3 else "assistant")
+        role, time = "user" if version % 3 else "assistant", float(version * 7 % 11)
+        item = said(f"i{version}", "x" * version, role=role, created_at=time)
         place = len(self.ids) if number is None else number % len(self.ids)
         anchor = None if number is None else Ref(self.born[self.ids[place]])
         self.events.append(item if anchor is None else ItemInserted(item=item, before=anchor))

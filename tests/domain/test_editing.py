@@ -11,7 +11,6 @@ from refold.domain.chat.events import (
     ItemsPinned,
     ItemsRestored,
     ItemsUnpinned,
-    Totals,
 )
 from refold.domain.chat.rules.commands import (
     Clear,
@@ -22,9 +21,11 @@ from refold.domain.chat.rules.commands import (
     RestoreItems,
 )
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.chat.spans import Ref, Span
 from refold.domain.chat.state.fold import EMPTY, fold
+from refold.domain.chat.state.tails import tail_of
 from refold.domain.errors import DuplicateItemError, InvalidInputError, NotFoundError, RefoldError
+from refold.domain.spans import Ref, Span
+from refold.domain.totals import Totals
 
 from .chat_events import OPENED, STREAM, called, returned, said
 
@@ -64,6 +65,22 @@ def test_where_an_item_is_inserted(time: float, before: Ref | None) -> None:
 
     expected = item if before is None else ItemInserted(item=item, before=before)
     assert decided((OPENED, A, B, C), InsertItems(STREAM, (item,))) == [expected]
+
+
+@pytest.mark.parametrize("time", [0.5, 29.5, 68.5, 69.5, 70.5, 71.5, 118.5, 119.0])
+def test_an_inserted_item_and_the_end(time: float) -> None:
+    """The event names the last fifty as they are once it is there: far before them, at their border or among them."""
+    given: tuple[Any, ...] = (
+        OPENED,
+        *(said(f"m{number}", created_at=float(number)) for number in range(120)),
+        gone(100, 101),
+    )
+    state = fold(EMPTY, given)
+
+    events = CHAT.decide(InsertItems(STREAM, (said("new", created_at=time),)), state)
+    after = fold(state, events).items
+    named = getattr(events[0], "tail", None)
+    assert named == (tail_of(after) if time < 119 else None)
 
 
 def test_many_are_inserted_by_age() -> None:

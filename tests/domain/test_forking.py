@@ -6,9 +6,9 @@ import pytest
 
 from refold.domain.chat import ChatContext
 from refold.domain.chat.events import Forked
-from refold.domain.chat.spans import Segment, Span
 from refold.domain.errors import DamagedError, InvalidInputError
 from refold.domain.memory_log import MemoryLog
+from refold.domain.spans import Segment, Span
 
 from .chat_events import OPENED, called, configured, handed, returned, said
 from .fakes import handle_on, record

@@ -8,8 +8,8 @@ import pytest
 from refold.domain.chat import ChatContext, ChatMessage, ChatRole
 from refold.domain.chat.events import Merged, Placement
 from refold.domain.chat.rules.merging import fork_point
-from refold.domain.chat.spans import Segment, Span
 from refold.domain.errors import DamagedError
+from refold.domain.spans import Segment, Span
 
 from .chat_events import said
 from .fakes import handle_on, record

@@ -5,11 +5,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat.events import Forked, ItemInserted, ItemsEvicted, Totals
-from refold.domain.chat.spans import Ref, Segment, Span
+from refold.domain.chat.events import Forked, ItemInserted, ItemsEvicted
 from refold.domain.chat.state.arena import totals_of
 from refold.domain.chat.state.fold import EMPTY, ChatState, evolve, fold
 from refold.domain.chat.state.sequence import Items
+from refold.domain.spans import Ref, Segment, Span
+from refold.domain.totals import Totals
 
 from .chat_events import OPENED, said
 from .edit_events import STEPS, Line, line_of
@@ -94,6 +95,20 @@ def test_a_fork_and_its_parent(steps: list[tuple[str, int]], order: list[str]) -
         assert items.totals == sum((totals_of(item) for item in items), Totals())
         for ordinal in range(items.reach):
             assert items.of_ref(items.ref(ordinal)) == ordinal
+
+
+@PROPERTY
+@given(STEPS, STEPS, st.integers(-1, 12))
+def test_the_first_that_is_younger(steps: list[tuple[str, int]], more: list[tuple[str, int]], time: int) -> None:
+    """Found without going through the items: the one that going through them finds, before and after more edits."""
+    begun, line = line_of(steps), line_of([*steps, *more])
+    state = fold(EMPTY, begun.events)
+    states = [state, evolve(state, FORK), fold(state, line.events[len(begun.events) :])]
+
+    for items in (one.items for one in states):
+        wanted = next((item.id for item in items if item.created_at > time), None)
+        found = items.first_younger(time)
+        assert (None if found is None else items.arena.items[found].id) == wanted
 
 
 def test_a_deep_chain_of_inserts() -> None:

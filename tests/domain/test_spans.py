@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat.spans import OWN, Ref, Span, refs_of, spans_of
 from refold.domain.errors import DamagedError
+from refold.domain.spans import OWN, Ref, Span, refs_of, spans_of
 
 from .strategies import PROPERTY
 

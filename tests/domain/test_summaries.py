@@ -8,9 +8,9 @@ from refold.domain.chat.events import ItemsPinned
 from refold.domain.chat.rules.commands import Summarize, UndoSummary
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.rules.summaries import plan_summary
-from refold.domain.chat.spans import Span
 from refold.domain.chat.state.fold import EMPTY, ChatState, fold
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.spans import Span
 
 from .chat_events import OPENED, STREAM, called, configured, handed, returned, said
 

@@ -10,8 +10,8 @@ import pytest
 from refold.domain.chat.events import ItemsPinned
 from refold.domain.chat.rules.commands import Truncate
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.chat.spans import Span
 from refold.domain.chat.state.fold import EMPTY, fold
+from refold.domain.spans import Span
 
 from .chat_events import OPENED, called, configured, handed, returned, said
 

@@ -25,11 +25,14 @@ from refold.domain.chat.events import (
     Placement,
     Summarized,
     SummaryUndone,
-    Totals,
 )
-from refold.domain.chat.spans import Ref, Segment, Span
 from refold.domain.envelope import NO_DIGEST, Event, Meta
 from refold.domain.positions import Position
+from refold.domain.spans import Ref, Segment, Span
+from refold.domain.totals import Totals
+
+from .known_containers import POOL_EVENTS, QUEUE_EVENTS
+from .known_windows import MEMORY_EVENTS, WINDOW_EVENTS
 
 ORIGIN = Origin(starts=False, rest=b'{"name":"mia"}')
 WHOLE: dict[str, Any] = {"id": "i1", "created_at": 1_795_000_000.25, "agent_id": "triage", "origin": ORIGIN}
@@ -116,6 +119,10 @@ EVENTS: list[Event] = [
         change=Totals(9, 3, 400),
     ),
     ConflictResolved(kind="config", source="chat:b", ours=(OWN,), theirs=(OTHERS,), rule="newest", kept="theirs"),
+    *QUEUE_EVENTS,
+    *POOL_EVENTS,
+    *WINDOW_EVENTS,
+    *MEMORY_EVENTS,
 ]
 
 # What chain_digest is given, for each example.

@@ -18,7 +18,13 @@ from tests.support.parity.verdicts import UNEXPLAINED, Question, Verdict, weighe
 from tests.support.project import ROOT
 
 COMMITTED, WHOLE = ROOT / "tests" / "golden", ROOT.parent / "shared" / "golden"
-CORPORA = ("videosdk_fuzz.jsonl", "videosdk_converters.json", "messages_fuzz.jsonl")
+CORPORA = (
+    "videosdk_fuzz.jsonl",
+    "videosdk_converters.json",
+    "messages_fuzz.jsonl",
+    "agenticapi_fuzz.jsonl",
+    "pygents_fuzz.jsonl",
+)
 # What a corpus can show; the others are asserted one by one in test_parity_deviations.py.
 SHOWN = {
     "videosdk_fuzz.jsonl": {
@@ -29,6 +35,8 @@ SHOWN = {
         *anthropic.NUMBERS, *google.NUMBERS, *openai.NUMBERS, caching.NUMBER, "V6.5", "V13.3",
     } - {"V10.4"},
     "messages_fuzz.jsonl": {TEXT_OF_ORPHANS},
+    "agenticapi_fuzz.jsonl": set(),
+    "pygents_fuzz.jsonl": set(),
 }  # fmt: skip
 
 

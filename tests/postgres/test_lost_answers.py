@@ -36,6 +36,18 @@ def test_an_answer_lost_after_the_commit(shaky: PostgresLog, proxy: Proxy) -> No
     check_chain(shaky.read("chat:a"))
 
 
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_new_stream_whose_answer_is_lost(shaky: PostgresLog, proxy: Proxy, lost: str) -> None:
+    """It is there once, whether it was there already or not, and nobody is told that its id was taken."""
+    setattr(proxy, f"lose_{lost}", True)
+
+    receipt = append(shaky, "chat:b", said(2), said(3), expected=0)
+    append(shaky, "chat:b", said(4), expected=2)
+
+    assert list(receipt.events) == shaky.read("chat:b", until=2)
+    assert numbers(shaky.read("chat:b")) == ["m2", "m3", "m4"]
+
+
 def test_a_request_that_never_arrived(shaky: PostgresLog, proxy: Proxy) -> None:
     """It is sent again."""
     proxy.lose_request = True

@@ -2,9 +2,14 @@
 
 import pytest
 
+from refold.domain.chat import ChatContext
 from refold.domain.errors import ConcurrencyError
+from refold.domain.ports import Range
 from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, new, said
+from tests.domain.chat_events import OPENED
+from tests.domain.chat_events import said as message
+from tests.domain.fakes import handle_on, record
 
 from .conftest import OpenLog
 from .proxy import Proxy
@@ -105,3 +110,36 @@ def test_a_read_is_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
 
     assert (len(watched.read("chat:a")), len(watched.read_events("chat:a"))) == (3, 3)
     assert proxy.trips - before == 2
+
+
+def test_many_ranges_are_one_round_trip(watched: PostgresLog, proxy: Proxy) -> None:
+    """Of several streams, long ones with their checksums, once it is known where they lie."""
+    for number in range(5):
+        append(watched, f"chat:{number}", *[said(place) for place in range(70)], expected=0)
+    ranges = [Range(f"chat:{number}", after, after + 66) for number in range(5) for after in (0, 3)]
+    unknown = proxy.trips
+    watched.read_ranges(ranges)
+    before = proxy.trips
+
+    assert [len(events) for events in watched.read_ranges(ranges)] == [66] * 10
+    assert (before - unknown, proxy.trips - before) == (2, 1)
+
+
+def test_a_line_of_forks_is_a_few_round_trips(watched: PostgresLog, proxy: Proxy) -> None:
+    """More and more ancestors are read at once."""
+    chat = handle_on_new(watched)
+    for _ in range(60):
+        chat = chat.fork()
+        chat.add_message("user", "hello")
+    before = proxy.trips
+
+    assert len(handle_on(watched, f"chat:{chat.id}").items) == 61
+    assert proxy.trips - before < 20
+
+
+def handle_on_new(log: PostgresLog) -> ChatContext:
+    """
+    Return a handle on a context with one message.
+    """
+    record(log, OPENED, message("m0"), stream="chat:root")
+    return handle_on(log, "chat:root")

@@ -4,12 +4,14 @@ The quick way to append takes one statement or one short transaction, whatever w
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from refold.domain.errors import ConcurrencyError
-from refold.infrastructure.sqlite_log.appending import ROWS_IN_ONE_MAX
+from refold.infrastructure.sqlite_log.inserting import ROWS_IN_ONE_MAX
 from refold.infrastructure.sqlite_log.log import SqliteLog
 
 from ..contract.writing import append, check_chain, everything, new, said
@@ -76,4 +78,97 @@ def test_nothing_to_append(tmp_path: Path) -> None:
     assert log.append([]).result() == []
 
     assert len(everything(log)) == 1
+    log.close()
+
+
+def test_a_new_stream_is_one_short_transaction(tmp_path: Path) -> None:
+    """Nothing is read before: its row goes in with its first events, and from then on it is known."""
+    log = SqliteLog(tmp_path / "log.db")
+    append(log, "chat:a", said(0))
+    carried_out: list[str] = []
+    log.database.writer.set_trace_callback(carried_out.append)
+
+    append(log, "chat:b", said(1), said(2), expected=0)
+    append(log, "chat:b", said(3), expected=2)
+
+    log.database.writer.set_trace_callback(None)
+    kinds = [statement.split()[0] for statement in carried_out]
+    assert kinds == ["BEGIN", "INSERT", "INSERT", "INSERT", "COMMIT", "INSERT"]
+    assert "event" in carried_out[-1]
+    log.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_new_streams_of_two_logs_in_turn(tmp_path: Path, size: int) -> None:
+    """Each begins streams at an end that has moved on: none is lost, no position is taken twice or left out."""
+    logs = [SqliteLog(tmp_path / "log.db") for _ in range(2)]
+
+    for number in range(6):
+        events = [said(100 * number + place) for place in range(size)]
+        append(logs[number // 2 % 2], f"chat:{number}", *events, expected=0)
+
+    recorded = everything(logs[0])
+    assert [one.position.number for one in recorded] == list(range(1, 6 * size + 1))
+    for number in range(6):
+        check_chain(logs[1].read(f"chat:{number}"))
+        assert logs[1].head(f"chat:{number}") == size
+    for log in logs:
+        log.close()
+
+
+def test_an_id_that_another_process_took(tmp_path: Path) -> None:
+    """Who comes second is told, and leaves nothing behind; what he begins next goes in."""
+    mine, others = (SqliteLog(tmp_path / "log.db") for _ in range(2))
+    append(mine, "chat:a", said(0))
+    append(others, "chat:b", said(1), expected=0)
+
+    with pytest.raises(ConcurrencyError) as refused:
+        append(mine, "chat:b", said(2), expected=0)
+    append(mine, "chat:c", said(3), expected=0)
+
+    assert (refused.value.expected, refused.value.actual) == (0, 1)
+    assert [one.event.id for one in everything(mine)] == ["m0", "m1", "m3"]
+    mine.close()
+    others.close()
+
+
+def test_no_stream_without_its_events(tmp_path: Path) -> None:
+    """Where the events cannot be written, their stream's row is not there either, and its id stays free."""
+    log = SqliteLog(tmp_path / "log.db")
+    append(log, "chat:a", said(0))
+    writer = log.database.writer
+    writer.execute("CREATE TEMP TRIGGER no BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'no'); END")
+
+    with pytest.raises(sqlite3.IntegrityError):
+        append(log, "chat:b", said(1), expected=0)
+    streams = writer.execute("SELECT id FROM stream").fetchall()
+    writer.execute("DROP TRIGGER no")
+
+    assert (streams, writer.in_transaction) == ([("chat:a",)], False)
+    assert append(log, "chat:b", said(1), expected=0).events[0].position.number == 2
+    log.close()
+
+
+def test_a_stream_that_is_begun_twice_in_a_group(tmp_path: Path) -> None:
+    """The second of them is refused, and what others of the group wanted is done."""
+    log = SqliteLog(tmp_path / "log.db")
+    append(log, "chat:a", said(0))
+    gate = threading.Event()
+
+    def hold() -> None:
+        gate.wait(10)
+
+    holding = threading.Thread(target=log.exclusively, args=(hold,))
+    holding.start()
+    wanted = [
+        new("chat:b", said(1), expected=0),
+        new("chat:b", said(2), expected=0),
+        new("chat:c", said(3), expected=0),
+    ]
+    pending = [log.append([one], wait=False) for one in wanted]
+    gate.set()
+    holding.join()
+
+    assert [type(one.exception(10)) for one in pending] == [type(None), ConcurrencyError, type(None)]
+    assert [one.event.id for one in everything(log)] == ["m0", "m1", "m3"]
     log.close()

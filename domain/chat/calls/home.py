@@ -1,5 +1,5 @@
 """
-Where a context lives, as far as its forks must know: they live there too.
+Where a chat context lives, as far as its forks must know: they are opened there.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...home import Home
 from ...journal import Durability, Journal
 from ...ports import Log
 from ...system import System
@@ -15,29 +16,21 @@ if TYPE_CHECKING:
     # A context opens its forks through its home; only the name of its class is needed here.
     from ..context import ChatContext
 
-__all__ = ["Home"]
+__all__ = ["ChatHome"]
 
 
-class Home:
-    """A log, and how contexts on it are opened; shared by a context and everything that is forked from it."""
+class ChatHome(Home):
+    """The home of a context and of everything that is forked from it, and how a context is opened there."""
 
     def __init__(
         self,
         log: Log,
-        open_context: Callable[[Journal[Any], Home], ChatContext],
+        open_context: Callable[[Journal[Any], ChatHome], ChatContext],
         *,
         system: System,
         durability: Durability,
         unflushed: set[Journal[Any]] | None,
         is_detached: bool,
     ) -> None:
-        self.log, self.system = log, system
+        super().__init__(log, system=system, durability=durability, unflushed=unflushed, is_detached=is_detached)
         self.open_context = open_context
-        self.durability, self.unflushed = durability, unflushed
-        self.is_detached = is_detached
-
-    def is_shared_with(self, other: Home) -> bool:
-        """
-        Return whether another context lies in the same log, so that each can name the other's items.
-        """
-        return self.log is other.log

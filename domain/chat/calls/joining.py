@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from ...errors import InvalidInputError
+from ...spans import Segment
 from ...threads import in_thread
 from ..events import MessageAdded
 from ..items import ChatMessage, ChatRole
@@ -17,7 +18,6 @@ from ..rules.commands import Merge, MergeRule, OtherSide, Summarize, TellOther, 
 from ..rules.decide import CHAT
 from ..rules.merging import fork_point
 from ..rules.summaries import SummaryPlan, plan_summary
-from ..spans import Segment
 from ..state.loading import complete
 from ..state.sequence import Items
 from ..summarising import SummaryAnswer, ask_for_summary

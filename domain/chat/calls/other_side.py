@@ -7,16 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ...adopting import adopted_events
 from ...memory_log import MemoryLog
-from ...ports import Receipt
 from ...streams import split_stream_id, stream_id
-from ...transaction import Transaction, current_transaction, transaction
+from ...transaction import current_or_new_transaction
 from ..rules.commands import OtherSide
 from ..rules.decide import CHAT
 from ..state.fold import ChatState
 from ..state.loading import complete
-from .adopting import adopted_events
-from .home import Home
+from .home import ChatHome
 from .reading import ChatView
 
 __all__ = ["seen_from"]
@@ -24,7 +23,7 @@ __all__ = ["seen_from"]
 
 @contextmanager
 def seen_from(
-    home: Home, stream: str, root: str, other: ChatView, key: str | None, is_wanted: Callable[[OtherSide], bool]
+    home: ChatHome, stream: str, root: str, other: ChatView, key: str | None, is_wanted: Callable[[OtherSide], bool]
 ) -> Iterator[tuple[OtherSide, str | None]]:
     """
     Yield the other side of a merge into `stream`, and the idempotency key that is left for the merge itself.
@@ -50,25 +49,11 @@ def seen_from(
     if not is_wanted(side):
         yield side, key
         return
-    with _open_transaction(home, key) as current:
+    with current_or_new_transaction(home.log, idempotency_key=key) as current:
         for new in adopted:
-            current.add(new, _nobody_waits)
+            current.add(new)
         yield side, None
 
 
 def _side(stream: str, version: int, state: ChatState) -> OtherSide:
     return OtherSide(stream, version, state.items, state.ancestry)
-
-
-@contextmanager
-def _open_transaction(home: Home, key: str | None) -> Iterator[Transaction]:
-    current = current_transaction(home.log)
-    if current is not None:
-        yield current
-        return
-    with transaction(home.log, idempotency_key=key) as opened:
-        yield opened
-
-
-def _nobody_waits(_receipt: Receipt | None) -> None:
-    """What was adopted has no handle that would have to hear of it."""

@@ -16,7 +16,7 @@ from ..seed_dict import items_from_dict
 from ..state.fold import ChatState
 from ..state.loading import complete
 from .forkable import ForkableChat
-from .home import Home
+from .home import ChatHome
 from .reading import ChatSource
 
 __all__ = ["PastSource", "ReadOnlyChatContext"]
@@ -34,12 +34,12 @@ class ReadOnlyError(DecisionRefusedError, RuntimeError):
 class PastSource:
     """One version of one stream; its state is read once, at the first use."""
 
-    def __init__(self, home: Home, stream: str, version: int, state: ChatState | None = None) -> None:
+    def __init__(self, home: ChatHome, stream: str, version: int, state: ChatState | None = None) -> None:
         self._home, self._stream, self._version = home, stream, version
         self._state = state
 
     @property
-    def home(self) -> Home:
+    def home(self) -> ChatHome:
         """Where the context lives."""
         return self._home
 

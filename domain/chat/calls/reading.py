@@ -28,7 +28,7 @@ from ..state.sequence import Items
 from ..state.tails import last_items
 from ..tokens import RunningTokens
 from ..views import item_of
-from .home import Home
+from .home import ChatHome
 
 __all__ = ["ChatSource", "ChatView", "EvictedItem"]
 
@@ -49,7 +49,7 @@ class ChatSource(Protocol):
     """Where a view reads: a state at a version, and the last events before it without the whole."""
 
     @property
-    def home(self) -> Home:
+    def home(self) -> ChatHome:
         """Where the context lives."""
 
     @property

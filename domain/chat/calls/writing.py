@@ -10,7 +10,7 @@ from ...journal import Journal, Outcome
 from ...system import System
 from ..rules.commands import ChatCommand
 from ..state.fold import ChatState
-from .home import Home
+from .home import ChatHome
 from .reading import ChatView
 
 __all__ = ["LiveSource", "WritableChat"]
@@ -19,7 +19,7 @@ __all__ = ["LiveSource", "WritableChat"]
 class LiveSource:
     """The present of a chat context, read through its journal."""
 
-    def __init__(self, journal: Journal[ChatState], home: Home) -> None:
+    def __init__(self, journal: Journal[ChatState], home: ChatHome) -> None:
         self.journal = journal
         self.home = home
 
@@ -60,7 +60,7 @@ class LiveSource:
 class WritableChat(ChatView):
     """A chat context that can be changed, without the calls that do it."""
 
-    def __init__(self, journal: Journal[ChatState], home: Home) -> None:
+    def __init__(self, journal: Journal[ChatState], home: ChatHome) -> None:
         self._journal = journal
         self._live = LiveSource(journal, home)
         super().__init__(self._live)

@@ -11,8 +11,8 @@ from itertools import accumulate
 import msgspec
 
 from ...errors import DuplicateItemError
+from ...spans import OWN, Ref
 from ..events import ChatEvent, ChatItemEvent, InstructionsReplaced, ItemInserted, MessageAdded
-from ..spans import OWN, Ref
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
@@ -87,13 +87,22 @@ def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) 
     """
     Return the events that put each item where its time belongs, ties behind, the oldest first (SPEC V2.21, V2.23).
     """
+    fresh = sorted(new_items(stream, items, state), key=lambda item: item.created_at)
+    if len(fresh) == 1:
+        # No list of all times is needed to find one place.
+        younger = state.items.first_younger(fresh[0].created_at)
+        return [_inserted(fresh[0], None if younger is None else state.items.ref(younger))]
     by_time = ByTime(state.items)
     events: list[ChatEvent] = []
-    for item in sorted(new_items(stream, items, state), key=lambda item: item.created_at):
+    for item in fresh:
         before = by_time.before(item.created_at)
         by_time.put(item, Ref(state.version + len(events) + 1, OWN))
-        events.append(item if before is None else ItemInserted(item=item, before=before))
+        events.append(_inserted(item, before))
     return events
+
+
+def _inserted(item: ChatItemEvent, before: Ref | None) -> ChatEvent:
+    return item if before is None else ItemInserted(item=item, before=before)
 
 
 def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> list[ChatEvent]:

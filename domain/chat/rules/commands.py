@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from ...spans import Segment
 from ..events import ChatItemEvent, Forked, MessageAdded, Opened
-from ..spans import Segment
 from ..state.fold import Resolved
 from ..state.sequence import Items
 from ..tokens import DEFAULT

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from ...errors import InvalidInputError, NotFoundError
+from ...spans import Span, joined_spans
 from ..events import (
     ChatEvent,
     Cleared,
@@ -21,7 +22,6 @@ from ..events import (
     ItemsUnpinned,
 )
 from ..pairing import pair_calls
-from ..spans import Span, joined_spans
 from ..state.fold import ChatState
 from ..state.sequence import Items
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ...errors import InvalidInputError
+from ...spans import Segment, refs_of
 from ..events import (
     ChatItemEvent,
     ConfigUpdated,
@@ -22,7 +23,6 @@ from ..events import (
 )
 from ..kinds import is_instructions, is_user
 from ..pairing import pair_calls
-from ..spans import Segment, refs_of
 from ..state.arena import totals_of
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved, active_config
@@ -156,7 +156,7 @@ def forked_from(
         root=parent.root,
         how=how,
         carried=None if carried is None else items.spans(carried, own=parent.stream),
-        pinned=items.spans([o for o in carried or () if items.is_pinned(o)], own=parent.stream),
+        pinned=items.spans([o for o in carried if items.is_pinned(o)], own=parent.stream) if carried else (),
         config=config,
         change=change + totals_of(config) if config else change,
         user=opened.user if opened else None,

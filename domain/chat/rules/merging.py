@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ...spans import OWN, Ref, Segment, Span, spans_of
 from ..events import (
     ChatEvent,
     ChatItemEvent,
@@ -23,7 +24,6 @@ from ..events import (
 )
 from ..kinds import is_instructions, is_summary
 from ..pairing import pair_calls
-from ..spans import OWN, Ref, Segment, Span, spans_of
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved
 from ..state.sequence import Items

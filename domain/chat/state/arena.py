@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from itertools import accumulate
 
-from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, Totals
+from ...totals import Totals
+from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..kinds import is_user
 from ..tokens import estimate_tokens
 
@@ -25,7 +27,7 @@ Birthplace = int | str
 class Arena:
     """The items of a context and of its ancestors; not to be changed but by `extend`."""
 
-    __slots__ = ("_by_place", "_calls", "_ids", "_indexed", "_lock", "_starts", "_totals", "_where", "items")
+    __slots__ = ("_by_place", "_calls", "_ids", "_indexed", "_lock", "_newest", "_starts", "_totals", "_where", "items")
 
     def __init__(self) -> None:
         self.items: list[ChatItemEvent] = []
@@ -39,6 +41,8 @@ class Arena:
         self._calls: dict[str, list[int]] = {}
         self._indexed = 0
         self._totals = [(0, 0)]
+        # The greatest time up to each item: it ascends, and passes a time exactly at the first item that is younger.
+        self._newest: list[float] = []
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
         """
@@ -143,6 +147,16 @@ class Arena:
                 self._totals.append((tokens, turns))
             tokens, turns = self._totals[count]
         return Totals(count, turns, tokens)
+
+    def first_younger(self, time: float, count: int) -> int:
+        """
+        Return the first ordinal below `count` whose item is younger than `time`; `count` where none is.
+        """
+        with self._lock:
+            newest = self._newest
+            times = [item.created_at for item in self.items[len(newest) : count]]
+            newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
+        return bisect_right(newest, time, hi=count)
 
 
 def totals_of(item: ChatItemEvent) -> Totals:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..events import ChatItemEvent, Placement, Totals
-from ..spans import Ref, Span, refs_of
+from ...spans import Ref, Span, refs_of
+from ...totals import Totals
+from ..events import ChatItemEvent, Placement
 from .arena import Birthplace
 from .sequence import Edits, Gone, Items
 
@@ -154,9 +155,7 @@ class ItemsBuilder:
     def _place(self, ordinal: int, before: Ref) -> None:
         anchor = self._items.of_ref(before)
         if anchor is not None:
-            edits = self._own_edits()
-            edits.before.setdefault(anchor, []).append(ordinal)
-            edits.placed.add(ordinal)
+            self._own_edits().place(ordinal, anchor)
 
     def _own_edits(self) -> Edits:
         if self._edits is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ...spans import Segment
 from ..events import (
     ITEM_EVENTS,
     ChatEvent,
@@ -32,7 +33,6 @@ from ..events import (
     SummaryUndone,
 )
 from ..kinds import is_instructions
-from ..spans import Segment
 from .builder import ItemsBuilder, TakenItem
 from .sequence import Gone, Items
 
@@ -81,8 +81,12 @@ def fold(state: ChatState, events: Iterable[ChatEvent | Resolved]) -> ChatState:
     A fork goes on where its parent's events end: its own begin with version 1 again. A merge, and a fork that
     carried a part, come as `Resolved`.
     """
-    if isinstance(events, tuple) and len(events) == 1 and type(events[0]) in _IS_ITEM:
-        return _appended(state, events)  # type: ignore[arg-type]  # mypy does not narrow by membership
+    if isinstance(events, tuple) and len(events) == 1:
+        event = events[0]
+        if type(event) in _IS_ITEM:
+            return _appended(state, events)  # type: ignore[arg-type]  # mypy does not narrow by membership
+        if isinstance(event, Forked) and event.carried is None and event.config is None:
+            return _forked(state, event)
     step = _Fold(state)
     version, row = state.version, step.row
     for event in events:
@@ -108,6 +112,12 @@ def _appended(state: ChatState, item: tuple[ChatItemEvent]) -> ChatState:
         merged=state.merged,
         ancestry=state.ancestry,
     )
+
+
+def _forked(state: ChatState, event: Forked) -> ChatState:
+    """The first step of every fork of a whole, which somebody waits for too."""
+    items = state.items.forked(event.parent, is_borrowed=bool(state.items.reach))
+    return ChatState(version=1, opened=event, items=items, ancestry=event.lineage)
 
 
 class _Fold:

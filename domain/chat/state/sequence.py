@@ -8,13 +8,15 @@ follows is worked out when somebody looks, in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import overload
 
 import msgspec
 
-from ..events import ChatItemEvent, Totals
-from ..spans import OWN, Ref, Span, joined_spans
+from ...spans import OWN, Ref, Span, joined_spans
+from ...totals import Totals
+from ..events import ChatItemEvent
 from .arena import Arena, Birthplace, totals_of
 
 __all__ = ["Edits", "Gone", "Items"]
@@ -36,21 +38,32 @@ class Edits(msgspec.Struct):
     """
     What was done to the items but appending, by ordinal; treated as a value once it is part of an `Items`.
 
-    `before` has the items that were put right before another one, in the order in which that happened, and
-    `placed` all of them.
+    `before` has the items that were put right before another one, in the order in which that happened. Its lists are
+    shared with the value that this one was copied from, but for those `own`. `placed` has for each such item the one,
+    not placed itself, before which it stands in the end.
     """
 
     gone: dict[int, Gone] = {}
     before: dict[int, list[int]] = {}
-    placed: set[int] = set()
+    placed: dict[int, int] = {}
     pinned: set[int] = set()
+    own: set[int] = set()
 
     def copied(self) -> Edits:
         """
         Return a copy that can be changed.
         """
-        before = {ordinal: list(placed) for ordinal, placed in self.before.items()}
-        return Edits(dict(self.gone), before, set(self.placed), set(self.pinned))
+        return Edits(dict(self.gone), dict(self.before), dict(self.placed), set(self.pinned))
+
+    def place(self, ordinal: int, before: int) -> None:
+        """
+        Put an item right before another one.
+        """
+        if before not in self.own:
+            self.own.add(before)
+            self.before[before] = list(self.before.get(before, ()))
+        self.before[before].append(ordinal)
+        self.placed[ordinal] = self.placed.get(before, before)
 
     def order(self, count: int) -> list[int]:
         """
@@ -83,6 +96,22 @@ class Edits(msgspec.Struct):
             self._unfold(ordinal, group)
             shown.extend(reversed(group))
         return shown[:wanted][::-1]
+
+    def first(self, count: int, start: int, is_wanted: Callable[[int], bool]) -> int | None:
+        """
+        Return the first of what `order` returns that is wanted, where below `start` only what was placed can be.
+        """
+        placed = (one for one, root in self.placed.items() if root < start and one not in self.gone)
+        early = min((self.placed[one] for one in placed if is_wanted(one)), default=start)
+        for ordinal in chain((early,) if early < start else (), range(start, count)):
+            if ordinal in self.placed or (ordinal in self.gone and ordinal not in self.before):
+                continue
+            group: list[int] = []
+            self._unfold(ordinal, group)
+            found = next(filter(is_wanted, group), None)
+            if found is not None:
+                return found
+        return None
 
     def _unfold(self, ordinal: int, shown: list[int]) -> None:
         """Add an item and all that was put before it, and before those: without recursion, it may be deep."""
@@ -225,13 +254,24 @@ class Items(Sequence[ChatItemEvent]):
         """
         return self.arena is earlier.arena and self.edits is earlier.edits and self.reach >= earlier.reach
 
-    def last(self, wanted: int) -> list[int]:
+    def last(self, wanted: int) -> Sequence[int]:
         """
         Return the ordinals of the last `wanted` items, in order, without going through the rest.
         """
         if self.edits is None:
-            return list(range(max(0, self.reach - wanted), self.reach))
+            return range(max(0, self.reach - wanted), self.reach)
         return self.edits.last(self.reach, wanted)
+
+    def first_younger(self, time: float) -> int | None:
+        """
+        Return the ordinal of the first item that can be seen and is younger than `time`, or None, without going
+        through those before it.
+        """
+        items, reach = self.arena.items, self.reach
+        start = self.arena.first_younger(time, reach)
+        if self.edits is None:
+            return start if start < reach else None
+        return self.edits.first(reach, start, lambda ordinal: items[ordinal].created_at > time)
 
     # Where an item is
 
@@ -293,6 +333,8 @@ class Items(Sequence[ChatItemEvent]):
             first = ordinals[start]
             end = self.arena.run_end(first)
             stop = start + 1
+            if isinstance(ordinals, range) and ordinals.step == 1:
+                stop = min(len(ordinals), start + end - first)
             while stop < len(ordinals) and ordinals[stop] == first + stop - start < end:
                 stop += 1
             ref = self.ref(first)

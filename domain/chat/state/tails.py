@@ -5,15 +5,16 @@ The end of a context without its beginning: what an edit says of it, and how it 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from ...ports import Log
-from ..events import ITEM_EVENTS, TAIL_ITEMS, VIEW_EVENTS, ChatEvent, ChatItemEvent, Forked, Opened
-from ..spans import OWN, Span, refs_of, spans_of
+from ...spans import OWN, Span
+from ..events import ITEM_EVENTS, TAIL_ITEMS, VIEW_EVENTS, ChatEvent, ChatItemEvent, Forked, ItemInserted, Opened
 from .fold import ChatState, Resolved, fold, recorded_event
-from .loading import read_items
+from .loading import read_runs
 from .sequence import Items
 
 __all__ = ["last_items", "tail_of", "with_tail"]
@@ -26,13 +27,20 @@ def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequ
     """
     Return what was decided, with the end of what can be seen noted in the last event that changes it.
     """
-    last = max((n for n, one in enumerate(decided) if isinstance(recorded_event(one), VIEW_EVENTS)), default=None)
-    if last is None:
+    for last in range(len(decided) - 1, -1, -1):
+        recorded = recorded_event(decided[last])
+        if isinstance(recorded, VIEW_EVENTS):
+            break
+    else:
         return decided
-    recorded = recorded_event(decided[last])
     if isinstance(recorded, Forked) and recorded.carried is None:
         # What it begins with is its parent's, whose end it names already.
         return decided
+    if last == 0 and isinstance(recorded, ItemInserted):
+        end = state.items.last(TAIL_ITEMS)
+        if state.items.of_ref(recorded.before) not in end:
+            # What was put somewhere before the end leaves the end as it is.
+            return [_with(recorded, state.items.spans(end)), *decided[1:]]
     ahead = fold(msgspec.structs.replace(state, items=state.items.borrowed()), decided[: last + 1]).items
     return [*decided[:last], _with(decided[last], tail_of(ahead)), *decided[last + 1 :]]
 
@@ -81,9 +89,20 @@ def _joined(
     """The items that an edit names, and those that were appended since (`newest`, the last one first)."""
     if tail is None:
         return None
-    refs = list(refs_of(tail))
+    runs = [(span.stream or stream, run) for span in tail for run in span.ranges()]
     missing = wanted - len(newest)
-    if missing > len(refs) == TAIL_ITEMS:
+    if missing > sum(len(run) for _, run in runs) == TAIL_ITEMS:
         return None
-    named = [msgspec.structs.replace(ref, stream=stream) if ref.stream == OWN else ref for ref in refs[-missing:]]
-    return [*(taken.item for taken in read_items(log, spans_of(named))), *reversed(newest)]
+    items = chain.from_iterable(read_runs(log, _last(runs, missing)))
+    return [*(taken.item for taken in items), *reversed(newest)]
+
+
+def _last(runs: Sequence[tuple[str, range]], wanted: int) -> list[tuple[str, range]]:
+    """Return the runs that have the last `wanted` versions of all, or fewer where there are not as many."""
+    last: list[tuple[str, range]] = []
+    for stream, run in reversed(runs):
+        if wanted <= 0:
+            break
+        last.append((stream, run[-wanted:]))
+        wanted -= len(run)
+    return last[::-1]

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from .chats import replayed_chats
+from .containers import replayed_containers
 from .conversions import replayed_conversions
 from .forms import CONVERSIONS
 from .messages import replayed_messages
 from .replaying import Replayer
+from .windows import replayed_windows
 
 __all__ = ["REPLAYERS"]
 
@@ -14,4 +16,6 @@ REPLAYERS: Mapping[str, Replayer] = {
     "chat answers": replayed_chats,
     CONVERSIONS: replayed_conversions,
     "message records": replayed_messages,
+    "queue and pool operations": replayed_containers,
+    "window operations": replayed_windows,
 }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ..errors import DamagedError
+from .errors import DamagedError
 
 __all__ = ["OWN", "Ref", "Segment", "Span", "joined_spans", "neighbours", "refs_of", "spans_of"]
 

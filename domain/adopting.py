@@ -1,8 +1,8 @@
 """
 Taking a context into another log: its own events, and those of every stream that they name.
 
-An event names streams of its own log only, so the ancestors of a fork and the sources of a merge come along, under
-names made from the context's new one.
+An event names streams of its own log only, so the ancestors of a fork or branch and the sources of a merge come
+along, under names made from the context's new one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ...envelope import Event
-from ...ports import Log, NewEvents
-from ...streams import split_stream_id, stream_id
-from ..events import ConflictResolved, Forked, Merged
-from ..spans import Ref, Segment, Span
+from .envelope import Event
+from .ports import Log, NewEvents
+from .spans import Ref, Segment, Span
+from .streams import split_stream_id, stream_id
 
 __all__ = ["adopted_events", "named_streams"]
 
@@ -58,8 +57,8 @@ def named_streams(event: Event) -> Iterator[str]:
     """
     Yield the streams that an event names, but its own.
     """
-    if isinstance(event, Merged | ConflictResolved):
-        yield event.source
+    for field in _stream_fields(event):
+        yield getattr(event, field)
     for named in _names_in(event):
         if named.stream:
             yield named.stream
@@ -84,11 +83,16 @@ def _renamed_part(part: NewEvents, names: Names, root: str) -> NewEvents:
 
 def _renamed_event(event: Event, names: Names, root: str) -> Event:
     renamed: Event = _renamed(event, names)
-    if isinstance(renamed, Merged | ConflictResolved):
-        return msgspec.structs.replace(renamed, source=names[renamed.source])
-    if isinstance(renamed, Forked):
-        return msgspec.structs.replace(renamed, parent=names[renamed.parent], root=root)
-    return renamed
+    changed = {field: names[getattr(renamed, field)] for field in _stream_fields(event)}
+    if "root" in event.__struct_fields__:
+        changed["root"] = root
+    return msgspec.structs.replace(renamed, **changed) if changed else renamed
+
+
+def _stream_fields(event: Event) -> tuple[str, ...]:
+    """Return the fields of an event that hold the plain name of another stream: its class says so."""
+    fields: tuple[str, ...] = getattr(event, "STREAM_FIELDS", ())
+    return fields
 
 
 def _renamed(value: Any, names: Names) -> Any:

@@ -1,0 +1,62 @@
+"""
+What can go wrong with agents, turns and tools, in the tree of `domain/errors.py` and under the seed's names.
+
+    RefoldError
+    ├── RefusedError
+    │   ├── InvalidInputError
+    │   │   └── UnroutableItemError     an item that a tool gave and no context can take (also a ValueError)
+    │   ├── NotFoundError
+    │   │   ├── UnregisteredAgentError  no agent of this name (also a KeyError)
+    │   │   └── UnregisteredToolError   no tool of this name (also a KeyError)
+    │   ├── DecisionRefusedError
+    │   │   └── SafeExecutionError      not while it runs or is paused
+    │   └── WrongRunMethodError         returning() for a tool that yields, or the other way round
+    └── TurnTimeoutError                a turn took longer than it may (also a TimeoutError)
+"""
+
+from __future__ import annotations
+
+from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError, RefusedError
+from ..pool import ContextItem
+
+__all__ = [
+    "SafeExecutionError",
+    "TurnTimeoutError",
+    "UnregisteredAgentError",
+    "UnregisteredToolError",
+    "UnroutableItemError",
+    "WrongRunMethodError",
+]
+
+
+class SafeExecutionError(DecisionRefusedError):
+    """A turn or an agent was to be run or changed while it runs, or an agent while it is paused (SPEC P7.16)."""
+
+
+class WrongRunMethodError(RefusedError):
+    """`returning()` was called for a tool that yields, or `yielding()` for one that returns."""
+
+
+class TurnTimeoutError(RefoldError, TimeoutError):
+    """A turn took longer than its timeout."""
+
+
+class UnregisteredToolError(NotFoundError):
+    """No tool of this name is registered."""
+
+
+class UnregisteredAgentError(NotFoundError):
+    """No agent of this name is registered."""
+
+
+class UnroutableItemError(InvalidInputError):
+    """
+    An item that neither queue nor pool can take: without a description, or with what cannot be stored (SPEC P7.6).
+
+    Nothing of what the tool gave with it was routed, and the run ends with this turn. The turns behind it stay in the
+    agent's queue, and the item is in `item` and in the turn's `output`.
+    """
+
+    def __init__(self, agent: str, tool: str, item: ContextItem[object], why: str) -> None:
+        self.agent, self.tool, self.item = agent, tool, item
+        super().__init__(f"an item that tool {tool!r} gave agent {agent!r} {why}")

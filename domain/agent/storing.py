@@ -1,0 +1,125 @@
+"""
+What an agent needs of a store, so that its queue and pool outlive it: opening them, and going on with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ..encoded_ids import encoded_id
+from ..errors import InvalidInputError, NotFoundError
+from ..hooks import rebuild_hooks_from_serialization
+from ..pool import ContextPool, ContextQueue
+from ..streams import stream_id
+
+__all__ = ["QUEUE_LIMIT", "ContextStore", "context_id_of", "kept_as", "require_new", "restored_contexts"]
+
+QUEUE_LIMIT = 10
+NOTHING_SAVED: Mapping[str, Any] = {"pool": {}, "queue": {"limit": QUEUE_LIMIT}}
+
+C = TypeVar("C", ContextPool[Any], ContextQueue[Any])
+
+
+class ContextStore(Protocol):
+    """A store that opens pools and queues by their id, or creates them, and takes detached ones in."""
+
+    def pool(self, context_id: str, *, create: bool = True) -> ContextPool[Any]:
+        """
+        Open a pool, or create it.
+        """
+
+    def queue(self, context_id: str, *, create: bool = True) -> ContextQueue[Any]:
+        """
+        Open a queue, or create it.
+        """
+
+    def adopt(self, context: C, context_id: str) -> C:
+        """
+        Keep a detached pool or queue from now on.
+        """
+
+
+def context_id_of(agent_name: str) -> str:
+    """
+    Return the id under which an agent's pool and queue are kept, if nobody says another.
+
+    Raises:
+        InvalidInputError: the name is too long for one.
+    """
+    return encoded_id(f"agent-{agent_name}", f"the agent's name {agent_name!r}")
+
+
+def kept_as(*contexts: ContextPool[Any] | ContextQueue[Any]) -> dict[str, str]:
+    """
+    Return under which ids those of an agent's contexts are kept that are not detached.
+    """
+    return {_saved_as(context): context.id for context in contexts if not context.is_detached}
+
+
+def require_new(context_id: str, *contexts: ContextPool[Any] | ContextQueue[Any]) -> None:
+    """
+    Refuse an id under which the log of one of these contexts has one of its kind, before any of them is branched.
+
+    Raises:
+        InvalidInputError: it has, or the id cannot be one.
+    """
+    for context in contexts:
+        stream = stream_id(context.kind.name, context_id)
+        if context.log.head(stream):
+            raise InvalidInputError(f"{stream} exists already: branch under another id, or open it")
+
+
+def restored_contexts(
+    data: Mapping[str, Any], store: ContextStore | None
+) -> tuple[ContextPool[Any], ContextQueue[Any]]:
+    """
+    Return the pool and the queue of an agent's dict.
+
+    Without a store they are detached, with what the dict holds. With one, what was kept is opened and is as it is by
+    now; what was detached is kept from now on, under the agent's own id.
+
+    Raises:
+        NotFoundError: the store has no context under an id that the dict names.
+        InvalidInputError: what was detached cannot be kept, since the store has one under the agent's own id.
+        UnregisteredHookError: the name of a hook is not registered.
+    """
+    pool, queue = _restored(ContextPool, data, store), _restored(ContextQueue, data, store)
+    if store is not None:
+        _keep([context for context in (pool, queue) if context.is_detached], data["name"], store)
+    return pool, queue
+
+
+def _keep(detached: Sequence[Any], agent_name: str, store: ContextStore) -> None:
+    # All are asked about before one is taken in, so that a refusal leaves nothing behind.
+    for context in detached:
+        _require_free(store, context.kind.name, context_id_of(agent_name))
+    for context in detached:
+        store.adopt(context, context_id_of(agent_name))
+
+
+def _restored(cls: type[C], data: Mapping[str, Any], store: ContextStore | None) -> C:
+    saved = data.get(_saved_as(cls), NOTHING_SAVED[cls.kind.name])
+    kept_id = data.get("kept_as", {}).get(_saved_as(cls))
+    if store is None or kept_id is None:
+        detached: C = cls.from_dict(saved)
+        return detached
+    hooks = rebuild_hooks_from_serialization(saved.get("hooks", {}), cls.hook_types)
+    kept: C = getattr(store, cls.kind.name)(kept_id, create=False)
+    kept.hooks = hooks
+    return kept
+
+
+def _require_free(store: ContextStore, kind: str, context_id: str) -> None:
+    try:
+        getattr(store, kind)(context_id, create=False)
+    except NotFoundError:
+        return
+    raise InvalidInputError(
+        f"the store has a {kind} {context_id!r}, and the agent's dict another that was not kept: make the agent anew "
+        "to go on with the store's, or leave out the store to go on with the dict's"
+    )
+
+
+def _saved_as(context: ContextPool[Any] | ContextQueue[Any] | type[Any]) -> str:
+    return f"context_{context.kind.name}"

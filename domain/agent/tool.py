@@ -1,0 +1,244 @@
+"""
+Tools: async functions with a name, which agents run in turns.
+
+A call merges the fixed arguments with the given ones, hands out the agent's queue and pool where the annotations
+ask for them, leaves out what the function does not take, and tells the tool's hooks.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
+
+from ..hooks import Hook, HookDecorator, HookRegistry, NotAsyncError, ToolHook, merge_kwargs
+from ..hooks.injecting import Injection
+from ..hooks.locks import new_lock
+from .registries import ToolRegistry
+from .times import utc_now
+
+__all__ = ["AsyncGenTool", "BaseTool", "Tool", "ToolMetadata", "tool"]
+
+R = TypeVar("R")
+Y = TypeVar("Y")
+
+ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass
+class ToolMetadata:
+    """A tool's name and description, and when it last ran."""
+
+    name: str
+    description: str | None
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+    def dict(self) -> dict[str, Any]:
+        """
+        Return the fields as a dict, times as ISO text.
+        """
+        started, ended = self.start_time, self.end_time
+        return {
+            "name": self.name,
+            "description": self.description,
+            "start_time": started.isoformat() if started else None,
+            "end_time": ended.isoformat() if ended else None,
+        }
+
+
+class _Call(NamedTuple):
+    """What a tool's function is called with, and the keyword arguments that its hooks are told."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    told: dict[str, Any]
+
+
+class BaseTool:
+    """
+    What tools have in common; `tool` makes them.
+
+    Its `hooks` are pairs of a type and a hook.
+    """
+
+    __name__: str
+    hooks: list[tuple[ToolHook, Hook]]
+
+    before_invoke = HookDecorator(ToolHook.BEFORE_INVOKE, "Before the tool runs: its own arguments.", paired=True)
+    after_invoke = HookDecorator(
+        ToolHook.AFTER_INVOKE, "After it ran: (result), or the list of what it yielded.", paired=True
+    )
+    on_error = HookDecorator(ToolHook.ON_ERROR, "When it raised: (exc).", paired=True)
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        lock: bool = False,
+        fixed_kwargs: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, fn)  # type: ignore[arg-type]  # the subclasses can be called
+        self.fn = fn
+        self.metadata = ToolMetadata(fn.__name__, fn.__doc__)
+        self.lock = new_lock() if lock else None
+        self.hooks = []
+        self.tags = frozenset(tags or ())
+        self._fixed_kwargs = dict(fixed_kwargs or {})
+        self._injection = Injection(fn, f"tool {fn.__name__!r}", is_tool=True)
+
+    def __repr__(self) -> str:
+        """
+        Show the class and the name.
+        """
+        return f"{type(self).__name__}({self.__name__!r})"
+
+    async def _run_hooks(self, hook_type: ToolHook, *args: Any, **kwargs: Any) -> None:
+        own = [hook for kind, hook in self.hooks if kind is hook_type]
+        await HookRegistry.fire(hook_type, own, *args, _source_tags=self.tags, **kwargs)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Call:
+        merged = merge_kwargs(self._fixed_kwargs, kwargs, f"tool {self.__name__!r}")
+        taken_args, taken_kwargs = _taken(self.fn, args, merged)
+        completed = self._injection.complete(taken_args, taken_kwargs)
+        return _Call(taken_args, completed, merged | completed)
+
+    def _locked(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self.lock is None else self.lock.hold()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = utc_now()
+        try:
+            yield
+        finally:
+            # Set together, so that of two runs at a time one is told of and not a mixture.
+            self.metadata.start_time, self.metadata.end_time = started, utc_now()
+
+
+class Tool(BaseTool, Generic[R]):
+    """A tool that returns one value."""
+
+    fn: Callable[..., Awaitable[R]]
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """
+        Run the tool.
+        """
+        with self._timed():
+            call = self._prepare(args, kwargs)
+            await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.told)
+            try:
+                async with self._locked():
+                    result = await self.fn(*call.args, **call.kwargs)
+            except Exception as error:
+                await self._run_hooks(ToolHook.ON_ERROR, exc=error)
+                raise
+        await self._run_hooks(ToolHook.AFTER_INVOKE, result=result)
+        return result
+
+
+class AsyncGenTool(BaseTool, Generic[Y]):
+    """A tool that yields values."""
+
+    fn: Callable[..., AsyncGenerator[Y]]
+
+    on_yield = HookDecorator(ToolHook.ON_YIELD, "For each value: (value).", paired=True)
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Y]:
+        """
+        Run the tool; the hooks after it get what it had yielded when it is closed early, too.
+        """
+        yielded: list[Y] = []
+        try:
+            with self._timed():
+                call = self._prepare(args, kwargs)
+                await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.told)
+                try:
+                    async with self._locked(), aclosing(self.fn(*call.args, **call.kwargs)) as values:
+                        async for value in values:
+                            await self._run_hooks(ToolHook.ON_YIELD, value)
+                            yielded.append(value)
+                            yield value
+                except Exception as error:
+                    await self._run_hooks(ToolHook.ON_ERROR, exc=error)
+                    raise
+        except Exception:
+            raise
+        except BaseException:
+            # Closed or cancelled, which is no failure of the tool.
+            await self._run_hooks(ToolHook.AFTER_INVOKE, yielded)
+            raise
+        await self._run_hooks(ToolHook.AFTER_INVOKE, yielded)
+
+
+class ToolDecorator(Protocol):
+    """What `@tool(...)` is: it makes a function a tool of its kind."""
+
+    @overload
+    def __call__(self, fn: Callable[..., AsyncIterator[Y]]) -> AsyncGenTool[Y]: ...
+
+    @overload
+    def __call__(self, fn: Callable[..., Awaitable[R]]) -> Tool[R]: ...
+
+
+@overload
+def tool(
+    func: None = None, *, lock: bool = False, tags: Iterable[str] | None = None, **fixed_kwargs: Any
+) -> ToolDecorator: ...
+
+
+@overload
+def tool(func: Callable[..., AsyncIterator[Y]]) -> AsyncGenTool[Y]: ...
+
+
+@overload
+def tool(func: Callable[..., Awaitable[R]]) -> Tool[R]: ...
+
+
+def tool(
+    func: Callable[..., Any] | None = None,
+    *,
+    lock: bool = False,
+    tags: Iterable[str] | None = None,
+    **fixed_kwargs: Any,
+) -> Any:
+    """
+    Make an async function a tool and register it by its name; with `@tool` or `@tool(...)`.
+
+    `lock` lets one call wait for the other. The fixed keyword arguments go into every call, where those of the call
+    win; a lambda among them is called each time. `tags` are for global hooks to choose by.
+
+    Raises:
+        NotAsyncError: the function is neither a coroutine function nor an async generator (a TypeError).
+        InvalidInputError: the name is taken (a ValueError).
+    """
+
+    def decorate(fn: Callable[..., Any]) -> BaseTool:
+        if not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)):
+            raise NotAsyncError("Tool", fn)
+        kind = AsyncGenTool[Any] if inspect.isasyncgenfunction(fn) else Tool[Any]
+        made = kind(fn, lock=lock, fixed_kwargs=fixed_kwargs, tags=tags)
+        ToolRegistry.register(made)
+        return made
+
+    return decorate if func is None else decorate(func)
+
+
+def _taken(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Leave out arguments that `fn` does not take; one that it misses it misses."""
+    parameters = inspect.signature(fn).parameters.values()
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        args = args[: sum(kind < inspect.Parameter.VAR_POSITIONAL for kind in kinds)]
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return args, dict(kwargs)
+    names = {parameter.name for parameter in parameters if parameter.kind not in ANY_NUMBER}
+    return args, {name: value for name, value in kwargs.items() if name in names}

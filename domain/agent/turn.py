@@ -1,0 +1,255 @@
+"""
+A turn: one call of a tool, to be made later, with what came of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from ..hooks import (
+    Hook,
+    HookDecorator,
+    HookRegistry,
+    TurnHook,
+    eval_args,
+    eval_kwargs,
+    rebuild_hooks_from_serialization,
+    serialize_hooks_by_type,
+)
+from .errors import SafeExecutionError, TurnTimeoutError, WrongRunMethodError
+from .guarding import Guarded, safe_execution
+from .producing import ExpiredError, produced, within
+from .registries import ToolRegistry
+from .times import utc_now
+from .tool import AsyncGenTool, BaseTool
+
+__all__ = ["StopReason", "Turn", "TurnMetadata"]
+
+T = TypeVar("T")
+
+
+class StopReason(str, Enum):  # noqa: UP042 - the seed's base classes
+    """Why a turn came to its end."""
+
+    COMPLETED = "completed"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+@dataclass
+class TurnMetadata:
+    """When a turn ran, and why it stopped."""
+
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    stop_reason: StopReason | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return the fields as text.
+        """
+        return {
+            "start_time": self.start_time.isoformat() if self.start_time else None,
+            "end_time": self.end_time.isoformat() if self.end_time else None,
+            "stop_reason": self.stop_reason.value if self.stop_reason else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, str | None]) -> TurnMetadata:
+        """
+        Return the metadata of `to_dict()`.
+        """
+        start, end, reason = (data.get(name) for name in ("start_time", "end_time", "stop_reason"))
+        return cls(
+            datetime.fromisoformat(start) if start else None,
+            datetime.fromisoformat(end) if end else None,
+            StopReason(reason) if reason else None,
+        )
+
+
+class Turn(Guarded, Generic[T]):
+    """
+    What is to be done: a tool, by its name or itself, and its arguments.
+
+    Functions among the arguments are called when the turn runs. It may take `timeout` seconds of the tool's time;
+    what the consumer of a tool that yields does in between does not count.
+
+    Raises:
+        UnregisteredToolError: no tool has this name (a KeyError).
+    """
+
+    _kind: ClassVar[str] = "turn"
+    _settable_while_running: ClassVar[frozenset[str]] = frozenset({"metadata", "output"})
+
+    before_run = HookDecorator(TurnHook.BEFORE_RUN, "Before the tool runs: (turn).")
+    after_run = HookDecorator(TurnHook.AFTER_RUN, "After it ran: (turn, output).")
+    on_timeout = HookDecorator(TurnHook.ON_TIMEOUT, "When it took too long: (turn).")
+    on_error = HookDecorator(TurnHook.ON_ERROR, "When it raised: (turn, exception).")
+    on_complete = HookDecorator(TurnHook.ON_COMPLETE, "When the turn has ended, however: (turn, stop_reason).")
+
+    def __init__(
+        self,
+        tool: str | BaseTool | Callable[..., Any],
+        timeout: float = 60,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        self.tool: BaseTool = ToolRegistry.get(tool if isinstance(tool, str) else tool.__name__)
+        self.args = list(args or ())
+        self.kwargs = dict(kwargs or {})
+        self.timeout = timeout
+        self.tags = frozenset(tags or ())
+        self.output: T | list[T] | None = None
+        self.metadata = TurnMetadata()
+        self.hooks: list[Hook] = []
+        # The hooks that the agent gives all its turns, while it runs this one.
+        self._lent_hooks: list[Hook] = []
+
+    def __repr__(self) -> str:
+        """
+        Show the tool, the timeout and the metadata.
+        """
+        return f"Turn(tool={self.tool.metadata.name!r}, timeout={self.timeout}, metadata={self.metadata})"
+
+    @contextmanager
+    def lending(self, hooks: Iterable[Hook]) -> Iterator[None]:
+        """
+        Give the turn these hooks for the block, behind its own; they are not saved with it.
+
+        What it is given within the block is gone behind it, so that it does not pile up when the turn runs again.
+
+        Raises:
+            SafeExecutionError: the turn runs already, with the hooks of somebody else.
+        """
+        if self._is_running:
+            raise SafeExecutionError(f"{self!r} is running: a turn runs once at a time")
+        own, self._lent_hooks = list(self.hooks), list(hooks)
+        try:
+            yield
+        finally:
+            self._lent_hooks = []
+            # A loop that shuts down closes what it finds in any order, so that this may come first.
+            if not self._is_running:
+                self.hooks = own
+
+    def copy(self) -> Self:
+        """
+        Return a turn of its own for the same call, which is not running.
+        """
+        twin = copy.copy(self)
+        twin.__dict__.update(_is_running=False, _lent_hooks=[])
+        twin.args, twin.kwargs, twin.hooks = list(self.args), dict(self.kwargs), list(self.hooks)
+        twin.metadata = copy.copy(self.metadata)
+        return twin
+
+    @safe_execution
+    async def returning(self) -> T | list[T] | None:
+        """
+        Run a tool that returns, and return its result.
+
+        Raises:
+            WrongRunMethodError: the tool yields; nothing was run.
+            TurnTimeoutError: it took too long.
+            SafeExecutionError: the turn runs already.
+        """
+        if isinstance(self.tool, AsyncGenTool):
+            raise WrongRunMethodError(f"tool {self.tool.__name__!r} is an async generator: use yielding()")
+        call: Any = self.tool
+        async with self._running():
+            self.output = await within(self.timeout, call(*eval_args(self.args), **eval_kwargs(self.kwargs)))
+        return self.output
+
+    @safe_execution
+    async def yielding(self) -> AsyncGenerator[T]:
+        """
+        Run a tool that yields, and yield its values as they come; `output` has them all when it is done.
+
+        Raises:
+            WrongRunMethodError: the tool returns; nothing was run.
+            TurnTimeoutError: it took too long.
+            SafeExecutionError: the turn runs already.
+        """
+        if not isinstance(self.tool, AsyncGenTool):
+            raise WrongRunMethodError(f"tool {self.tool.__name__!r} is not an async generator: use returning()")
+        call = self.tool
+        output: list[T] = []
+        async with self._running():
+            args, kwargs = eval_args(self.args), eval_kwargs(self.kwargs)
+            async with aclosing(produced(lambda: call(*args, **kwargs), self.timeout)) as values:
+                async for value in values:
+                    output.append(value)
+                    yield value
+            self.output = output
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        self._is_running = True
+        metadata = self.metadata
+        metadata.start_time, metadata.end_time, metadata.stop_reason = utc_now(), None, None
+        try:
+            await self._run_hooks(TurnHook.BEFORE_RUN)
+            yield
+            metadata.stop_reason = StopReason.COMPLETED
+            await self._run_hooks(TurnHook.AFTER_RUN, self.output)
+        except ExpiredError:
+            metadata.stop_reason = StopReason.TIMEOUT
+            await self._run_hooks(TurnHook.ON_TIMEOUT)
+            raise TurnTimeoutError(f"Turn timed out after {self.timeout}s") from None
+        except Exception as error:
+            metadata.stop_reason = StopReason.ERROR
+            await self._run_hooks(TurnHook.ON_ERROR, error)
+            raise
+        except BaseException:
+            metadata.stop_reason = StopReason.CANCELLED
+            raise
+        finally:
+            metadata.end_time = utc_now()
+            try:
+                await self._run_hooks(TurnHook.ON_COMPLETE, metadata.stop_reason)
+            finally:
+                self._is_running = False
+
+    async def _run_hooks(self, hook_type: TurnHook, *args: Any) -> None:
+        own = HookRegistry.get_by_type(hook_type, [*self.hooks, *self._lent_hooks])
+        await HookRegistry.fire(hook_type, own, self, *args, _source_tags=self.tags)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return the turn as a dict; functions among its arguments are called for it.
+
+        Raises:
+            UnserializableHookError: a hook could not be found again by its name.
+        """
+        return {
+            "tool_name": self.tool.__name__,
+            "args": eval_args(self.args),
+            "kwargs": eval_kwargs(self.kwargs),
+            "timeout": self.timeout,
+            "metadata": self.metadata.to_dict(),
+            "output": self.output,
+            "hooks": serialize_hooks_by_type(self.hooks),
+            "tags": sorted(self.tags),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """
+        Return the turn of `to_dict()`.
+
+        Raises:
+            UnregisteredToolError: its tool is not registered.
+            UnregisteredHookError: one of its hooks is not registered.
+        """
+        turn = cls(data["tool_name"], data.get("timeout", 60), data.get("args"), data.get("kwargs"), data.get("tags"))
+        turn.metadata = TurnMetadata.from_dict(data.get("metadata", {}))
+        turn.output = data.get("output")
+        turn.hooks = rebuild_hooks_from_serialization(data.get("hooks", {}), TurnHook)
+        return turn

@@ -1,0 +1,160 @@
+"""
+What an item of a queue, a pool or a memory holds, as an event keeps it.
+
+A text stays a text, other JSON is kept in its canonical form, and an msgspec Struct, a pydantic model or a dataclass
+as JSON beside the name of its class. What comes out is equal to what went in, or it is refused on the way in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from .canonical import canonical_json, parse_json, require_unicode
+from .errors import InvalidInputError, LimitExceededError
+from .frozen import freeze
+
+__all__ = ["Content", "is_typed", "plain_content", "restored_content", "stored_content", "typed_content"]
+
+# Lists within lists: each level takes several of the calls that Python lets nest when such content is read.
+DEPTH_MAX = 100
+# Classes seen in this process, also those that no module gives by name.
+_CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
+
+
+class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """`text`, or else `json` in canonical form, of an instance of the class `type` (`module:name`) if that is set."""
+
+    text: str | None = None
+    json: bytes = b""
+    type: str = ""
+
+
+def stored_content(value: Any, what: str = "content") -> Content:
+    """
+    Return `value` as an event keeps it; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is neither JSON nor a Struct, model or dataclass that comes back equal.
+        LimitExceededError: its lists and dicts are nested too deep.
+    """
+    if isinstance(value, str):
+        # A member of a str enum is a text, but its str() is another one.
+        return Content(text=str.__str__(require_unicode(value, what)))
+    if is_typed(value):
+        return _stored_instance(value, what)
+    data = _json(value, what)
+    if parse_json(data) != value:
+        raise InvalidInputError(
+            f"{what} is {type(value).__name__} and would not come back as it is: take texts, numbers, lists, dicts, "
+            "or a Struct, pydantic model or dataclass"
+        )
+    return Content(json=data)
+
+
+def restored_content(content: Content) -> Any:
+    """
+    Return the value that was stored: JSON read-only all the way down, anything else made anew at each call.
+
+    Raises:
+        InvalidInputError: its class was not imported in this process, or does not fit what was stored any more.
+    """
+    if content.text is not None:
+        return content.text
+    value = parse_json(content.json)
+    return typed_content(content.type, value) if content.type else freeze(value)
+
+
+def plain_content(content: Content) -> Any:
+    """
+    Return the JSON value that was stored, without need of its class.
+    """
+    return content.text if content.text is not None else parse_json(content.json)
+
+
+def is_typed(value: object) -> bool:
+    """
+    Return whether `value` is an instance whose class is stored by name.
+    """
+    is_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return is_dataclass or isinstance(value, msgspec.Struct | BaseModel)
+
+
+def typed_content(type_name: str, value: Any) -> Any:
+    """
+    Return the instance of the class `type_name` whose JSON is `value`.
+
+    Raises:
+        InvalidInputError: as for `restored_content`.
+    """
+    cls = _CLASSES.get(type_name) or _imported(type_name)
+    if cls is None:
+        module = type_name.partition(":")[0]
+        raise InvalidInputError(f"content is of the class {type_name!r}, which is not loaded: import {module} first")
+    try:
+        if issubclass(cls, BaseModel):
+            return cls.model_validate(value)
+        return msgspec.convert(value, cls, strict=False)
+    except (ValidationError, msgspec.ValidationError, TypeError, NameError) as error:
+        raise InvalidInputError(f"stored content no longer fits its class {type_name!r}: {error}") from error
+
+
+def _stored_instance(value: Any, what: str) -> Content:
+    cls = type(value)
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    try:
+        plain = _plain_instance(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} cannot be stored as JSON: {error}") from error
+    content = Content(json=_json(plain, what), type=name)
+    _CLASSES[name] = cls
+    try:
+        back = restored_content(content)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what} would not come back as it is: {error}") from error
+    # A class that compares by identity is never equal to its copy: then what is stored must be.
+    by_identity: object = object.__eq__
+    is_same = _plain_instance(back) == plain if cls.__eq__ is by_identity else back == value
+    if not is_same:
+        raise InvalidInputError(f"{what} would not come back as it is: {value!r} is read as {back!r}")
+    return content
+
+
+def _plain_instance(value: Any) -> Any:
+    """A model is stored as it is validated, by its aliases."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    return msgspec.to_builtins(value)
+
+
+def _json(value: Any, what: str) -> bytes:
+    data = canonical_json(value, what=what)
+    # There is no more depth than there are brackets, and most contents have few.
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _is_deeper(value, DEPTH_MAX):
+        raise LimitExceededError(f"the depth of {what}", allowed=DEPTH_MAX, actual=DEPTH_MAX + 1)
+    return data
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    if not isinstance(value, dict | list | tuple):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_is_deeper(one, depth - 1) for one in inner)
+
+
+def _imported(type_name: str) -> type | None:
+    """Find a class in what the program has imported; nothing is imported because an event names it."""
+    module, _, path = type_name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and (dataclasses.is_dataclass(found) or _is_stored_by_name(found)) else None
+
+
+def _is_stored_by_name(cls: type) -> bool:
+    return issubclass(cls, msgspec.Struct | BaseModel)

@@ -1,0 +1,116 @@
+"""
+A context that stands in a home: a store's log, or one of its own in memory until a store adopts it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from .adopting import adopted_events
+from .context import Context
+from .decider import Decider
+from .envelope import Event
+from .errors import ConcurrencyError, RefusedError
+from .home import Home
+from .journal import Durability, Journal, Outcome, Place
+from .memory_log import MemoryLog
+from .ports import Log, NewEvents
+from .system import REAL_SYSTEM
+from .tracing import NO_TRACE, Trace
+
+__all__ = ["HomedContext", "detached_home", "detached_journal"]
+
+S = TypeVar("S")
+
+
+class HomedContext(Context):
+    """A context that knows where it lives, can be taken into a store, and says whose trace its events belong to."""
+
+    _home: Home
+    _trace: Trace = NO_TRACE
+
+    @property
+    def version(self) -> int:
+        """The stream version that is shown."""
+        return self._journal.version
+
+    @property
+    def stream(self) -> str:
+        """The stream that holds the context's events."""
+        return self._journal.place.stream
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the context stands on a log of its own in memory."""
+        return self._home.is_detached
+
+    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
+        """
+        Go on in a store's log, which holds the same events; `store.adopt` does this.
+        """
+        self._journal.move_to(log, place, durability, unflushed)
+        self._home = Home(log, system=self._home.system, durability=durability, unflushed=unflushed, is_detached=False)
+        self._forget_shown()
+
+    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
+        """
+        Return what a store must append so that this detached context is there as `stream`.
+        """
+        return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
+
+    def name_version(self, name: str, version: int | None = None, **options: Any) -> int:
+        """
+        Give a version (the present one by default) a name, and return the version; see `Context.name_version`.
+        """
+        with self._trace.recording():
+            return super().name_version(name, version, **options)
+
+    def _change(
+        self, command: object, expected_version: int | None, idempotency_key: str | None, *, catch_up: bool
+    ) -> Outcome:
+        """Decide on the folded state, which is read first where it is not there, and record."""
+        _ = self._journal.state
+        try:
+            with self._trace.recording():
+                outcome = self._journal.execute(
+                    command, expected_version=expected_version, idempotency_key=idempotency_key, catch_up=catch_up
+                )
+        except (RefusedError, ConcurrencyError):
+            # What cannot be done a second time was perhaps done the first time.
+            known = self._recorded_under(idempotency_key)
+            if not known:
+                raise
+            self._journal.refresh()
+            return Outcome(known, replayed=True)
+        if outcome.events or idempotency_key is None:
+            return outcome
+        return Outcome(self._recorded_under(idempotency_key), replayed=True)
+
+    def _recorded_under(self, idempotency_key: str | None) -> tuple[Event, ...]:
+        """Return the events that were recorded under a key, if there is one and it is known."""
+        if idempotency_key is None:
+            return ()
+        self.flush()
+        recorded = self._journal.log.read(self.stream)
+        return tuple(one.event for one in recorded if one.meta.idempotency_key == idempotency_key)
+
+    def _past_state(self, version: int) -> Any:
+        """Return the folded state at a version."""
+        journal = self._journal
+        if version == journal.version and journal.is_loaded:
+            return journal.state
+        return journal.decided_past(version) or journal.past(version)
+
+
+def detached_home() -> Home:
+    """
+    Return a home on a log of its own in memory.
+    """
+    return Home(MemoryLog(REAL_SYSTEM), system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=True)
+
+
+def detached_journal(home: Home, kind: str, decider: Decider[S]) -> Journal[S]:
+    """
+    Return the journal of the one context of a kind in a home of its own.
+    """
+    return Journal(home.log, Place(f"{kind}:detached", "detached"), decider, version=0)

@@ -1,0 +1,132 @@
+"""
+A hook: an async function together with when it is to be called and how.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from ..errors import InvalidInputError
+from .arguments import merge_kwargs
+from .errors import NotAsyncError
+from .injecting import Injection
+from .kinds import HookType
+from .locks import new_lock
+
+__all__ = ["Hook", "HookFunction", "HookMetadata", "require_async", "types_of"]
+
+HookFunction: TypeAlias = Callable[..., Awaitable[None]]
+
+
+@dataclass
+class HookMetadata:
+    """A hook's name and description."""
+
+    name: str
+    description: str | None
+
+    def dict(self) -> dict[str, Any]:
+        """
+        Return both as a dict.
+        """
+        return asdict(self)
+
+
+class Hook:
+    """
+    An async function that is called at moments of one type or several (SPEC P6).
+
+    With `lock`, one run waits for the other. `fixed_kwargs` go into every call. `tags` matter where the hook is
+    global: it then fires only for owners that share one of them.
+
+    Raises:
+        NotAsyncError: the function is not async (a TypeError).
+        InvalidInputError: it has no name.
+    """
+
+    __name__: str
+
+    def __init__(
+        self,
+        fn: HookFunction,
+        type: HookType | tuple[HookType, ...],
+        *,
+        lock: bool = False,
+        fixed_kwargs: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        name = require_async(fn, "a hook")
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.type = type
+        self.lock = new_lock() if lock else None
+        self.fixed_kwargs = dict(fixed_kwargs or {})
+        self.tags = frozenset(tags) if tags else None
+        self.metadata = HookMetadata(name, fn.__doc__)
+        self._injection = Injection(fn, f"hook {name!r}", is_tool=False)
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """
+        Call the function with the fixed arguments and these, of which these win.
+        """
+        merged = merge_kwargs(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
+        merged = self._injection.complete(args, merged)
+        if self.lock is None:
+            await self.fn(*args, **merged)
+            return
+        async with self.lock.hold():
+            await self.fn(*args, **merged)
+
+    def is_for(self, types: tuple[HookType, ...]) -> bool:
+        """
+        Return whether it is called for all these types.
+        """
+        own = types_of(self)
+        return all(any(one is other for other in own) for one in types)
+
+    def is_like(self, fn: HookFunction, types: tuple[HookType, ...], *, lock: bool, fixed: Mapping[str, Any]) -> bool:
+        """
+        Return whether a hook made of these would do the same at these moments.
+        """
+        has_same_options = (self.lock is not None) == lock and self.fixed_kwargs == fixed
+        return self.fn is fn and self.is_for(types) and has_same_options
+
+    def __repr__(self) -> str:
+        """
+        Show the type and the name.
+        """
+        return f"Hook(type={self.type!r}, metadata={self.metadata!r})"
+
+
+def types_of(hook: object) -> tuple[Any, ...]:
+    """
+    Return the types of a hook, or of any callable with a `type`; none without one.
+    """
+    found = getattr(hook, "type", None)
+    if found is None:
+        return ()
+    return tuple(found) if isinstance(found, tuple | frozenset | list) else (found,)
+
+
+def require_async(fn: Callable[..., Any], what: str) -> str:
+    """
+    Return the name of what can be awaited when it is called.
+
+    Functions are looked at; of another callable only a call could tell.
+
+    Raises:
+        NotAsyncError: it is a function that is not async, as `what` must be (a TypeError).
+        InvalidInputError: it has no name, by which it could be found again.
+    """
+    plain = fn.func if isinstance(fn, functools.partial) else fn
+    is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(inspect.unwrap(plain))
+    if (inspect.isroutine(plain) or inspect.isclass(plain)) and not is_async:
+        raise NotAsyncError(what, fn)
+    name = getattr(fn, "__name__", None)
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{fn!r} has no __name__, by which it would be found again: wrap it in an `async def`")
+    return name

@@ -1,0 +1,206 @@
+"""
+Finding hooks again by name and type, and firing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+from ..errors import InvalidInputError
+from .errors import UnregisteredHookError
+from .hook import Hook, HookFunction, require_async, types_of
+from .kinds import HookType
+from .naming import taken_text
+
+__all__ = ["HookRegistry", "type_tuple"]
+
+
+class HookRegistry:
+    """
+    All hooks that can be found by name, and those that fire for every owner.
+
+    A name belongs to one function; decorated for several types it has one hook for each, found by name and type.
+    """
+
+    # Named as in the seed, where users reset them between tests.
+    _registry: ClassVar[dict[str, list[Any]]] = {}
+    _global_hooks: ClassVar[list[Any]] = []
+
+    @classmethod
+    def clear(cls) -> None:
+        """
+        Forget all hooks, global ones too.
+        """
+        cls._registry = {}
+        cls._global_hooks = []
+
+    @classmethod
+    def register(cls, hook: Hook | HookFunction) -> None:
+        """
+        Make a hook, or an async function, known by its name; the same one again is nothing new.
+
+        Raises:
+            ValueError: the name is taken by another function, or for this type.
+            NotAsyncError: the function is not async (a TypeError).
+        """
+        name = require_async(hook, "a hook")
+        known = cls._registry.get(name, [])
+        if any(one is hook for one in known):
+            return
+        if any(_collide(one, hook) for one in known):
+            # Nothing but a ValueError: so it is told from UnserializableHookError, which is one as well.
+            raise ValueError(taken_text(name))
+        cls._registry.setdefault(name, []).append(hook)
+
+    @classmethod
+    def get(cls, name: str, hook_type: Enum | str | None = None) -> Any:
+        """
+        Return the hook of this name: the one for `hook_type` where given, else the first.
+
+        A plain function that was registered has no type, and is known by its name alone.
+
+        Raises:
+            UnregisteredHookError: there is none (a KeyError).
+        """
+        for hook in cls._registry.get(name, ()):
+            types = types_of(hook)
+            if hook_type is None or not types or any(_is_type(one, hook_type) for one in types):
+                return hook
+        kind = "" if hook_type is None else f" for {str(getattr(hook_type, 'value', hook_type))!r}"
+        raise UnregisteredHookError(f"{name!r} not found{kind}: define or register the hook before it is looked up")
+
+    @classmethod
+    def holds(cls, hook: object) -> bool:
+        """
+        Return whether this very hook is registered under its name.
+        """
+        return any(one is hook for one in cls._registry.get(getattr(hook, "__name__", ""), ()))
+
+    @classmethod
+    def unregister(cls, name: str) -> None:
+        """
+        Free a name; its hooks no longer fire globally, but stay in the lists of their owners.
+
+        Raises:
+            UnregisteredHookError: nothing has this name (a KeyError).
+        """
+        cls.get(name)
+        gone = cls._registry.pop(name)
+        cls._global_hooks = [hook for hook in cls._global_hooks if not any(hook is one for one in gone)]
+
+    @classmethod
+    def register_global(cls, hook: Hook) -> None:
+        """
+        Make a hook known by its name, and fire it for every owner that its tags allow.
+
+        Raises:
+            ValueError: as for `register`.
+        """
+        cls.register(hook)
+        cls._global_hooks.append(hook)
+
+    @classmethod
+    def get_by_type(cls, hook_type: HookType, hooks: Iterable[Any]) -> list[Any]:
+        """
+        Return those of `hooks` that are for this type, in their order.
+
+        Types are compared by identity: queues and pools both have a "before_clear" (SPEC P6.2).
+        """
+        return [hook for hook in hooks if any(one is hook_type for one in types_of(hook))]
+
+    @classmethod
+    def get_global_by_type(cls, hook_type: HookType) -> list[Any]:
+        """
+        Return the global hooks for this type, in the order of their registration.
+        """
+        return cls.get_by_type(hook_type, cls._global_hooks)
+
+    @classmethod
+    async def fire(
+        cls,
+        hook_type: HookType,
+        instance_hooks: Iterable[Any],
+        /,
+        *args: Any,
+        _source_tags: frozenset[str] = frozenset(),
+        **kwargs: Any,
+    ) -> None:
+        """
+        Await an owner's own hooks of this type, which the caller has picked, then the global ones.
+
+        One that is both is awaited once. A global hook with tags needs one of them among `_source_tags`. The first
+        hook that raises ends it (SPEC P6.5 to P6.8, P6.14).
+        """
+        fired = list(instance_hooks)
+        for hook in fired:
+            await hook(*args, **kwargs)
+        for hook in cls.get_global_by_type(hook_type):
+            tags = getattr(hook, "tags", None)
+            is_wanted = tags is None or not tags.isdisjoint(_source_tags)
+            if is_wanted and not any(hook is one for one in fired):
+                await hook(*args, **kwargs)
+
+    @classmethod
+    def wrap(
+        cls,
+        fn: Hook | HookFunction,
+        hook_type: HookType | Sequence[HookType],
+        *,
+        lock: bool = False,
+        **fixed_kwargs: Any,
+    ) -> Hook:
+        """
+        Return a hook of this type for an owner's own list: a known one that does the same, or a new one.
+
+        A new one is registered where its name is free for its type. A second closure of the same name works
+        without, but its owner cannot be saved (SPEC P6.12, P6.13).
+
+        Raises:
+            NotAsyncError: the function is not async (a TypeError).
+        """
+        types = type_tuple(hook_type)
+        if isinstance(fn, Hook):
+            if not lock and not fixed_kwargs and fn.is_for(types):
+                cls._register_if_free(fn)
+                return fn
+            fn = fn.fn
+        for known in cls._registry.get(getattr(fn, "__name__", ""), ()):
+            if isinstance(known, Hook) and known.is_like(fn, types, lock=lock, fixed=fixed_kwargs):
+                return known
+        hook = Hook(fn, types if len(types) > 1 else types[0], lock=lock, fixed_kwargs=fixed_kwargs)
+        cls._register_if_free(hook)
+        return hook
+
+    @classmethod
+    def _register_if_free(cls, hook: Hook) -> None:
+        if not any(_collide(one, hook) for one in cls._registry.get(hook.__name__, ())):
+            cls.register(hook)
+
+
+def type_tuple(hook_type: HookType | Sequence[HookType]) -> tuple[HookType, ...]:
+    """
+    Return one type or several as a tuple.
+
+    Raises:
+        InvalidInputError: there is none, or one that no hook is ever called for (a ValueError).
+    """
+    types = tuple(hook_type) if isinstance(hook_type, list | tuple) else (hook_type,)
+    if not types:
+        raise InvalidInputError("a hook requires at least one type")
+    for one in types:
+        if not isinstance(one, Enum):
+            raise InvalidInputError(f"{one!r} is no type of hooks: take a member of an enum, as TurnHook.BEFORE_RUN")
+    return types
+
+
+def _collide(one: object, other: object) -> bool:
+    if getattr(one, "fn", one) is not getattr(other, "fn", other):
+        return True
+    return any(mine is theirs for mine in types_of(one) for theirs in types_of(other))
+
+
+def _is_type(one: object, wanted: object) -> bool:
+    # A type of an unknown kind is known by its text alone.
+    return one is wanted or (not isinstance(wanted, Enum) and one == wanted)

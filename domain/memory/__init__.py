@@ -1,0 +1,20 @@
+"""Memories of agents: their events, rules, folded state and public classes."""
+
+from __future__ import annotations
+
+from .memory import InMemoryMemoryStore, Memory, MemoryAt
+from .protocol import MemoryStore
+from .records import MemoryChange, MemoryKind, MemoryRecord
+from .scope import MemoryScope, ScopeAt
+
+__all__ = [
+    "InMemoryMemoryStore",
+    "Memory",
+    "MemoryAt",
+    "MemoryChange",
+    "MemoryKind",
+    "MemoryRecord",
+    "MemoryScope",
+    "MemoryStore",
+    "ScopeAt",
+]

@@ -1,0 +1,63 @@
+"""
+The events of memories: one stream for each scope, which they do not name; its id does.
+
+A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. A record is brought
+into the world by one event and named by it ever after (`refold.domain.spans`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..content import Content
+from ..spans import Ref, Span
+from ..totals import Totals
+
+__all__ = ["ITEM_EVENTS", "MemoryEvent", "MemoryForgotten", "MemoryNamed", "MemoryRemembered", "MemoryRestored"]
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
+    """Base of all events of memories: a msgpack map with the tag under `t`."""
+
+
+class MemoryRemembered(_Event, frozen=True, kw_only=True, gc=False, tag="memory.remembered.v1"):
+    """
+    A value was remembered under a key, in the place of `replaced`, if that is set.
+
+    `first_at` is when the key was first remembered, `at` when it was now: microseconds since 1970, UTC.
+    """
+
+    key: str
+    value: Content
+    kind: str = "semantic"
+    tags: tuple[str, ...] = ()
+    first_at: int
+    at: int
+    replaced: Ref | None = None
+    change: Totals
+
+
+class MemoryForgotten(_Event, frozen=True, kw_only=True, gc=False, tag="memory.forgotten.v1"):
+    """Records were forgotten; each is named by the event that remembered it."""
+
+    items: tuple[Span, ...]
+    change: Totals
+    reason: str | None = None
+
+
+class MemoryRestored(_Event, frozen=True, kw_only=True, gc=False, tag="memory.restored.v1"):
+    """Records that had been forgotten are back as they were. They are named with their stream."""
+
+    items: tuple[Span, ...]
+    change: Totals
+
+
+class MemoryNamed(_Event, frozen=True, kw_only=True, gc=False, tag="memory.named.v1"):
+    """A version of a scope got a name; the same name given again moves it."""
+
+    name: str
+    version: int
+
+
+ITEM_EVENTS = (MemoryRemembered,)
+MemoryEvent = MemoryRemembered | MemoryForgotten | MemoryRestored | MemoryNamed

@@ -1,0 +1,75 @@
+"""
+What a memory holds: records, and what became of them (SPEC A4.1).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..system import REAL_SYSTEM
+
+__all__ = ["MemoryChange", "MemoryKind", "MemoryRecord", "time_of"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class MemoryKind(StrEnum):
+    """What a record is about: what happened, what is known, or how something was done (SPEC A4.1)."""
+
+    EPISODIC = "episodic"
+    SEMANTIC = "semantic"
+    PROCEDURAL = "procedural"
+
+
+def time_of(microseconds: int) -> datetime:
+    """
+    Return the time that is so many microseconds after the beginning of 1970, UTC.
+    """
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def _present() -> datetime:
+    return time_of(int(REAL_SYSTEM.now() * 1_000_000))
+
+
+class MemoryRecord(BaseModel):
+    """
+    Something to remember: in a scope (`user:42`), under a key (SPEC A4.1).
+
+    `value` is JSON, or an msgspec Struct, a pydantic model or a dataclass. `timestamp` is when the key was first
+    remembered, `updated_at` when it last was. A record that was read is a copy: to change it, `put` it again.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scope: str = Field(min_length=1)
+    key: str = Field(min_length=1)
+    value: Any
+    kind: MemoryKind = MemoryKind.SEMANTIC
+    tags: list[str] = Field(default_factory=list)
+    timestamp: datetime = Field(default_factory=_present)
+    updated_at: datetime = Field(default_factory=_present)
+
+
+class MemoryChange(msgspec.Struct, frozen=True):
+    """
+    What became of a key at one version of its scope: `how` is `remembered`, `forgotten` or `restored`.
+
+    `old` and `new` are the records before and after it; None where there was none. `because` is `stream@version` of
+    what it followed from.
+    """
+
+    key: str
+    version: int
+    recorded_at: datetime
+    how: str
+    old: MemoryRecord | None
+    new: MemoryRecord | None
+    actor: str | None
+    correlation_id: str | None
+    because: str | None

@@ -1,0 +1,120 @@
+"""
+The rules of a scope: commands in, events out, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..addressing import require_name
+from ..content import Content
+from ..decider import Decider
+from ..errors import InvalidInputError
+from ..spans import Ref, spans_of
+from ..totals import Totals
+from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
+from .state import EMPTY, Held, MemoryState, Resolved, complete, fold, recorded_event
+
+__all__ = ["MEMORIES", "Command", "Forget", "NameVersion", "Remember", "Restore", "decide"]
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """Remember a value under a key; `first_at` counts where the key is new, and `now` is now."""
+
+    key: str
+    value: Content
+    kind: str
+    tags: tuple[str, ...]
+    first_at: int
+    now: int
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Forget a key, or all of them."""
+
+    key: str | None
+    reason: str | None
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """Take records back that `stream` had forgotten."""
+
+    stream: str
+    items: tuple[Held, ...]
+
+
+class NameVersion(msgspec.Struct, frozen=True):
+    """Give a version a name."""
+
+    name: str
+    version: int
+
+
+Command = Remember | Forget | Restore | NameVersion
+
+
+def decide(command: Command, state: MemoryState) -> Sequence[MemoryEvent | Resolved]:
+    """
+    Return the events that carry out `command`; none where it is so already.
+
+    Raises:
+        InvalidInputError: a name that cannot be, or a key that is to be restored and is remembered anew.
+    """
+    match command:
+        case Remember():
+            return [_remembered(command, state)]
+        case Forget(key=key, reason=reason):
+            return _forget(key, reason, state)
+        case Restore(stream=stream, items=items):
+            return _restore(stream, items, state)
+        case NameVersion(name=name, version=version):
+            is_so = state.names.get(require_name(name)) == version
+            return [] if is_so else [MemoryNamed(name=name, version=version)]
+
+
+def _remembered(command: Remember, state: MemoryState) -> MemoryRemembered:
+    old = state.records.get(command.key)
+    event = MemoryRemembered(
+        key=command.key,
+        value=command.value,
+        kind=command.kind,
+        tags=command.tags,
+        first_at=command.first_at if old is None else old.event.first_at,
+        # Of two records in a scope one is newer, whatever the clocks of their writers say.
+        at=max(command.now, state.last_at + 1),
+        replaced=None if old is None else Ref(old.version),
+        change=Totals(),
+    )
+    change = Held(0, event).totals
+    return msgspec.structs.replace(event, change=change if old is None else change + -old.totals)
+
+
+def _forget(key: str | None, reason: str | None, state: MemoryState) -> Sequence[MemoryEvent]:
+    found = state.records.get(key) if key is not None else None
+    leaving = state.records.values() if key is None else [found] if found is not None else []
+    if not leaving:
+        return []
+    named = spans_of(Ref(version) for version in sorted(held.version for held in leaving))
+    return [MemoryForgotten(items=named, change=-_total(leaving), reason=reason)]
+
+
+def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence[Resolved]:
+    for held in items:
+        if held.event.key in state.records:
+            raise InvalidInputError(f"{held.event.key!r} is remembered: forget it first, or put what it was before")
+    if not items:
+        return []
+    named = spans_of(Ref(held.version, stream) for held in items)
+    return [Resolved(MemoryRestored(items=named, change=_total(items)), tuple(items))]
+
+
+def _total(items: Iterable[Held]) -> Totals:
+    total = Totals()
+    for held in items:
+        total += held.totals
+    return total
+
+
+MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event)

@@ -1,0 +1,172 @@
+"""
+What a scope remembers, folded from its events; a value, like every state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..content import plain_content, restored_content
+from ..errors import DamagedError
+from ..named_events import read_named
+from ..ordered_map import OrderedMap
+from ..ports import Log
+from ..spans import refs_of
+from ..totals import Totals
+from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
+from .records import MemoryKind, MemoryRecord, time_of
+
+__all__ = ["EMPTY", "Held", "MemoryState", "Resolved", "complete", "fold", "recorded_event"]
+
+# As elsewhere: four bytes of what is stored make a token.
+TOKEN_BYTES = 4
+
+
+class Held(NamedTuple):
+    """A record as it was recorded: the version that brought it, and the event of that version."""
+
+    version: int
+    event: MemoryRemembered
+
+    def record_in(self, scope: str) -> MemoryRecord:
+        """
+        Return the record as its user sees it, made anew each time, so that changing it changes nothing else.
+        """
+        event = self.event
+        content = event.value
+        return MemoryRecord(
+            scope=scope,
+            key=event.key,
+            value=restored_content(content) if content.type else plain_content(content),
+            kind=MemoryKind(event.kind),
+            tags=list(event.tags),
+            timestamp=time_of(event.first_at),
+            updated_at=time_of(event.at),
+        )
+
+    @property
+    def totals(self) -> Totals:
+        """What the record counts; tokens are estimated from the bytes that are stored."""
+        content = self.event.value
+        size = len(content.text.encode() if content.text is not None else content.json)
+        return Totals(1, 0, (size + len(self.event.key.encode())) // TOKEN_BYTES)
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """A restoration, together with the records that it names."""
+
+    event: MemoryRestored
+    taken: tuple[Held, ...]
+
+
+class MemoryState(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a scope remembers at one version: records by key, and their keys by the version that brought them.
+
+    `last_at` is when the newest of all was remembered.
+    """
+
+    version: int = 0
+    records: OrderedMap[str, Held] = msgspec.field(default_factory=OrderedMap)
+    keys: OrderedMap[int, str] = msgspec.field(default_factory=OrderedMap)
+    last_at: int = 0
+    names: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def newest_first(self) -> list[Held]:
+        """
+        Return the records, the one that was remembered last first.
+        """
+        return sorted(self.records.values(), key=lambda held: held.version, reverse=True)
+
+
+EMPTY = MemoryState()
+
+
+def recorded_event(event: MemoryEvent | Resolved) -> MemoryEvent:
+    """
+    Return the event itself, without what was looked up for it.
+    """
+    return event.event if isinstance(event, Resolved) else event
+
+
+def complete(log: Log, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved]:
+    """
+    Return the events of a scope as `fold` wants them: restorations with the records that they name.
+
+    Raises:
+        DamagedError: the stream does not hold what an event says of it.
+    """
+    return [_resolved(log, event) if isinstance(event, MemoryRestored) else event for event in events]
+
+
+def _resolved(log: Log, event: MemoryRestored) -> Resolved:
+    return Resolved(event, tuple(Held(version, found) for version, found in read_named(log, event.items, ITEM_EVENTS)))
+
+
+def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> MemoryState:
+    """
+    Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`.
+    """
+    step = _Fold(state)
+    for event in events:
+        step.apply(event)
+    return step.state()
+
+
+class _Fold:
+    """A fold under way."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._version, self._last_at, self._names = state.version, state.last_at, state.names
+        self._records, self._keys = state.records, state.keys
+        if not state.version:
+            # A map knows its descendants, so that those of the first state would keep everybody's alive.
+            self._records, self._keys = OrderedMap(), OrderedMap()
+
+    def state(self) -> MemoryState:
+        """
+        Return the state at the end.
+        """
+        return MemoryState(
+            version=self._version,
+            records=self._records,
+            keys=self._keys,
+            last_at=self._last_at,
+            names=self._names,
+        )
+
+    def apply(self, event: MemoryEvent | Resolved) -> None:
+        """
+        Apply one event.
+        """
+        self._version += 1
+        match recorded_event(event):
+            case MemoryRemembered() as remembered:
+                self._put(Held(self._version, remembered))
+                self._last_at = max(self._last_at, remembered.at)
+            case MemoryForgotten(items=items):
+                for ref in refs_of(items):
+                    self._drop(ref.version)
+            case MemoryRestored():
+                assert isinstance(event, Resolved), "a restoration is folded with what it names"
+                for held in event.taken:
+                    self._put(held)
+            case MemoryNamed(name=name, version=version):
+                self._names = {**self._names, name: version}
+
+    def _put(self, held: Held) -> None:
+        key = held.event.key
+        old = self._records.get(key)
+        if old is not None:
+            self._keys = self._keys.minus(old.version)
+        self._records = self._records.plus(key, held)
+        self._keys = self._keys.plus(held.version, key)
+
+    def _drop(self, version: int) -> None:
+        key = self._keys.get(version)
+        if key is None:
+            raise DamagedError(f"record {version} of a memory", "it was forgotten, and was not there")
+        self._records, self._keys = self._records.minus(key), self._keys.minus(version)

@@ -1,0 +1,169 @@
+"""
+A mapping that keeps the order of insertion and is a value: a change gives a new one, and the old one stays.
+
+A change costs the same whatever the size. The newest version of a family holds the one real dict; every other
+version holds a note of what is different on the way to it, and takes the dict over when somebody looks at it (Baker's
+way to persistent arrays). So a decision that is taken back costs as many steps as it had.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from itertools import islice
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["OrderedMap"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+# A version that is further away than this gets a dict of its own, or two readers would toss one to and fro.
+STEPS_MAX = 64
+
+
+class _Entry(NamedTuple, Generic[V]):
+    """A value and its rank in the order."""
+
+    rank: int
+    value: V
+
+
+class _Step(NamedTuple, Generic[K, V]):
+    """What is under `key` in a version whose `newer` neighbour has something else there; None: nothing."""
+
+    newer: OrderedMap[K, V]
+    key: K
+    entry: _Entry[V] | None
+
+
+class OrderedMap(Generic[K, V]):
+    """An immutable mapping in the order of insertion; a key that is put again keeps its place."""
+
+    __slots__ = ("_data", "_lock", "_next_rank", "_size", "_step")
+
+    def __init__(self) -> None:
+        self._data: OrderedDict[K, _Entry[V]] | None = OrderedDict()
+        self._step: _Step[K, V] | None = None
+        self._lock = threading.Lock()
+        self._next_rank = 0
+        self._size = 0
+
+    def plus(self, key: K, value: V) -> OrderedMap[K, V]:
+        """
+        Return a mapping with `value` under `key`: in its old place if there is one, else at the end.
+        """
+        with self._lock:
+            old = self._own().get(key)
+            rank = self._next_rank if old is None else old.rank
+            return self._changed(key, old, _Entry(rank, value))
+
+    def minus(self, key: K) -> OrderedMap[K, V]:
+        """
+        Return a mapping without `key`, which must be there.
+        """
+        with self._lock:
+            return self._changed(key, self._own()[key], None)
+
+    def get(self, key: K) -> V | None:
+        """
+        Return the value under `key`, or None.
+        """
+        with self._lock:
+            entry = self._own().get(key)
+        return None if entry is None else entry.value
+
+    def first(self, count: int) -> list[tuple[K, V]]:
+        """
+        Return the first `count` keys and values, the oldest first.
+        """
+        with self._lock:
+            return [(key, entry.value) for key, entry in islice(self._own().items(), max(0, count))]
+
+    def values(self) -> list[V]:
+        """
+        Return all values in order.
+        """
+        with self._lock:
+            return [entry.value for entry in self._own().values()]
+
+    def items(self) -> list[tuple[K, V]]:
+        """
+        Return all keys and values in order.
+        """
+        return self.first(self._size)
+
+    def __iter__(self) -> Iterator[K]:
+        with self._lock:
+            return iter(list(self._own()))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            return key in self._own()
+
+    def __eq__(self, other: object) -> bool:
+        return self.items() == other.items() if isinstance(other, OrderedMap) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value, and values need not be hashable
+
+    def __repr__(self) -> str:
+        return f"OrderedMap({self.items()!r})"
+
+    def _changed(self, key: K, old: _Entry[V] | None, new: _Entry[V] | None) -> OrderedMap[K, V]:
+        changed: OrderedMap[K, V] = OrderedMap.__new__(OrderedMap)
+        changed._lock, changed._step = self._lock, None
+        changed._next_rank = max(self._next_rank, new.rank + 1 if new else 0)
+        changed._size = self._size + (new is not None) - (old is not None)
+        changed._data, self._data = self._data, None
+        assert changed._data is not None, "the version that is changed holds the dict"
+        _put(changed._data, key, new)
+        self._step = _Step(changed, key, old)
+        return changed
+
+    def _own(self) -> OrderedDict[K, _Entry[V]]:
+        """Take the family's dict over, or a copy where the way is long; the lock is held."""
+        if self._data is not None:
+            return self._data
+        way: list[OrderedMap[K, V]] = [self]
+        while (step := way[-1]._step) is not None:
+            way.append(step.newer)
+        data = way[-1]._data
+        assert data is not None, "every way ends at the version that holds the dict"
+        if len(way) > STEPS_MAX:
+            return self._copied(way, data)
+        for older, newer in zip(way[-2::-1], way[:0:-1], strict=True):
+            step = older._step
+            assert step is not None, "only the last one on the way has no step"
+            newer._step, newer._data = _Step(older, step.key, data.get(step.key)), None
+            _put(data, step.key, step.entry)
+            older._step, older._data = None, data
+        return data
+
+    def _copied(self, way: list[OrderedMap[K, V]], data: OrderedDict[K, _Entry[V]]) -> OrderedDict[K, _Entry[V]]:
+        copy = data.copy()
+        for older in way[-2::-1]:
+            assert older._step is not None, "only the last one on the way has no step"
+            _put(copy, older._step.key, older._step.entry)
+        self._data, self._step = copy, None
+        return copy
+
+
+def _put(data: OrderedDict[K, _Entry[V]], key: K, entry: _Entry[V] | None) -> None:
+    """Put an entry where its rank says; without one take the key away."""
+    if entry is None:
+        del data[key]
+        return
+    is_new = key not in data
+    first_rank = data[next(iter(data))].rank if data else entry.rank
+    last_rank = data[next(reversed(data))].rank if data else entry.rank
+    data[key] = entry
+    if not is_new or entry.rank >= last_rank:
+        return
+    if entry.rank < first_rank:
+        data.move_to_end(key, last=False)
+        return
+    for later, _ in sorted(data.items(), key=lambda pair: pair[1].rank):
+        data.move_to_end(later)

@@ -1,0 +1,91 @@
+"""
+Branching: one event that begins a container where another one stands (SPEC P3, P4.14).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConcurrencyError, InvalidInputError
+from ..home import Home
+from ..journal import Journal, Place
+from ..spans import Segment
+from ..streams import derived_id, split_stream_id, stream_id
+from ..totals import Totals
+from .events import BranchedEvent
+from .rules.commands import Begin
+from .state.fold import ContainerState, fold
+
+if TYPE_CHECKING:
+    from .container import Container
+
+__all__ = ["branch_of"]
+
+
+def branch_of(
+    parent: Container[Any], limit: int | None, context_id: str | None, key: str | None
+) -> tuple[Journal[ContainerState], Home]:
+    """
+    Begin a branch of what `parent` shows, and return what it stands on.
+
+    Raises:
+        InvalidInputError: the id cannot be one or is taken.
+    """
+    # What a branch names must not come after it on disk.
+    parent.flush()
+    event = _branched(parent, limit)
+    home = parent.home
+    stream = stream_id(parent.kind.name, context_id or _new_id(parent, key))
+    journal: Journal[ContainerState] = Journal(
+        home.log,
+        Place(stream, event.root, event.agent),
+        parent.decider,
+        version=0,
+        unflushed=home.unflushed,
+        base=fold(parent.recorded_state, (event,)),
+    )
+    try:
+        journal.execute(Begin(event), idempotency_key=key, catch_up=False)
+    except ConcurrencyError as error:
+        raise InvalidInputError(f"{stream} exists already: branch under another id") from error
+    # That a container exists is never queued: everything that is queued on it hangs on that.
+    journal.durability = home.durability
+    return journal, home
+
+
+def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
+    state = parent.recorded_state
+    opened = state.opened
+    if opened is None:
+        raise InvalidInputError(f"{parent.stream}@{parent.version} is before it began: branch a later version")
+    root = opened.root if isinstance(opened, BranchedEvent) else opened.session or split_stream_id(parent.stream)[1]
+    total = Totals()
+    kept = state.items.values()
+    for held in kept if limit is None else kept[-limit:]:
+        total += held.totals
+    return parent.kind.branched(
+        parent=parent.stream,
+        version=parent.version,
+        lineage=(*state.ancestry, Segment(parent.stream, parent.version)),
+        root=root,
+        limit=limit,
+        tags=state.tags,
+        change=total,
+        user=opened.user,
+        session=opened.session,
+        agent=opened.agent,
+    )
+
+
+def _new_id(parent: Container[Any], key: str | None) -> str:
+    """
+    An id is made up, of the root's, since every descendant names all its ancestors; the same one when a call is
+    repeated under its idempotency key.
+    """
+    name = split_stream_id(parent.stream)[1]
+    ancestry = parent.recorded_state.ancestry
+    root = split_stream_id(ancestry[0].stream)[1] if ancestry else name
+    if key is None:
+        return derived_id(root, parent.home.system.new_id("-"))
+    return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())

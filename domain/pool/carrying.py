@@ -1,0 +1,121 @@
+"""
+Carrying a change out: its hooks are asked, it is recorded, and where something came between, asked and recorded anew.
+
+What may wait for a disk is done in a thread, so that the loop goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..canonical import require_unicode
+from ..envelope import NO_META, RecordedEvent
+from ..errors import ConcurrencyError
+from ..journal import CATCH_UPS_MAX, Journal, Outcome
+from ..ports import NewEvents
+from ..threads import finished_in_thread, in_thread
+from ..totals import Totals
+from ..transaction import current_transaction
+from .changes import Change
+from .rules.commands import Command
+from .staging import staged
+from .state.fold import ContainerState
+
+if TYPE_CHECKING:
+    from .container import Container
+
+__all__ = ["carried_out"]
+
+R = TypeVar("R")
+# No stream gets that far.
+NO_VERSION = 2**62
+
+
+async def carried_out(
+    container: Container[Any],
+    journal: Journal[ContainerState],
+    change: Change,
+    expected_version: int | None,
+    key: str | None,
+) -> Outcome:
+    """
+    Ask the hooks of a container, if it has any for this, and record a change.
+
+    Raises:
+        ConcurrencyError: another writer came first, and it is an edit, or strict by `expected_version`.
+        whatever a hook raises: then nothing was recorded.
+    """
+    repeated = await _repeated(container, journal, key)
+    if repeated is not None:
+        return repeated
+    came_between: tuple[RecordedEvent, ...] = ()
+    for attempt in range(CATCH_UPS_MAX):
+        state, command = await _waiting(container, journal, partial(_prepared, container, journal, change))
+        expected = state.version if expected_version is None else expected_version
+        if expected == state.version and any(container.has_hooks(name) for name in change.asked):
+            # What the rules refuse no hook hears of.
+            container.decider.decide(command, state)
+            with staged(container, state) as stage:
+                await change.announce(container, stage)
+            expected = _version_told(journal.state, state)
+        record = partial(journal.execute, command, expected_version=expected, idempotency_key=key)
+        try:
+            outcome = await _waiting(container, journal, record)
+        except ConcurrencyError:
+            # Where only this view went on, while its hooks were asked, nobody else came first.
+            is_behind = journal.version == expected
+            is_final = expected_version is not None or (is_behind and not change.catches_up)
+            if is_final or attempt == CATCH_UPS_MAX - 1:
+                raise
+            came_between += await in_thread(journal.refresh) if is_behind else ()
+            continue
+        journal.came_between = came_between
+        return outcome
+    raise AssertionError("the loop returns or raises")
+
+
+async def _repeated(container: Container[Any], journal: Journal[ContainerState], key: str | None) -> Outcome | None:
+    """Return what was recorded under a key, if anything was: what it did then may not be possible any more."""
+    if key is None or current_transaction(journal.log) is not None:
+        return None
+    # A log knows a key before it looks at the version, and refuses this one in any other case.
+    never = NewEvents(
+        stream=journal.place.stream,
+        expected_version=NO_VERSION,
+        events=(container.kind.cleared(change=Totals()),),
+        metas=(NO_META,),
+        root=journal.place.root,
+        idempotency_key=require_unicode(key, "the idempotency key"),
+    )
+
+    def look_up() -> Outcome | None:
+        journal.flush()
+        try:
+            [receipt] = journal.log.append((never,)).result()
+        except ConcurrencyError:
+            return None
+        journal.refresh()
+        return Outcome(tuple([one.event for one in receipt.events]), replayed=True)
+
+    return await finished_in_thread(look_up)
+
+
+def _prepared(
+    container: Container[Any], journal: Journal[ContainerState], change: Change
+) -> tuple[ContainerState, Command]:
+    state = journal.state
+    return state, change.prepare(container, state)
+
+
+def _version_told(now: ContainerState, told: ContainerState) -> int:
+    """Return the version on which what the hooks were told holds: one of them may have given a version a name."""
+    is_same = now.items is told.items and (now.limit, now.tags) == (told.limit, told.tags)
+    return now.version if is_same else told.version
+
+
+async def _waiting(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:
+    """Do what may wait for a disk in a thread; where there is none to wait for, right here."""
+    may_wait = not container.is_detached and (journal.durability == "commit" or not journal.is_loaded)
+    return await finished_in_thread(work) if may_wait else work()

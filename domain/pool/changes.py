@@ -1,0 +1,268 @@
+"""
+The changes that both queues and pools know: the command of each, and what the hooks are told before and after it.
+
+A change is prepared on the state as it is, announced on a stage, recorded, and told. Where it has to be recorded behind
+something else it is prepared and announced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..spans import spans_of
+from .events import ContainerEvent
+from .items import ContextItem, Held
+from .rules.commands import ChangeSettings, Clear, Command, Evict, Restore
+from .rules.decide import overflow
+from .staging import Stage
+from .state.fold import ContainerState, Resolved
+from .state.naming import named_items, ref_of
+from .state.returning import returning
+
+if TYPE_CHECKING:
+    from .container import Container
+
+__all__ = [
+    "COMING",
+    "Change",
+    "ChangingSettings",
+    "Clearing",
+    "Coming",
+    "Evicting",
+    "Restoring",
+    "announce_coming",
+    "announce_leaving",
+    "current_for_hooks",
+    "fire_with_item",
+    "tell_came",
+]
+
+# Those of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
+COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
+
+
+class Change:
+    """
+    One change of one container; `asked` names the hook types that are called before it.
+
+    What `catches_up` is made once more behind what another writer did first; of an edit its caller is told.
+    """
+
+    asked: tuple[str, ...] = ()
+    catches_up: bool = True
+    # Whether the state is not all that it is prepared on, so that it may have to wait for a disk.
+    reads_log = False
+
+    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+        """
+        Return what is to be done, given the present state; may read the log.
+        """
+        raise NotImplementedError
+
+    async def announce(self, container: Container[Any], stage: Stage) -> None:
+        """
+        Call the hooks that may stop the change, each with the container as it then is.
+        """
+
+    def see_result(self, container: Container[Any]) -> None:
+        """
+        Take what `tell` will show, before anybody else changes the container.
+        """
+
+    async def tell(self, container: Container[Any]) -> None:
+        """
+        Call the hooks that come after the change.
+        """
+
+
+class Coming(NamedTuple):
+    """An item that is to come in, and the event that lets hooks see it there."""
+
+    item: ContextItem[Any]
+    event: ContainerEvent | Resolved
+
+
+async def announce_coming(container: Container[Any], stage: Stage, coming: Sequence[Coming]) -> None:
+    """
+    Tell a container's hooks of items before they come in, and of each that makes room for one (SPEC P2.9, P4.4).
+    """
+    if container.has_hooks("BEFORE_APPEND"):
+        # Only where somebody wants the list does a change cost what the queue holds.
+        current = [held.item for held in stage.state.items.values()]
+        await container.fire("BEFORE_APPEND", container, [one.item for one in coming], current)
+    for one in coming:
+        if one.item.id is None or container.kind.name == "queue" or one.item.id not in stage.state.items:
+            await announce_leaving(container, stage, overflow(stage.state, 1))
+        if container.kind.name == "pool":
+            await container.fire("BEFORE_ADD", container, one.item)
+        stage.see(one.event)
+
+
+async def announce_leaving(
+    container: Container[Any], stage: Stage, leaving: Iterable[Held], reason: str = "limit"
+) -> None:
+    """
+    Tell of items that are evicted, one by one, each while it is still there (SPEC P2.10).
+    """
+    for held in leaving:
+        await fire_with_item(container, "ON_EVICT", held)
+        stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
+
+
+def current_for_hooks(container: Container[Any]) -> list[ContextItem[Any]]:
+    """
+    Return what a container holds, if a hook will be shown it: else nobody needs the items, nor their classes.
+    """
+    return list(container) if container.has_hooks("AFTER_APPEND") else []
+
+
+async def tell_came(
+    container: Container[Any], came: Sequence[Held | ContextItem[Any]], current: list[ContextItem[Any]]
+) -> None:
+    """
+    Tell a container's hooks, if it has any, of items that came in.
+    """
+    name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
+    if not container.has_hooks(name):
+        return
+    items = [one.item if isinstance(one, Held) else one for one in came]
+    if container.kind.name == "queue":
+        await container.fire(name, items, current)
+        return
+    for item in items:
+        await container.fire(name, container, item)
+
+
+async def fire_with_item(container: Container[Any], name: str, held: Held | None) -> None:
+    """
+    Call the hooks of a type, if there are any, with one item.
+    """
+    if held is not None and container.has_hooks(name):
+        await container.fire(name, container, held.item)
+
+
+class Clearing(Change):
+    """All items leave."""
+
+    asked = ("BEFORE_CLEAR",)
+    catches_up = False
+
+    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+        """
+        Return the command to clear.
+        """
+        return Clear()
+
+    async def announce(self, container: Container[Any], stage: Stage) -> None:
+        """
+        Show what there was: a list of a queue's items, a dict of a pool's (SPEC P2.19, P4.9).
+        """
+        items = [held.item for held in stage.state.items.values()]
+        shown = {item.id: item for item in items} if container.kind.name == "pool" else items
+        await container.fire("BEFORE_CLEAR", container, shown)
+
+    async def tell(self, container: Container[Any]) -> None:
+        """
+        Show the empty container.
+        """
+        await container.fire("AFTER_CLEAR", container)
+
+
+class Evicting(Change):
+    """Named items leave."""
+
+    asked = ("ON_EVICT",)
+    catches_up = False
+
+    def __init__(self, births: Sequence[str], reason: str) -> None:
+        self._births, self._reason = births, reason
+
+    def _leaving(self, container: Container[Any], state: ContainerState) -> list[Held]:
+        stream = container.stream
+        refs = dict.fromkeys(ref_of(birth, stream) for birth in self._births)
+        return named_items(state, list(refs), stream)
+
+    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+        """
+        Return the command that names them as the events do.
+        """
+        return Evict(tuple(held.ref for held in self._leaving(container, state)), self._reason)
+
+    async def announce(self, container: Container[Any], stage: Stage) -> None:
+        """
+        Tell of each.
+        """
+        await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
+
+
+class Restoring(Change):
+    """Items that had left come back."""
+
+    asked = COMING
+    catches_up = False
+    reads_log = True
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._items: list[Held] = []
+        self._current: list[ContextItem[Any]] = []
+
+    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+        """
+        Look them up in the log, since the state holds only what is there.
+        """
+        self._items = returning(container.stream, container.completed_events(state.version), self._names)
+        return Restore(tuple(self._items))
+
+    async def announce(self, container: Container[Any], stage: Stage) -> None:
+        """
+        Tell of each as of one that is new.
+        """
+        coming = [
+            Coming(
+                held.item, Resolved(container.kind.restored(items=spans_of([held.ref]), change=held.totals), (held,))
+            )
+            for held in self._items
+        ]
+        await announce_coming(container, stage, coming)
+
+    def see_result(self, container: Container[Any]) -> None:
+        """
+        Take what is there now, if a hook will want it.
+        """
+        self._current = current_for_hooks(container)
+
+    async def tell(self, container: Container[Any]) -> None:
+        """
+        Tell of them as of new ones.
+        """
+        await tell_came(container, self._items, self._current)
+
+
+class ChangingSettings(Change):
+    """The limit or the tags become others."""
+
+    asked = ("ON_EVICT",)
+    catches_up = False
+
+    def __init__(self, limit: int | EllipsisType | None, tags: tuple[str, ...] | None) -> None:
+        self._limit, self._tags = limit, tags
+
+    def _new_limit(self, state: ContainerState) -> int | None:
+        return state.limit if isinstance(self._limit, EllipsisType) else self._limit
+
+    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+        """
+        Leave what was not given as it is.
+        """
+        return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
+
+    async def announce(self, container: Container[Any], stage: Stage) -> None:
+        """
+        Tell of the items that have no room any more.
+        """
+        limit = self._new_limit(stage.state)
+        too_many = 0 if limit is None else len(stage.state.items) - limit
+        await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])

@@ -1,0 +1,369 @@
+"""
+What queues and pools have in common: items that can be read, hooks that are asked, and changes that are recorded.
+
+Changes of one container are made one after the other. Each is told to the hooks first, who see it step by step and
+may stop it by raising; then it is recorded as one, or not at all. The hooks that come after it are called when it is
+in the log, and no longer hold up others. When another writer came first, what is added is told and recorded once more
+behind that; an edit is refused (DESIGN.md, P8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from ..adopting import adopted_events
+from ..canonical import require_unicode
+from ..content import stored_content
+from ..context import Context
+from ..decider import Decider
+from ..envelope import Event
+from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
+from ..home import Home
+from ..hooks import CrossLoopLock, Hook, HookRegistry
+from ..journal import CATCH_UPS_MAX, Durability, Journal, Outcome, Place
+from ..memory_log import MemoryLog
+from ..ports import Log, NewEvents
+from ..system import REAL_SYSTEM
+from ..threads import in_thread
+from .carrying import carried_out
+from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring
+from .events import AddedEvent, ContainerEvent
+from .items import ContextItem, EvictedItem
+from .rules.commands import Begin, Command, Kind, NameVersion
+from .settings import require_limit, require_tags
+from .staging import stage_of
+from .state.departures import departed
+from .state.fold import EMPTY, ContainerState, Resolved, fold
+from .state.loading import SeenLog, complete
+from .state.naming import birth_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Container", "NotAnItemError", "require_limit", "require_tags"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class NotAnItemError(RefusedError, TypeError):
+    """Something else than a ContextItem was to be put into a queue or a pool."""
+
+
+class Container(Context, Generic[T]):
+    """A queue or a pool; `hooks` are its own, called before the global ones."""
+
+    kind: ClassVar[Kind]
+    decider: ClassVar[Decider[ContainerState]]
+    hook_types: ClassVar[type[Enum]]
+    hooks: list[Hook]
+
+    def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
+        """Begin a detached container, on a log of its own in memory."""
+        opened = self.kind.opened(limit=limit, tags=require_tags(tags))
+        place = Place(f"{self.kind.name}:detached", "detached")
+        journal: Journal[ContainerState] = Journal(MemoryLog(REAL_SYSTEM), place, self.decider, version=0)
+        journal.execute(Begin(opened))
+        home = Home(journal.log, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=True)
+        self._stand_on(journal, home)
+
+    def _stand_on(self, journal: Journal[ContainerState], home: Home) -> None:
+        self._journal, self._home = journal, home
+        self._lock = CrossLoopLock()
+        self.hooks = []
+
+    @classmethod
+    def standing_on(cls, journal: Journal[ContainerState], home: Home) -> Self:
+        """
+        Return the container whose events a journal has; a store opens one so.
+        """
+        made = cls.__new__(cls)
+        made._stand_on(journal, home)
+        return made
+
+    # Reading
+
+    @property
+    def _state(self) -> ContainerState:
+        stage = stage_of(self)
+        state: ContainerState = self._journal.state if stage is None else stage.state
+        return state
+
+    @property
+    def shown_state(self) -> ContainerState:
+        """The folded state that is shown."""
+        return self._state
+
+    def past_state(self, version: int) -> ContainerState:
+        """
+        Return the folded state at a version.
+        """
+        journal = self._journal
+        if version == journal.version and journal.is_loaded:
+            state: ContainerState = journal.state
+            return state
+        # The log alone does not tell what is on its way there.
+        ahead = journal.is_ahead
+        past: ContainerState = fold(EMPTY, self.completed_events(version)) if ahead else journal.past(version)
+        return past
+
+    @property
+    def recorded_state(self) -> ContainerState:
+        """The folded state at `version`: what hooks see before a change is recorded is not in it."""
+        return self.past_state(self.version)
+
+    def decided_events(self, version: int) -> list[Event]:
+        """
+        Return the events up to a version, also those that are not known to be in the log yet.
+        """
+        return self._journal.events(until=version)
+
+    def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
+        """
+        Return the same as they are folded: with what they refer to, behind those of its ancestors.
+        """
+        events = self.decided_events(version)
+        return complete(SeenLog(self.log, self.stream, events), events)
+
+    def added_events(self) -> list[AddedEvent]:
+        """
+        Return the events that brought the items in, in order.
+        """
+        return [held.event for held in self._state.items.values()]
+
+    @property
+    def home(self) -> Home:
+        """Where the container lives."""
+        return self._home
+
+    @property
+    def version(self) -> int:
+        """The stream version that is shown."""
+        return self._journal.version
+
+    @property
+    def stream(self) -> str:
+        """The stream that holds the container's events."""
+        return self._journal.place.stream
+
+    @property
+    def log(self) -> Log:
+        """The log that the container lives in."""
+        return self._journal.log
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the container stands on a log of its own in memory."""
+        return self.home.is_detached
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The labels by which global hooks choose (SPEC P2.3)."""
+        return frozenset(self._state.tags)
+
+    @property
+    def births(self) -> list[str]:
+        """The name of each item's birth, `stream@version`, in order: by it `evict` and `restore` know the item."""
+        return [birth_of(held.ref, self.stream) for held in self._state.items.values()]
+
+    def _shown(self) -> list[ContextItem[T]]:
+        return [held.item for held in self._state.items.values()]
+
+    def __len__(self) -> int:
+        return len(self._state.items)
+
+    def __iter__(self) -> Iterator[ContextItem[T]]:
+        return iter(self._shown())
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def evicted(self) -> list[EvictedItem]:
+        """
+        Return the items that left and are not back, in the order in which they left, each with how and why.
+        """
+        return departed(self.stream, self.completed_events(self.version))
+
+    # Changing
+
+    async def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
+        """
+        Have all items leave (SPEC P2.19, P4.9).
+
+        Raises:
+            ConcurrencyError: another writer came first.
+            whatever a hook raises: then nothing was changed.
+        """
+        await self.change(Clearing(), expected_version, idempotency_key)
+
+    async def evict(
+        self,
+        *births: str,
+        reason: str = "evict",
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Have items leave that `births` name; `restore` takes them back.
+
+        Raises:
+            NotFoundError: no such item is there.
+            InvalidInputError: the name of a birth is none.
+            ConcurrencyError: another writer came first.
+        """
+        change = Evicting(births, require_unicode(reason, "the reason"))
+        await self.change(change, expected_version, idempotency_key)
+
+    async def restore(
+        self, *names: str, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """
+        Take items back that had left, as the newest: each is named by its birth (see `evicted()`), a pool's also by
+        its id, which means the one that left last.
+
+        Raises:
+            NotFoundError: no such item left.
+            InvalidInputError: an item with its id is there now, or two of them have one id.
+            LimitExceededError: there are more of them than the limit lets in.
+            ConcurrencyError: another writer came first.
+        """
+        await self.change(Restoring(names), expected_version, idempotency_key)
+
+    async def change_settings(
+        self,
+        *,
+        limit: Any = ...,
+        tags: Iterable[str] | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Set another limit or other tags; items that have no room any more are evicted, the oldest first.
+
+        Raises:
+            InvalidInputError: the limit is less than 1.
+            ConcurrencyError: another writer came first.
+        """
+        new_limit = ... if limit is ... else require_limit(limit, self.kind)
+        change = ChangingSettings(new_limit, None if tags is None else require_tags(tags))
+        await self.change(change, expected_version, idempotency_key)
+
+    async def rebase(self, change: Callable[[Self], Awaitable[R]]) -> R:  # type: ignore[override]  # its calls are async
+        """
+        Refresh, await `change(self)`, and do so again as long as another writer comes first.
+
+        Raises:
+            ConcurrencyError: it did so a hundred times.
+        """
+        for _ in range(CATCH_UPS_MAX - 1):
+            with suppress(ConcurrencyError):
+                return await self._refreshed_and_changed(change)
+        return await self._refreshed_and_changed(change)
+
+    async def _refreshed_and_changed(self, change: Callable[[Self], Awaitable[R]]) -> R:
+        await in_thread(self.refresh)
+        result = await change(self)
+        await self.aflush()
+        return result
+
+    def put_in(self, command: Command) -> None:
+        """
+        Carry a command out without calling any hook.
+
+        Raises:
+            DecisionRefusedError: a hook that is asked before a change wants to make another one.
+            ConcurrencyError: another writer came first.
+        """
+        self._require_no_stage()
+        _ = self._journal.state
+        self._journal.execute(command, catch_up=False)
+
+    def _require_no_stage(self) -> None:
+        if stage_of(self) is not None:
+            raise DecisionRefusedError(
+                f"a hook that is asked before a change of this {self.kind.name} cannot change it: do it in one "
+                "that is called after it"
+            )
+
+    async def change(
+        self, change: Change, expected_version: int | None, idempotency_key: str | None, *, tells: bool = True
+    ) -> Outcome:
+        """
+        Tell the hooks, if there are any to ask, and record. Then tell those that come after it, if it `tells`.
+
+        What was done before under its key is not told again.
+
+        Raises:
+            DecisionRefusedError: a hook that is asked before a change wants to make another one.
+            ConcurrencyError: another writer came first.
+        """
+        self._require_no_stage()
+        async with self._lock.hold():
+            outcome = await carried_out(self, self._journal, change, expected_version, idempotency_key)
+            change.see_result(self)
+        if tells and not outcome.replayed:
+            await change.tell(self)
+        return outcome
+
+    def has_hooks(self, name: str) -> bool:
+        """
+        Return whether any hook is called for the type with this name.
+        """
+        hook_type: Any = self.hook_types.__members__.get(name)
+        if hook_type is None:
+            return False
+        return bool(HookRegistry.get_by_type(hook_type, self.hooks) or HookRegistry.get_global_by_type(hook_type))
+
+    async def fire(self, name: str, *args: Any) -> None:
+        """
+        Call the hooks of the type with this name: the container's own, then the global ones.
+        """
+        hook_type: Any = self.hook_types[name]
+        own = HookRegistry.get_by_type(hook_type, self.hooks)
+        await HookRegistry.fire(hook_type, own, *args, _source_tags=self.tags)
+
+    def added_event(self, item: object) -> AddedEvent:
+        """
+        Return the event that brings an item in.
+
+        Raises:
+            TypeError: it is no ContextItem.
+            InvalidInputError: its content cannot be stored.
+        """
+        if not isinstance(item, ContextItem):
+            name = type(self).__name__
+            raise NotAnItemError(f"{name} only accepts ContextItem instances, got {type(item).__name__!r}")
+        item_id, description = _text_or_none(item.id, "id"), _text_or_none(item.description, "description")
+        named = "the content of an item" if item_id is None else f"the content of item {item_id!r}"
+        return self.kind.added(content=stored_content(item.content, named), description=description, id=item_id)
+
+    def _naming(self, name: str, version: int) -> NameVersion:
+        return NameVersion(name, version)
+
+    # In a store
+
+    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
+        """
+        Go on in a store's log, which holds the same events; `store.adopt` does this.
+        """
+        self._journal.move_to(log, place, durability, unflushed)
+        system = self._home.system
+        self._home = Home(log, system=system, durability=durability, unflushed=unflushed, is_detached=False)
+
+    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
+        """
+        Return what a store must append so that this detached container is there as `stream`.
+        """
+        return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
+
+
+def _text_or_none(text: Any, what: str) -> str | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidInputError(f"the {what} of an item is {text!r}: take a text, or None")
+    # A member of a str enum is a text, but its str() is another one.
+    return str.__str__(require_unicode(text, f"the {what} of an item"))

@@ -1,0 +1,126 @@
+"""
+What a queue and a pool hold: the item that a user gives and gets, and the recorded one behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..content import restored_content
+from ..spans import Ref
+from ..totals import Totals
+from .events import AddedEvent
+
+__all__ = ["ContextItem", "EvictedItem", "Held", "totals_of"]
+
+T = TypeVar("T")
+# The estimate of the chat context: four characters, here bytes of what is stored, make a token.
+TOKEN_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ContextItem(Generic[T]):
+    """
+    An item of context: what it holds, what it is about, and its name in a pool (SPEC P1).
+
+    `content` is JSON, or an msgspec Struct, a pydantic model or a dataclass.
+    """
+
+    content: T
+    description: str | None = None
+    id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return the fields; the content as it is (SPEC P1.2).
+        """
+        return {"id": self.id, "description": self.description, "content": self.content}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ContextItem[Any]:
+        """
+        Return the item of `to_dict()` (SPEC P1.3).
+
+        Raises:
+            KeyError: there is no content.
+        """
+        return ContextItem(data["content"], data.get("description"), data.get("id"))
+
+
+class Held:
+    """A recorded item: the event that brought it, and how other events name it."""
+
+    __slots__ = ("_item", "event", "ref")
+
+    def __init__(self, ref: Ref, event: AddedEvent) -> None:
+        self.ref, self.event = ref, event
+        self._item: ContextItem[Any] | None = None
+
+    @property
+    def item(self) -> ContextItem[Any]:
+        """The item as its user sees it."""
+        if self._item is not None:
+            return self._item
+        event = self.event
+        item: ContextItem[Any] = ContextItem(restored_content(event.content), event.description, event.id)
+        if not event.content.type:
+            # JSON is read-only; an instance of a class may be changed by whoever gets it, so each gets a new one.
+            self._item = item
+        return item
+
+    @property
+    def totals(self) -> Totals:
+        """What the item counts."""
+        return totals_of(self.event)
+
+    def named_in(self, stream: str) -> Held:
+        """
+        Return the same item as a branch of `stream` names it.
+        """
+        return self if self.ref.stream else Held(Ref(self.ref.version, stream), self.event)
+
+    def __eq__(self, other: object) -> bool:
+        return (self.ref, self.event) == (other.ref, other.event) if isinstance(other, Held) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.ref)
+
+    def __repr__(self) -> str:
+        return f"Held({self.ref}, {self.event})"
+
+
+def totals_of(event: AddedEvent) -> Totals:
+    """
+    Return what an item counts; tokens are estimated from the bytes that are stored.
+    """
+    content = event.content
+    size = len(content.text.encode() if content.text is not None else content.json)
+    return Totals(1, 0, (size + len((event.description or "").encode())) // TOKEN_BYTES)
+
+
+class EvictedItem(msgspec.Struct, frozen=True):
+    """
+    An item that left: how (`evict`, `remove`, `replace`, `clear` or `merge`), why, and with which version.
+
+    `born` is the item's own name, `stream@version`: what `restore` takes.
+    """
+
+    held: Held
+    how: str
+    reason: str | None
+    version: int
+    born: str
+
+    @property
+    def item(self) -> ContextItem[Any]:
+        """
+        The item as its user saw it.
+
+        Raises:
+            InvalidInputError: it is an instance of a class that is not loaded.
+        """
+        return self.held.item

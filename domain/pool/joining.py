@@ -1,0 +1,204 @@
+"""
+Merging: looking at both sides, and the change that brings what the other has into a container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+from ..adopting import adopted_events
+from ..envelope import Event
+from ..errors import InvalidInputError
+from ..memory_log import MemoryLog
+from ..ports import Log
+from ..spans import Ref, Segment, spans_of
+from ..streams import split_stream_id, stream_id
+from ..transaction import current_or_new_transaction
+from .changes import COMING, Change, Coming, announce_coming, current_for_hooks, fire_with_item, tell_came
+from .container import Container
+from .events import BranchedEvent
+from .items import ContextItem, Held
+from .rules.commands import Command, Merge
+from .rules.merging import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
+from .staging import Stage
+from .state.departures import Departures
+from .state.fold import EMPTY, ContainerState, Resolved, fold
+from .state.loading import complete
+from .state.naming import absolute
+
+__all__ = ["ConflictRule", "merge_into"]
+
+ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
+
+
+async def merge_into(
+    container: Container[Any],
+    other: Container[Any],
+    rule: ConflictRule,
+    expected_version: int | None,
+    key: str | None,
+) -> None:
+    """
+    Merge `other` into a container of the same kind.
+
+    Raises:
+        InvalidInputError: it is the container itself, or of another kind; or there is no such rule.
+    """
+    if other.kind is not container.kind:
+        raise InvalidInputError(f"a {other.kind.name} cannot be merged into a {container.kind.name}")
+    if other.stream == container.stream and other.log is container.log:
+        raise InvalidInputError(f"{container.stream} cannot be merged into itself")
+    if isinstance(rule, str) and rule not in RULES:
+        raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
+    other.flush()
+    if other.log is container.log:
+        side = _side(other.log, other.stream, other.version)
+        change = Merging(side, other.log, rule)
+        await container.change(change, expected_version, key)
+        return
+    await _adopt_and_merge(container, other, rule, expected_version, key)
+
+
+async def _adopt_and_merge(
+    container: Container[Any],
+    other: Container[Any],
+    rule: ConflictRule,
+    expected_version: int | None,
+    key: str | None,
+) -> None:
+    """What another log holds comes along under a name of this one, in the transaction of the merge."""
+    kind, context_id = split_stream_id(container.stream)
+    adopted_as = stream_id(kind, context_id + container.home.system.new_id("~"))
+    opened = container.shown_state.opened
+    root = opened.root if isinstance(opened, BranchedEvent) else (opened and opened.session) or context_id
+    adopted = adopted_events(other.log, other.stream, adopted_as, root=root)
+    # The names that its events have here are known once they lie in a log: for looking, one in memory will do.
+    scratch = MemoryLog(container.home.system)
+    scratch.append(adopted).result()
+    change = Merging(_side(scratch, adopted_as, other.version), scratch, rule)
+    with current_or_new_transaction(container.log, idempotency_key=key) as current:
+        for new in adopted:
+            current.add(new)
+        await container.change(change, expected_version, None, tells=False)
+    await change.tell(container)
+
+
+class Merging(Change):
+    """What the other side has comes in, and what it let go of leaves."""
+
+    asked = (*COMING, "BEFORE_REMOVE")
+    reads_log = True
+
+    def __init__(self, theirs: Side, their_log: Log, rule: ConflictRule) -> None:
+        self._theirs, self._log, self._rule = theirs, their_log, rule
+        self._merge: Merge | None = None
+        self._dropped: list[Held] = []
+        self._current: list[ContextItem[Any]] = []
+
+    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+        """
+        Compare both sides with where they were the same.
+        """
+        ours = _seen(container.decided_events(state.version), container.log, container.stream, state.version)
+        base = _base_of(ours, self._theirs)
+        if container.kind.name == "queue":
+            merge = merged_queue(ours, self._theirs, base)
+        else:
+            name = self._rule if isinstance(self._rule, str) else "function"
+            refs = Base(base, self._refs_at(container, base))
+            merge = merged_pool(ours, self._theirs, refs, name, self._decision(container, ours), container.added_event)
+        self._merge = merge
+        self._dropped = [held for held in state.items.values() if held.ref in merge.dropped]
+        return merge
+
+    def _refs_at(self, container: Container[Any], base: Segment | None) -> dict[str, Ref]:
+        if base is None:
+            return {}
+        # Of another log everything is known to its own copy only, what is ours to ours.
+        log = container.log if base.stream == container.stream else self._log
+        events = complete(log, log.read_events(base.stream, until=base.version))
+        held = fold(EMPTY, events).items.items()
+        return {str(key): absolute(one.ref, base.stream) for key, one in held}
+
+    def _decision(self, container: Container[Any], ours: Side) -> Callable[[Conflict], Any]:
+        rule = self._rule
+        if rule == "newest":
+            return lambda conflict: self._newest(container, ours, conflict.id)
+        if isinstance(rule, str):
+            return lambda conflict: rule
+        return lambda conflict: rule(conflict.id, _item_of(conflict.ours), _item_of(conflict.theirs))
+
+    def _newest(self, container: Container[Any], ours: Side, item_id: str) -> Choice:
+        our_time = _time_of(container.log, ours.last_change(item_id))
+        return "theirs" if _time_of(self._log, self._theirs.last_change(item_id)) > our_time else "ours"
+
+    async def announce(self, container: Container[Any], stage: Stage) -> None:
+        """
+        Tell of each item that leaves or comes as of any other.
+        """
+        assert self._merge is not None, "a change is prepared before it is announced"
+        for held in self._dropped:
+            await fire_with_item(container, "BEFORE_REMOVE", held)
+            stage.see(container.kind.evicted(items=spans_of([held.ref]), reason="merge", change=-held.totals))
+        restored = container.kind.restored
+        coming = [
+            Coming(held.item, Resolved(restored(items=spans_of([held.ref]), change=held.totals), (held,)))
+            for held in self._merge.taken
+        ]
+        coming += [Coming(Held(Ref(0), made).item, made) for made in self._merge.made]
+        if coming:
+            await announce_coming(container, stage, coming)
+
+    def see_result(self, container: Container[Any]) -> None:
+        """
+        Take what is there now, if a hook will want it.
+        """
+        self._current = current_for_hooks(container)
+
+    async def tell(self, container: Container[Any]) -> None:
+        """
+        Tell of what left and what came.
+        """
+        assert self._merge is not None, "a change is prepared before it is told"
+        for held in self._dropped:
+            await fire_with_item(container, "AFTER_REMOVE", held)
+        came = [*self._merge.taken, *(Held(Ref(0), made) for made in self._merge.made)]
+        if came:
+            await tell_came(container, came, self._current)
+
+
+def _side(log: Log, stream: str, version: int) -> Side:
+    return _seen(log.read_events(stream, until=version), log, stream, version)
+
+
+def _seen(events: Sequence[Event], log: Log, stream: str, version: int) -> Side:
+    departures = Departures(stream)
+    departures.go_on(complete(log, events))
+    return Side(stream, version, departures.state, departures.gone())
+
+
+def _base_of(ours: Side, theirs: Side) -> Segment | None:
+    """Return the last point that both know: what one took over from the other, or the end of their common lineage."""
+    here, there = ours.state.merged.get(theirs.stream), theirs.state.merged.get(ours.stream)
+    if there is not None and (here is None or there[1] > here[0]):
+        return Segment(ours.stream, there[0])
+    if here is not None:
+        return Segment(theirs.stream, here[0])
+    our_lineage = (*ours.state.ancestry, Segment(ours.stream, ours.version))
+    their_lineage = {
+        one.stream: one.version for one in (*theirs.state.ancestry, Segment(theirs.stream, theirs.version))
+    }
+    common = [one for one in our_lineage if one.stream in their_lineage]
+    return Segment(common[-1].stream, min(common[-1].version, their_lineage[common[-1].stream])) if common else None
+
+
+def _item_of(held: Held | None) -> ContextItem[Any] | None:
+    return None if held is None else held.item
+
+
+def _time_of(log: Log, change: Ref) -> float:
+    """Return when an event was recorded; what is on its way to the log only now is newer than all."""
+    recorded = log.read(change.stream, after=change.version - 1, until=change.version)
+    return recorded[0].recorded_at if recorded else inf

@@ -1,0 +1,247 @@
+"""
+The context pool: items by id, to be chosen from by their descriptions (SPEC P4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..canonical import require_unicode
+from ..errors import InvalidInputError, NotFoundError
+from ..hooks import ContextPoolHook, HookDecorator
+from ..positions import Moment
+from .adding import Adding, Removing
+from .branching import branch_of
+from .container import Container, require_limit
+from .items import ContextItem
+from .joining import ConflictRule, merge_into
+from .read_only import ReadOnly
+from .rules.commands import POOL
+from .rules.decide import POOLS
+from .saving import container_to_dict, fill_from_dict
+from .selecting import chosen_by_model, ranked_by_words
+
+if TYPE_CHECKING:
+    from ..llm.base import LLM
+
+__all__ = ["ContextPool", "ReadOnlyPool"]
+
+T = TypeVar("T")
+
+
+class ContextPool(Container[T]):
+    """
+    A pool of context items by id (SPEC P4).
+
+    `ContextPool()` is detached, on a log in memory; `store.pool(id)` gives one that is kept. Changing calls take
+    `idempotency_key=` (a repetition gives the first result), most also `expected_version=`.
+    """
+
+    kind, decider, hook_types = POOL, POOLS, ContextPoolHook
+
+    before_add = HookDecorator(ContextPoolHook.BEFORE_ADD, "Before an item comes in: (pool, item).")
+    after_add = HookDecorator(ContextPoolHook.AFTER_ADD, "After an item came in: (pool, item).")
+    before_remove = HookDecorator(ContextPoolHook.BEFORE_REMOVE, "Before an item is taken out: (pool, item).")
+    after_remove = HookDecorator(ContextPoolHook.AFTER_REMOVE, "After an item was taken out: (pool, item).")
+    before_clear = HookDecorator(ContextPoolHook.BEFORE_CLEAR, "Before all items leave: (pool, items by id).")
+    after_clear = HookDecorator(ContextPoolHook.AFTER_CLEAR, "After all items left: (pool).")
+    on_evict = HookDecorator(ContextPoolHook.ON_EVICT, "Before an item makes room: (pool, item).")
+
+    def __init__(self, limit: int | None = None, tags: Iterable[str] | None = None) -> None:
+        self._begin(require_limit(limit, POOL), tags)
+
+    @property
+    def limit(self) -> int | None:
+        """The most items that the pool holds; None is no limit."""
+        return self._state.limit
+
+    @property
+    def items(self) -> list[ContextItem[T]]:
+        """The items, the oldest first; a list of one's own (SPEC P4.10)."""
+        return self._shown()
+
+    @property
+    def _items(self) -> dict[str, ContextItem[T]]:
+        return {str(item.id): item for item in self._shown()}
+
+    def get(self, id: str) -> ContextItem[T]:
+        """
+        Return the item with this id (SPEC P4.7).
+
+        Raises:
+            NotFoundError: there is none (a KeyError).
+        """
+        held = self._state.items.get(id)
+        if held is None:
+            raise NotFoundError(f"the pool has no item {id!r}")
+        return held.item
+
+    def __getitem__(self, id: str) -> ContextItem[T]:
+        return self.get(id)
+
+    def __contains__(self, item: object) -> bool:
+        """Tell whether there is an item with this id, or this very item (SPEC P4.13)."""
+        if isinstance(item, ContextItem):
+            held = self._state.items.get(item.id)
+            return held is not None and held.item == item
+        return isinstance(item, str) and item in self._state.items
+
+    def catalogue(self) -> str:
+        """
+        Return a line `- [id] description` for each item; white space in a description is folded (SPEC P4.11, P4.12).
+        """
+        added = self.added_events()
+        return "\n".join(f"- [{one.id}] {' '.join((one.description or '').split())}" for one in added)
+
+    async def select(self, query: str, *, llm: LLM | None = None, limit: int = 5) -> list[ContextItem[T]]:
+        """
+        Return the items that fit a query by their descriptions, the best first; only these are loaded.
+
+        A model is shown the descriptions and chooses; without one the words count that a description shares with
+        the query.
+
+        Raises:
+            InvalidInputError: the limit is less than 1.
+            SelectionError: the model failed, or gave no choice.
+        """
+        if limit < 1:
+            raise InvalidInputError(f"limit is {limit}: take 1 or more")
+        held = self._state.items.values()
+        chosen = ranked_by_words(query, held, limit) if llm is None else await chosen_by_model(llm, query, held, limit)
+        return [one.item for one in chosen]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(limit={self.limit}, len={len(self)})"
+
+    async def add(
+        self, item: ContextItem[T], *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """
+        Put an item in; one with the same id is replaced in its place, else the oldest leaves where there is no
+        room (SPEC P4.2 to P4.6).
+
+        Raises:
+            TypeError: it is no ContextItem.
+            InvalidInputError: it has no id or no description, or content that cannot be stored.
+            whatever a hook raises: then nothing was changed.
+        """
+        if isinstance(item, ContextItem) and (item.id is None or item.description is None):
+            raise InvalidInputError("ContextPool requires a ContextItem with both 'id' and 'description' set")
+        await self.change(Adding([item], [self.added_event(item)]), expected_version, idempotency_key)
+
+    async def remove(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take an item out (SPEC P4.8); `restore(id)` brings it back.
+
+        Raises:
+            NotFoundError: there is none with this id (a KeyError); no hook was called.
+            whatever a hook raises: then nothing was changed.
+        """
+        require_unicode(reason or "", "the reason")
+        await self.change(Removing(id, reason), expected_version, idempotency_key)
+
+    async def merge(
+        self,
+        other: ContextPool[T],
+        *,
+        rule: ConflictRule = "newest",
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take in what changed in another pool since both were the same: three-way, by id.
+
+        Where both sides changed one item, that is recorded, and `rule` says what stays: "ours", "theirs", "newest"
+        (by when it was recorded here), or a function of the id and both items (None: removed), which returns "ours",
+        "theirs" or an item. What the other side evicted for want of room stays here.
+
+        One of another log, or a detached one, comes along with its past, in the same transaction.
+
+        Raises:
+            InvalidInputError: it is this pool itself, or there is no such rule.
+            whatever a hook raises: then nothing was changed.
+        """
+        await merge_into(self, other, rule, expected_version, idempotency_key)
+
+    def branch(
+        self,
+        limit: int | EllipsisType | None = ...,
+        *,
+        context_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ContextPool[T]:
+        """
+        Return a pool of the same class that begins as this one is, and goes its own way (SPEC P4.14).
+
+        With a smaller limit it begins with the newest items; None is no limit.
+
+        Raises:
+            InvalidInputError: the limit is less than 1, or the id is taken or cannot be one.
+        """
+        new_limit = self.limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
+        branch: ContextPool[T] = self._class_of_branches(limit=new_limit, tags=self.tags)
+        branch._stand_on(*branch_of(self, new_limit, context_id, idempotency_key))
+        branch.hooks = list(self.hooks)
+        return branch
+
+    @property
+    def _class_of_branches(self) -> type[ContextPool[T]]:
+        return type(self)
+
+    def at(self, moment: int | str | datetime | Moment) -> ReadOnlyPool[T]:
+        """
+        Return the pool as it was: at a version, a time, a position of the log, or a named version.
+
+        Raises:
+            NotFoundError: no such version or name.
+            InvalidInputError: the text is none of these, or a time without a zone.
+        """
+        return ReadOnlyPool.of(self, self.version_at(moment))
+
+    @property
+    def readonly(self) -> ReadOnlyPool[T]:
+        """A live view of this pool that cannot be changed."""
+        return ReadOnlyPool.of(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return the pool as a dict that is JSON: limit, items, hooks and tags (SPEC P5.1).
+
+        Raises:
+            UnserializableHookError: a hook could not be found again by its name.
+        """
+        return container_to_dict(self, self.limit)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ContextPool[Any]:
+        """
+        Return a detached pool of `to_dict()` (SPEC P5.5); where there are more items than the limit the newest stay.
+
+        Raises:
+            InvalidInputError: an item has no id.
+            KeyError: an item has no content.
+            UnregisteredHookError: the name of a hook is not registered.
+        """
+        if any(item.get("id") is None for item in data.get("items", ())):
+            raise InvalidInputError("ContextPool requires a ContextItem with 'id' set")
+        pool: ContextPool[Any] = ContextPool(data.get("limit"), data.get("tags"))
+        fill_from_dict(pool, data)
+        return pool
+
+
+class ReadOnlyPool(ReadOnly, ContextPool[T]):
+    """A pool that can be read only: as it was at a version, or as it is, live."""
+
+    @property
+    def _class_of_branches(self) -> type[ContextPool[T]]:
+        return ContextPool

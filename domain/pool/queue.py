@@ -1,0 +1,173 @@
+"""
+The context queue: a bounded window of items, the oldest of which make room for the newest (SPEC P2, P3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import EllipsisType
+from typing import Any, TypeVar
+
+from ..errors import InvalidInputError
+from ..hooks import ContextQueueHook, Hook, HookDecorator
+from ..positions import Moment
+from .adding import Adding
+from .branching import branch_of
+from .container import Container, require_limit
+from .items import ContextItem
+from .joining import merge_into
+from .read_only import ReadOnly
+from .rules.commands import QUEUE, Refill
+from .rules.decide import QUEUES
+from .saving import container_to_dict, fill_from_dict
+
+__all__ = ["ContextQueue", "ReadOnlyQueue"]
+
+T = TypeVar("T")
+
+
+class ContextQueue(Container[T]):
+    """
+    A queue of context items (SPEC P2).
+
+    `ContextQueue(limit)` is detached, on a log in memory; `store.queue(id, limit=...)` gives one that is kept.
+    Changing calls take `idempotency_key=` (a repetition gives the first result), most also `expected_version=`.
+    """
+
+    kind, decider, hook_types = QUEUE, QUEUES, ContextQueueHook
+
+    before_append = HookDecorator(ContextQueueHook.BEFORE_APPEND, "Before items come in: (queue, incoming, current).")
+    after_append = HookDecorator(ContextQueueHook.AFTER_APPEND, "After items came in: (appended, current).")
+    before_clear = HookDecorator(ContextQueueHook.BEFORE_CLEAR, "Before all items leave: (queue, items).")
+    after_clear = HookDecorator(ContextQueueHook.AFTER_CLEAR, "After all items left: (queue).")
+    on_evict = HookDecorator(ContextQueueHook.ON_EVICT, "Before an item makes room: (queue, item).")
+
+    def __init__(self, limit: int, tags: Iterable[str] | None = None) -> None:
+        self._begin(require_limit(limit, QUEUE), tags)
+
+    @property
+    def limit(self) -> int:
+        """The most items that the queue holds."""
+        return self._state.limit or 1
+
+    @property
+    def items(self) -> list[ContextItem[T]]:
+        """The items, the oldest first; a list of one's own (SPEC P2.6). To set it is to clear and to append."""
+        return self._shown()
+
+    @items.setter
+    def items(self, items: Sequence[ContextItem[T]]) -> None:
+        # SPEC P2.7: no hook is called; but what was there leaves with an event, like everything that leaves.
+        added = tuple(self.added_event(item) for item in items)
+        self.put_in(Refill(added[-self.limit :]))
+
+    def history(self, last: int | None = None) -> str:
+        """
+        Return the contents as lines of text; with `last` the newest only (SPEC P2.20).
+
+        Raises:
+            InvalidInputError: `last` is negative.
+        """
+        if last is not None and last < 0:
+            raise InvalidInputError(f"last is {last}: take 0 or more, or None for all")
+        items = self._shown()
+        return "\n".join(str(item.content) for item in (items if last is None else items[len(items) - last :]))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(limit={self.limit}, len={len(self)})"
+
+    async def append(
+        self, *items: ContextItem[T], expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """
+        Put items in at the end; where there is no room the oldest leave. All of it, or nothing (SPEC P2.8 to P2.16).
+
+        Raises:
+            TypeError: one of them is no ContextItem.
+            InvalidInputError: content that cannot be stored.
+            whatever a hook raises: then nothing was changed.
+        """
+        change = Adding(items, [self.added_event(item) for item in items])
+        await self.change(change, expected_version, idempotency_key)
+
+    async def merge(
+        self,
+        other: ContextQueue[T],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take in what came into another queue since both were the same, at the end; where there is no room the oldest
+        leave. What was taken once is not taken again.
+
+        One of another log, or a detached one, comes along with its past, in the same transaction.
+
+        Raises:
+            InvalidInputError: it is this queue itself.
+            whatever a hook raises: then nothing was changed.
+        """
+        await merge_into(self, other, "ours", expected_version, idempotency_key)
+
+    def branch(
+        self,
+        limit: int | None = None,
+        hooks: list[Hook] | EllipsisType | None = ...,
+        *,
+        context_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ContextQueue[T]:
+        """
+        Return a queue that begins as this one is, and goes its own way (SPEC P3).
+
+        With a smaller limit it begins with the newest items. It has the same hooks, unless `hooks` are given.
+
+        Raises:
+            InvalidInputError: the limit is less than 1, or the id is taken or cannot be one.
+        """
+        new_limit = self.limit if limit is None else require_limit(limit, QUEUE)
+        branch: ContextQueue[T] = ContextQueue.standing_on(*branch_of(self, new_limit, context_id, idempotency_key))
+        branch.hooks = list(self.hooks if isinstance(hooks, EllipsisType) else hooks or ())
+        return branch
+
+    def at(self, moment: int | str | datetime | Moment) -> ReadOnlyQueue[T]:
+        """
+        Return the queue as it was: at a version, a time, a position of the log, or a named version.
+
+        Raises:
+            NotFoundError: no such version or name.
+            InvalidInputError: the text is none of these, or a time without a zone.
+        """
+        return ReadOnlyQueue.of(self, self.version_at(moment))
+
+    @property
+    def readonly(self) -> ReadOnlyQueue[T]:
+        """A live view of this queue that cannot be changed."""
+        return ReadOnlyQueue.of(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return the queue as a dict that is JSON: limit, items, hooks and tags (SPEC P5.1).
+
+        Raises:
+            UnserializableHookError: a hook could not be found again by its name.
+        """
+        return container_to_dict(self, self.limit)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ContextQueue[Any]:
+        """
+        Return a detached queue of `to_dict()` (SPEC P5.4); where there are more items than the limit the newest stay.
+
+        Raises:
+            KeyError: the limit is missing, or the content of an item.
+            UnregisteredHookError: the name of a hook is not registered.
+        """
+        queue: ContextQueue[Any] = ContextQueue(data["limit"], data.get("tags"))
+        fill_from_dict(queue, data)
+        return queue
+
+
+class ReadOnlyQueue(ReadOnly, ContextQueue[T]):
+    """A queue that can be read only: as it was at a version, or as it is, live."""

@@ -1,0 +1,212 @@
+"""
+The rules of queues and pools: commands in, events out, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+
+from ...addressing import require_name
+from ...decider import Decider
+from ...errors import InvalidInputError, LimitExceededError, NotFoundError
+from ...spans import Ref, spans_of
+from ...totals import Totals
+from ..events import AddedEvent, ContainerEvent, PoolRemoved, PoolReplaced
+from ..items import Held
+from ..state.fold import EMPTY, ContainerState, Resolved, fold, recorded_event
+from ..state.loading import complete
+from .commands import (
+    POOL,
+    QUEUE,
+    Add,
+    Begin,
+    ChangeSettings,
+    Clear,
+    Command,
+    Evict,
+    Kind,
+    Merge,
+    NameVersion,
+    Refill,
+    Remove,
+    Restore,
+)
+
+__all__ = ["POOLS", "QUEUES", "decide", "overflow"]
+
+Events = list["ContainerEvent | Resolved"]
+
+
+def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[ContainerEvent | Resolved]:
+    """
+    Return the events that carry out `command`; none where it is so already.
+
+    Raises:
+        NotFoundError: an item that is not there.
+        InvalidInputError: a name or a version that cannot be, or an item that is there already.
+        LimitExceededError: more is to be restored than the limit lets in.
+    """
+    match command:
+        case Begin(event=event):
+            return [] if state.opened else [event]
+        case Add(items=items):
+            return _add(kind, items, state)
+        case Remove(id=item_id, reason=reason):
+            held = _held(item_id, state)
+            return [PoolRemoved(id=item_id, item=held.ref, reason=reason, change=-held.totals)]
+        case Evict(items=refs, reason=reason):
+            return _evicted(kind, [_held(_key(ref, state), state) for ref in refs], reason)
+        case Restore(items=items):
+            return _restore(kind, items, state)
+        case Clear():
+            return _clear(kind, state)
+        case Refill(items=items):
+            cleared = _clear(kind, state)
+            return [*cleared, *_add(kind, items, fold(state, cleared))]
+        case Merge():
+            return _merge(kind, command, state)
+        case ChangeSettings(limit=limit, tags=tags):
+            return _change_settings(kind, limit, tags, state)
+        case NameVersion(name=name, version=version):
+            return _name(kind, require_name(name), version, state)
+
+
+def overflow(state: ContainerState, coming: int) -> list[Held]:
+    """
+    Return the oldest items, as many as have to leave before `coming` more come in.
+    """
+    return (
+        [] if state.limit is None else [held for _, held in state.items.first(len(state.items) + coming - state.limit)]
+    )
+
+
+def _add(kind: Kind, items: Sequence[AddedEvent], state: ContainerState) -> Events:
+    """As many at a time as the limit lets in, so that at no version there are more than that."""
+    events: Events = []
+    rest = iter(items)
+    while batch := list(islice(rest, state.limit or len(items))):
+        added = _added(kind, batch, state)
+        state = fold(state, added) if len(items) > len(batch) else state
+        events += added
+    return events
+
+
+def _added(kind: Kind, batch: Sequence[AddedEvent], state: ContainerState) -> Events:
+    if kind is QUEUE:
+        return [*_evicted(kind, overflow(state, len(batch)), "limit"), *batch]
+    events: Events = []
+    for item in batch:
+        old = state.items.get(str(item.id))
+        added: Events
+        if old is None:
+            added = [*_evicted(kind, overflow(state, 1), "limit"), item]
+        else:
+            added = [_replacing(item, old)]
+        state = fold(state, added) if len(batch) > 1 else state
+        events += added
+    return events
+
+
+def _replacing(item: AddedEvent, old: Held) -> PoolReplaced:
+    new = Held(old.ref, item)
+    change = new.totals + -old.totals
+    return PoolReplaced(content=item.content, description=item.description, id=item.id, old=old.ref, change=change)
+
+
+def _clear(kind: Kind, state: ContainerState) -> Events:
+    held = state.items.values()
+    return [kind.cleared(change=-_total(held))] if held else []
+
+
+def _restore(kind: Kind, items: Sequence[Held], state: ContainerState) -> Events:
+    seen = set()
+    for held in items:
+        key = _key_of(kind, held)
+        if key in state.items:
+            raise InvalidInputError(f"{_name_of(held)} is in the {kind.name} already: take it out first")
+        if key in seen:
+            raise InvalidInputError(f"two of the items to be restored are {_name_of(held)}: restore one of them")
+        seen.add(key)
+    if state.limit is not None and len(items) > state.limit:
+        raise LimitExceededError(f"the limit of the {kind.name}", allowed=state.limit, actual=len(items))
+    if not items:
+        return []
+    restored = kind.restored(items=spans_of(held.ref for held in items), change=_total(items))
+    evicted = _evicted(kind, overflow(state, len(items)), "limit")
+    return [*evicted, Resolved(restored, tuple(items))]
+
+
+def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
+    brings = command.taken or command.dropped or command.conflicts or command.made
+    if not brings and state.merged.get(command.source, (0, 0))[0] == command.version:
+        return []
+    dropped = [_held(_key(ref, state), state) for ref in command.dropped]
+    replaced = [state.items.get(_key_of(kind, held)) for held in command.taken]
+    change = _total(command.taken) + -_total(dropped) + -_total(held for held in replaced if held is not None)
+    merged = kind.merged(
+        source=command.source,
+        version=command.version,
+        base=command.base,
+        taken=spans_of(held.ref for held in command.taken),
+        dropped=spans_of(held.ref for held in dropped),
+        change=change,
+    )
+    events: Events = [*command.conflicts, Resolved(merged, command.taken)]
+    state = fold(state, events)
+    made = _add(kind, command.made, state) if command.made else []
+    return [*events, *made, *_evicted(kind, overflow(fold(state, made), 0), "limit")]
+
+
+def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state: ContainerState) -> Events:
+    if (limit, tags) == (state.limit, state.tags):
+        return []
+    leaving = [] if limit is None else [held for _, held in state.items.first(len(state.items) - limit)]
+    # The items go first, so that at no version there are more than the limit.
+    return [*_evicted(kind, leaving, "limit"), kind.settings(limit=limit, tags=tags)]
+
+
+def _name(kind: Kind, name: str, version: int, state: ContainerState) -> Events:
+    if state.names.get(name) == version:
+        return []
+    return [kind.named(name=name, version=version)]
+
+
+def _evicted(kind: Kind, leaving: Sequence[Held], reason: str) -> Events:
+    if not leaving:
+        return []
+    items = spans_of(held.ref for held in leaving)
+    return [kind.evicted(items=items, reason=reason, change=-_total(leaving))]
+
+
+def _held(key: Hashable, state: ContainerState) -> Held:
+    held = state.items.get(key)
+    if held is None:
+        where = "pool" if state.is_pool else "queue"
+        what = f"version {key.version} of {key.stream or 'it'}" if isinstance(key, Ref) else repr(key)
+        raise NotFoundError(f"the {where} holds no item {what}")
+    return held
+
+
+def _key(ref: Ref, state: ContainerState) -> Hashable:
+    return (state.ids.get(ref) or ref) if state.is_pool else ref
+
+
+def _key_of(kind: Kind, held: Held) -> Hashable:
+    return held.event.id if kind is POOL else held.ref
+
+
+def _name_of(held: Held) -> str:
+    return repr(held.event.id) if held.event.id is not None else f"the item of version {held.ref.version}"
+
+
+def _total(items: Iterable[Held]) -> Totals:
+    total = Totals()
+    for held in items:
+        total += held.totals
+    return total
+
+
+QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, recorded_event)
+POOLS: Decider[ContainerState] = Decider(partial(decide, POOL), fold, EMPTY, complete, recorded_event)

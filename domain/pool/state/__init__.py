@@ -1,0 +1,1 @@
+"""The folded state of queues and pools, and the folds."""

@@ -1,0 +1,25 @@
+"""
+What a container holds, or by how much an event makes it grow or shrink.
+
+An event says its change, so that totals can be kept without looking an item up.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Totals"]
+
+
+class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A number of items, of user messages among them, and of estimated tokens; negative where they go."""
+
+    items: int = 0
+    turns: int = 0
+    tokens: int = 0
+
+    def __neg__(self) -> Totals:
+        return Totals(-self.items, -self.turns, -self.tokens)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.items + other.items, self.turns + other.turns, self.tokens + other.tokens)

@@ -1,0 +1,1 @@
+"""What may happen to a window, and the events that it makes."""

@@ -1,0 +1,1 @@
+"""What is in a window, folded from its events."""

@@ -1,0 +1,270 @@
+"""
+The context window: items for a prompt, within a budget of tokens (SPEC A2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..canonical import require_unicode
+from ..chat.counting import TokenCounter
+from ..errors import NotFoundError
+from ..home import Home
+from ..homed import detached_home, detached_journal
+from ..journal import Journal, Outcome
+from ..pool.read_only import ReadOnlyError
+from ..pool.state.naming import ref_of
+from ..positions import Moment
+from ..tracing import NO_TRACE, Trace
+from .events import WindowDropped, WindowOpened
+from .items import ContextItem
+from .rules.commands import (
+    Add,
+    Begin,
+    Clear,
+    Command,
+    Evict,
+    NameVersion,
+    Put,
+    Remove,
+    Restore,
+)
+from .rules.decide import WINDOWS
+from .shown import ShownWindow
+from .sizing import (
+    AdmissionPolicy,
+    incoming_of,
+    require_max_tokens,
+    require_policy,
+)
+from .state.fold import WindowState
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["ContextWindow", "ReadOnlyContextWindow"]
+
+MAX_TOKENS = 100_000
+
+
+class ContextWindow(ShownWindow):
+    """
+    Items for a prompt, within a budget of estimated tokens (SPEC A2).
+
+    `ContextWindow()` is detached, on a log in memory; `store.window(id)` gives one that is kept. With the policy
+    `first_come` an item that does not fit is dropped; with `evict_lower_priority` items that matter less make room
+    for it, if that is enough. `counter` counts a text's tokens; the default is the seed's estimate. Changing calls
+    take `expected_version=` and `idempotency_key=` (a repetition gives the first result).
+    """
+
+    def __init__(
+        self,
+        max_tokens: int = MAX_TOKENS,
+        items: Iterable[ContextItem] | None = None,
+        *,
+        counter: TokenCounter | None = None,
+        policy: AdmissionPolicy = "first_come",
+    ) -> None:
+        opened = WindowOpened(max_tokens=require_max_tokens(max_tokens), policy=require_policy(policy))
+        home = detached_home()
+        journal = detached_journal(home, "window", WINDOWS)
+        journal.execute(Begin(opened))
+        self._stand_on(journal, home, counter, NO_TRACE)
+        if items:
+            self.items = items
+
+    def _stand_on(self, journal: Journal[WindowState], home: Home, counter: TokenCounter | None, trace: Trace) -> None:
+        self._journal, self._home, self._counter, self._trace = journal, home, counter, trace
+        self._forget_shown()
+
+    @classmethod
+    def standing_on(
+        cls,
+        journal: Journal[WindowState],
+        home: Home,
+        *,
+        counter: TokenCounter | None = None,
+        trace: Trace = NO_TRACE,
+    ) -> Self:
+        """
+        Return the window whose events a journal has; a store opens one so.
+        """
+        made = cls.__new__(cls)
+        made._stand_on(journal, home, counter, trace)
+        return made
+
+    # Changing
+
+    def add(
+        self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> bool:
+        """
+        Let an item in as the last one, and return whether it is in; if not, it is in `dropped()` (SPEC A2.2, A2.3).
+
+        Raises:
+            TypeError: it is no ContextItem, or one of its texts is none.
+            InvalidInputError: a text that is no Unicode, or a priority that is no number.
+        """
+        command = Add(incoming_of(item, self._counter))
+        return _is_in(self._change(command, expected_version, idempotency_key, catch_up=True))
+
+    def put(
+        self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> bool:
+        """
+        Let an item in, in the place of all items with its key, and return whether it is in; if not, they stay.
+
+        Raises:
+            TypeError, InvalidInputError: as for `add`.
+        """
+        command = Put(incoming_of(item, self._counter))
+        outcome = self._change(command, expected_version, idempotency_key, catch_up=True)
+        # That it is in already may be old news.
+        while not outcome.events and not self._journal.is_ahead and self.refresh():
+            outcome = self._change(command, expected_version, idempotency_key, catch_up=True)
+        return _is_in(outcome)
+
+    def remove(
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Have all items with a key leave; `restore` takes them back.
+
+        Raises:
+            NotFoundError: there is none (a KeyError).
+            ConcurrencyError: another writer came first.
+        """
+        command = Remove(key, _reason(reason))
+        self._change(command, expected_version, idempotency_key, catch_up=False)
+
+    def evict(
+        self,
+        *births: str,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Have items leave that `births` name; `restore` takes them back.
+
+        Raises:
+            NotFoundError: no such item is there.
+            InvalidInputError: the name of a birth is none.
+            ConcurrencyError: another writer came first.
+        """
+        command = Evict(self._versions(births), _reason(reason))
+        self._change(command, expected_version, idempotency_key, catch_up=False)
+
+    def restore(self, *births: str, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
+        """
+        Take items in, as the last ones, that had left or were not let in; `evicted()` and `dropped()` name them.
+
+        Raises:
+            NotFoundError: no such item left or was dropped.
+            LimitExceededError: with them the window would hold more than `max_tokens`.
+            ConcurrencyError: another writer came first.
+        """
+        if self._recorded_under(idempotency_key):
+            return
+        command = Restore(self.stream, tuple(self._departures().returning(self._versions(births))))
+        self._change(command, expected_version, idempotency_key, catch_up=False)
+
+    def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
+        """
+        Have all items leave (SPEC A2.11).
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        self._change(Clear(), expected_version, idempotency_key, catch_up=False)
+
+    def _set(self, command: Command) -> None:
+        self._change(command, None, None, catch_up=False)
+
+    def _versions(self, births: Iterable[str]) -> tuple[int, ...]:
+        refs = [ref_of(birth, self.stream) for birth in births]
+        for birth, ref in zip(births, refs, strict=True):
+            if ref.stream != self.stream:
+                raise NotFoundError(f"{birth} is no item of {self.stream}")
+        return tuple(ref.version for ref in refs)
+
+    def _naming(self, name: str, version: int) -> NameVersion:
+        return NameVersion(name, version)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy, or a pickled window, is a detached one that begins with the same items.
+        return _detached, (self.max_tokens, list(self.items), self._counter, self.policy)
+
+    # The past, and views
+
+    def at(self, moment: int | str | datetime | Moment) -> ReadOnlyContextWindow:
+        """
+        Return the window as it was: at a version, a time, a position of the log, or a named version.
+
+        Raises:
+            NotFoundError: no such version or name.
+            InvalidInputError: the text is none of these, or a time without a zone.
+        """
+        return ReadOnlyContextWindow.of(self, self.version_at(moment))
+
+    @property
+    def readonly(self) -> ReadOnlyContextWindow:
+        """A live view of this window that cannot be changed."""
+        return ReadOnlyContextWindow.of(self)
+
+
+class ReadOnlyContextWindow(ContextWindow):
+    """A window that can be read only: as it was at a version, or as it is, live."""
+
+    @classmethod
+    def of(cls, shown: ContextWindow, version: int | None = None) -> Self:
+        """
+        Return a view of a window: at a version, or live.
+        """
+        view = cls.standing_on(shown._journal, shown._home, counter=shown._counter)
+        view._source, view._version = shown, version
+        view._past = None
+        return view
+
+    _source: ContextWindow
+    _version: int | None
+    _past: WindowState | None
+
+    @property
+    def _state(self) -> WindowState:
+        if self._version is None:
+            return self._source._state
+        if self._past is None:
+            self._past = self._source._past_state(self._version)
+        return self._past
+
+    @property
+    def version(self) -> int:
+        """The stream version that is shown."""
+        return self._source.version if self._version is None else self._version
+
+    def _change(self, *args: object, **kwargs: object) -> NoReturn:
+        raise ReadOnlyError("this window is a view and cannot be changed: change the one it shows")
+
+    name_version = cleanup = rebase = attach = adopted_events = restore = _change
+
+
+def _is_in(outcome: Outcome) -> bool:
+    return not any(isinstance(event, WindowDropped) for event in outcome.events)
+
+
+def _reason(reason: str | None) -> str | None:
+    return None if reason is None else require_unicode(reason, "the reason")
+
+
+def _detached(
+    max_tokens: int, items: list[ContextItem], counter: TokenCounter | None, policy: AdmissionPolicy
+) -> ContextWindow:
+    return ContextWindow(max_tokens, items, counter=counter, policy=policy)

@@ -1,0 +1,1 @@
+"""The commands for one kind of context each: `refold queue`, `refold pool` and `refold memory`."""

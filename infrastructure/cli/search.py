@@ -1,0 +1,104 @@
+"""`refold search`: where something was said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ...domain.errors import RefusedError
+from ...domain.words import parse_query
+from ...projections.search import SEARCHED_KINDS, SearchHit
+from .options import as_json, checked_text, database, optional_text, summed_up
+from .shapes import print_json_list
+from .terminal import cut, display_width, is_cut_short, one_line, paint, terminal_width
+
+__all__ = ["command", "limit", "print_found", "query_text"]
+
+HITS = 20
+limit = click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), default=HITS, show_default=True, help="N at most."
+)
+
+
+def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """
+    Check an argument that says what to look for.
+    """
+    try:
+        parse_query(checked_text(value))
+    except RefusedError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
+def _kind(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value not in (None, *SEARCHED_KINDS):
+        raise click.BadParameter(f"{value!r} is none of {', '.join(SEARCHED_KINDS)}")
+    return value
+
+
+@click.command("search")
+@click.argument("query", callback=query_text)
+@click.option("--kind", metavar="K", callback=_kind, help="In contexts of this kind only, like chat.")
+@click.option(
+    "--context", metavar="CTX", callback=optional_text, help="In this context only, and what it goes on from."
+)
+@limit
+@database
+@as_json
+def command(query: str, kind: str | None, context: str | None, limit: int, location: str, as_json: bool) -> None:
+    """
+    Find the items in which all words of QUERY stand, the best first; what left the view is found as well.
+
+    '"in quotes"' finds words side by side, 'begin*' the beginning of a word; no other sign has a meaning. The index is
+    brought up to date first, which takes a while when it is the first time.
+
+    With --json: an array of {kind, context, version, item, snippet, rank}; a higher rank fits better.
+    """
+    print_found(location, query, kind, context, limit, as_json=as_json)
+
+
+def print_found(location: str, query: str, kind: str | None, context: str | None, limit: int, *, as_json: bool) -> None:
+    """
+    Look for `query` and print what is found.
+    """
+    kind, context = _split(kind, context)
+    hits = summed_up(location, lambda store: store.search(query, kind=kind, context=context, limit=limit))
+    if as_json:
+        print_json_list(map(_shape, hits))
+        return
+    _print_lines(hits)
+    if len(hits) == limit:
+        click.echo(f"these are the best {limit}: --limit N shows more", err=True)
+    elif not hits:
+        click.echo("nothing was found", err=True)
+
+
+def _split(kind: str | None, context: str | None) -> tuple[str | None, str | None]:
+    """Take the kind from in front of the context's id, where contexts can also be named so."""
+    named, colon, context_id = (context or "").partition(":")
+    if colon and named in SEARCHED_KINDS and kind in (None, named):
+        return named, context_id
+    return kind, context
+
+
+def _shape(hit: SearchHit) -> dict[str, Any]:
+    return {
+        "kind": hit.kind,
+        "context": hit.context,
+        "version": hit.version,
+        "item": hit.item or None,
+        "snippet": hit.snippet,
+        "rank": hit.rank,
+    }
+
+
+def _print_lines(hits: Sequence[SearchHit]) -> None:
+    places = [one_line(f"{hit.kind}:{hit.context}@{hit.version}".removeprefix("chat:")) for hit in hits]
+    width = max(map(display_width, places), default=0)
+    for place, hit in zip(places, hits, strict=True):
+        snippet = one_line(hit.snippet)
+        shown = cut(snippet, max(terminal_width() - width - 2, 1)) if is_cut_short() else snippet
+        click.echo(f"{paint(place, 'cyan')}{' ' * (width - display_width(place))}  {shown}")

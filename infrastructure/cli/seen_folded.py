@@ -1,0 +1,204 @@
+"""
+Queues, pools, windows and memories at one version, as the reading commands look at them.
+
+They are folded from their events right here. The contexts themselves would make contents instances of their classes,
+and those belong to programs that the command line does not load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ...domain.memory import state as memories
+from ...domain.memory.events import MemoryForgotten
+from ...domain.memory.past import forgotten
+from ...domain.pool.state import fold as containers
+from ...domain.pool.state.departures import Departures
+from ...domain.pool.state.loading import complete as container_events
+from ...domain.ports import Log
+from ...domain.spans import Ref, refs_of
+from ...domain.totals import Totals
+from ...domain.window.state import fold as windows
+from ...domain.window.state.departures import Departures as WindowDepartures
+from ...domain.window.state.loading import complete as window_events
+from .entries import Entry, Item, Left, births, full_ref
+
+__all__ = ["SeenContainer", "SeenFolded", "SeenMemory", "SeenWindow"]
+
+
+class Gone(NamedTuple):
+    """An item that left, by its birth, and how it did."""
+
+    ref: Ref
+    item: Item
+    left: Left
+
+
+class SeenFolded:
+    """A context at one version; nothing is read before it is asked for."""
+
+    def __init__(self, log: Log, stream: str, version: int) -> None:
+        self.log, self.stream, self.version = log, stream, version
+        self.head = log.head(stream)
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        raise NotImplementedError
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the context was told of how to be."""
+        return {}
+
+    def entries(self, *, tail: int | None = None) -> list[Entry]:
+        """
+        Return the items, or the last `tail` of them.
+        """
+        held = self._held()
+        return self._entries(held if tail is None else held[-tail:])
+
+    def evicted(self) -> list[tuple[Entry, Left]]:
+        """
+        Return the items that left and are not back, the first to leave first, each with how it left.
+        """
+        gone = self._gone()
+        return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
+
+    def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
+        """
+        Return the items that were brought at these places.
+        """
+        born = births(self.log, refs)
+        return {ref: born[ref].event for ref in refs}
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        """Return the items in order, each with its birth."""
+        raise NotImplementedError
+
+    def _gone(self) -> list[Gone]:
+        """Return the items that left and are not back, in the order in which they left."""
+        raise NotImplementedError
+
+    def _events(self) -> list[Any]:
+        return self.log.read_events(self.stream, until=self.version)
+
+    def _entries(self, items: Sequence[tuple[Ref, Item]]) -> list[Entry]:
+        refs = [full_ref(ref, self.stream) for ref, _ in items]
+        born = births(self.log, refs)
+        return [Entry(item, born[ref], self.stream) for (_, item), ref in zip(items, refs, strict=True)]
+
+
+class SeenContainer(SeenFolded):
+    """A queue or a pool at one version."""
+
+    @cached_property
+    def state(self) -> containers.ContainerState:
+        """The folded state."""
+        return containers.fold(containers.EMPTY, container_events(self.log, self._events()))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        return self.state.names
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+        return _tokens(held.totals for held in self.state.items.values())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How many items there may be, and the tags."""
+        return {"limit": self.state.limit, "tags": list(self.state.tags)}
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        return [(held.ref, held.event) for held in self.state.items.values()]
+
+    def _gone(self) -> list[Gone]:
+        departures = Departures(self.stream)
+        departures.go_on(container_events(self.log, self._events()))
+        return [
+            Gone(ref, one.held.event, Left(one.how, one.reason, one.version)) for ref, one in departures.gone().items()
+        ]
+
+
+class SeenWindow(SeenFolded):
+    """A window at one version."""
+
+    @cached_property
+    def state(self) -> windows.WindowState:
+        """The folded state."""
+        return windows.fold(windows.EMPTY, window_events(self.log, self._events()))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        return self.state.names
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+        return self.state.tokens
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The budget, and who is let in."""
+        return {"max_tokens": self.state.max_tokens, "policy": self.state.policy}
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        return [(Ref(held.version), held.event) for held in self.state.held.in_order()]
+
+    def _gone(self) -> list[Gone]:
+        departures = WindowDepartures(self.log, self.stream, self.version)
+        left = [(one.born, Left(one.how, one.reason, one.version)) for one in departures.evicted()]
+        left += [(one.born, Left("drop", one.reason, one.version)) for one in departures.dropped()]
+        refs = [Ref(int(born.rpartition("@")[2]), self.stream) for born, _ in left]
+        born = births(self.log, refs)
+        return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
+
+
+class SeenMemory(SeenFolded):
+    """A scope of a memory at one version; what was remembered last stands last."""
+
+    @cached_property
+    def state(self) -> memories.MemoryState:
+        """The folded state."""
+        return memories.fold(memories.EMPTY, memories.complete(self.log, self._events()))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        return self.state.names
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the records."""
+        return _tokens(held.totals for held in self.state.records.values())
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
+
+    def _gone(self) -> list[Gone]:
+        events = self.log.read(self.stream, until=self.version)
+        left = {
+            ref.version: Left("forget", recorded.event.reason, recorded.version)
+            for recorded in events
+            if isinstance(recorded.event, MemoryForgotten)
+            for ref in refs_of(recorded.event.items)
+        }
+        gone = [
+            Gone(Ref(held.version), held.event, left[held.version]) for held in forgotten(events, self.stream, None)
+        ]
+        return sorted(gone, key=lambda one: one.left.version)
+
+
+def _tokens(totals: Iterable[Totals]) -> int:
+    return sum(totals, Totals()).tokens

@@ -1,0 +1,104 @@
+"""
+Opening contexts of a log: finding out whether there is one, creating it where there is none, and checking that it is
+the one that was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..domain.decider import Decider
+from ..domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
+from ..domain.home import Home
+from ..domain.journal import Durability, Journal, Place, require_durability
+from ..domain.ports import LiveLog
+from ..domain.streams import split_stream_id, stream_id
+from ..domain.system import REAL_SYSTEM
+
+__all__ = ["Opening", "home_of", "open_journal"]
+
+IDENTITY = ("user", "session", "agent")
+
+
+class Opening(NamedTuple):
+    """
+    What is to be opened: the kind of context, its first event as it would be, and the command that records it.
+
+    The first event of a context that exists must say the same of each field in `settled` that is given here.
+    """
+
+    kind: str
+    decider: Decider[Any]
+    first: Any
+    begin: Callable[[Any], object]
+    settled: tuple[str, ...] = IDENTITY
+
+
+def open_journal(
+    log: LiveLog,
+    context_id: str,
+    wanted: Opening,
+    *,
+    create: bool,
+    durability: Durability,
+    unflushed: set[Journal[Any]],
+) -> Journal[Any]:
+    """
+    Return the journal of a context, created if need be.
+
+    Raises:
+        InvalidInputError: the id cannot be one, or the context has another user, session or agent.
+        NotFoundError: it does not exist and `create` is False.
+    """
+    stream = stream_id(wanted.kind, context_id)
+    version = log.head(stream)
+    first = wanted.first
+    if version:
+        first = _checked(log, stream, wanted)
+    elif not create:
+        raise NotFoundError(f"there is no {wanted.kind} context {context_id!r}: `refold contexts` lists them")
+    place = Place(stream, root_of(first, stream), first.agent)
+    journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, unflushed=unflushed)
+    if not version:
+        try:
+            journal.execute(wanted.begin(first), catch_up=False)
+        except ConcurrencyError:
+            # Somebody created it at the same moment, so it is only to be opened.
+            _checked(log, stream, wanted)
+            journal.forget()
+    # That a context exists is never queued: everything that is queued on it hangs on that.
+    journal.durability = require_durability(durability)
+    return journal
+
+
+def home_of(journal: Journal[Any]) -> Home:
+    """
+    Return the home of a context that a store opened.
+    """
+    return Home(
+        journal.log,
+        system=REAL_SYSTEM,
+        durability=journal.durability,
+        unflushed=journal.unflushed,
+        is_detached=False,
+    )
+
+
+def root_of(first: msgspec.Struct, stream: str) -> str:
+    """
+    Return what decides the slice of a stream with this first event: a child says it, else its session or own id.
+    """
+    root: str = getattr(first, "root", None) or getattr(first, "session", None) or split_stream_id(stream)[1]
+    return root
+
+
+def _checked(log: LiveLog, stream: str, wanted: Opening) -> Any:
+    first = log.read(stream, until=1)[0].event
+    for field in wanted.settled:
+        given, kept = getattr(wanted.first, field), getattr(first, field, None)
+        if given is not None and given != kept:
+            raise InvalidInputError(f"{stream} was opened with {field} {kept!r}, not {given!r}: leave it out")
+    return first

@@ -1,0 +1,73 @@
+"""
+The index of searched rows on SQLite: FTS5 over their words, kept up to date by triggers, within the same transaction.
+
+The words come with blanks between them, and the tokenizer knows no other border: to `ascii` all else is a letter.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from ...domain.words import Term
+from ...projections.contract import SearchQuery
+
+__all__ = ["create_searched", "drop_index", "find"]
+
+FIND = """
+    WITH within (stream, last) AS MATERIALIZED
+        (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:streams))
+    SELECT {columns}, -bm25({table}_words) AS fit
+    FROM {table}_words JOIN {table} AS r ON r.number = {table}_words.rowid
+    WHERE {table}_words MATCH :phrases
+        AND (:kind IS NULL OR r.kind = :kind)
+        AND (:streams IS NULL
+            OR EXISTS (SELECT 1 FROM within WHERE within.stream = r.stream AND r.version <= within.last))
+    ORDER BY fit DESC, r.recorded_at DESC, r.version DESC, r.key
+    LIMIT :limit
+"""
+
+
+def create_searched(connection: sqlite3.Connection, table: str, columns: str) -> None:
+    """
+    Create a table of searched rows with these columns, and its index.
+    """
+    # The index names rows by number, and VACUUM changes all numbers that are no column.
+    connection.execute(f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, {columns}, UNIQUE (key))")
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {table}_words USING fts5"
+        f"(words, content='{table}', content_rowid='number', tokenize='ascii')"
+    )
+    add = f"INSERT INTO {table}_words (rowid, words) VALUES (new.number, new.words);"
+    # What a row is found by is forgotten by naming it once more.
+    forget = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', old.number, old.words);"
+    connection.execute(f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN {add} END")
+    connection.execute(f"CREATE TRIGGER {table}_changed AFTER UPDATE ON {table} BEGIN {forget} {add} END")
+
+
+def drop_index(connection: sqlite3.Connection, table: str) -> None:
+    """
+    Drop the index of a table, if it has one; its triggers go with the table.
+    """
+    connection.execute(f"DROP TABLE IF EXISTS {table}_words")
+
+
+def find(connection: sqlite3.Connection, table: str, names: Sequence[str], query: SearchQuery) -> list[Sequence[Any]]:
+    """
+    Return the columns `names` of the rows that a query asks for, and behind them their rank.
+    """
+    columns = ", ".join(f'r."{name}"' for name in names)
+    values = {
+        "phrases": " AND ".join(map(_phrase, query.terms)),
+        "kind": query.kind,
+        "streams": None if query.streams is None else json.dumps(list(query.streams.items())),
+        "limit": query.limit,
+    }
+    return connection.execute(FIND.format(table=table, columns=columns), values).fetchall()
+
+
+def _phrase(term: Term) -> str:
+    # Words have no quotation mark in them.
+    return f'"{term.words}"' + " *" * term.is_prefix

@@ -1,0 +1,60 @@
+"""
+Full-text search in a store: from what was typed to hits with the text around them.
+"""
+
+from __future__ import annotations
+
+from ..domain.errors import InvalidInputError, NotFoundError
+from ..domain.ports import Log
+from ..domain.streams import split_stream_id, stream_id
+from ..domain.words import Term, parse_query, snippet_of
+from ..projections.contract import Found, SearchQuery
+from ..projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
+from .projecting.runner import ProjectionRunner
+
+__all__ = ["search"]
+
+
+def search(
+    log: Log, runner: ProjectionRunner, query: str, *, kind: str | None, context: str | None, limit: int
+) -> list[SearchHit]:
+    """
+    Return what `Store.search` does.
+    """
+    terms = parse_query(query)
+    if kind not in (None, *SEARCHED_KINDS):
+        raise InvalidInputError(f"nothing of the kind {kind!r} is searched: the kinds are {', '.join(SEARCHED_KINDS)}")
+    if not isinstance(limit, int) or limit < 1:
+        raise InvalidInputError(f"limit is {limit!r}: take a whole number from 1")
+    streams = None if context is None else _streams(log, context, (kind,) if kind else SEARCHED_KINDS)
+    found = runner.search(SEARCH, SearchQuery(terms, limit, kind, streams))
+    return [_hit(log, one, terms[0]) for one in found]
+
+
+def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
+    """Return the streams that a context was recorded in, those it was forked from too, each up to its last version."""
+    streams: dict[str, int] = {}
+    for stream in (stream_id(kind, context) for kind in kinds):
+        head = log.head(stream)
+        if head:
+            lineage = getattr(log.read_events(stream, until=1)[0], "lineage", ())
+            streams |= {segment.stream: segment.version for segment in lineage} | {stream: head}
+    if not streams:
+        raise NotFoundError(f"there is no context {context!r}: `refold contexts` lists them")
+    return streams
+
+
+def _hit(log: Log, found: Found, term: Term) -> SearchHit:
+    row = found.row
+    # The text is where it always was: the index has its words alone.
+    (event,) = log.read_events(row.stream, after=row.version - 1, until=row.version)
+    passage = passage_of(event)
+    assert passage is not None
+    return SearchHit(
+        kind=row.kind,
+        context=split_stream_id(row.stream)[1],
+        version=row.version,
+        item=passage.item,
+        snippet=snippet_of(passage.text, term),
+        rank=found.rank,
+    )

@@ -1,0 +1,68 @@
+"""
+Opening context windows, and the contexts of requests that stand on them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..domain.chat.counting import TokenCounter
+from ..domain.errors import InvalidInputError
+from ..domain.journal import Journal
+from ..domain.tracing import NO_TRACE, Trace
+from ..domain.window import AdmissionPolicy, ContextWindow
+from ..domain.window.events import WindowOpened
+from ..domain.window.rules.commands import Begin
+from ..domain.window.rules.decide import WINDOWS
+from ..domain.window.sizing import require_max_tokens, require_policy
+from ..domain.window.window import MAX_TOKENS
+from .opening import IDENTITY, Opening, home_of
+
+__all__ = ["WindowSettings", "window_opening"]
+
+
+class WindowSettings(NamedTuple):
+    """What a caller asks of a window; None leaves it as it is, or as it is by default."""
+
+    max_tokens: int | None = None
+    policy: AdmissionPolicy | None = None
+    counter: TokenCounter | None = None
+
+    def window_on(self, journal: Journal[Any], trace: Trace = NO_TRACE) -> ContextWindow:
+        """
+        Return the window of a journal.
+
+        Raises:
+            InvalidInputError: it has another budget or policy.
+        """
+        window = ContextWindow.standing_on(journal, home_of(journal), counter=self.counter, trace=trace)
+        if self.max_tokens not in (None, window.max_tokens) or self.policy not in (None, window.policy):
+            raise InvalidInputError(
+                f"{window.stream} has max_tokens {window.max_tokens} and the policy {window.policy!r}: leave them out, "
+                "or set them on the window, which is an event"
+            )
+        return window
+
+
+def window_opening(
+    settings: WindowSettings,
+    *,
+    user: str | None,
+    session: str | None,
+    agent: str | None,
+    settled: tuple[str, ...] = IDENTITY,
+) -> Opening:
+    """
+    Return what is to be opened as a window.
+
+    Raises:
+        InvalidInputError: a budget or a policy that cannot be.
+    """
+    opened = WindowOpened(
+        max_tokens=require_max_tokens(MAX_TOKENS if settings.max_tokens is None else settings.max_tokens),
+        policy=require_policy(settings.policy or "first_come"),
+        user=user,
+        session=session,
+        agent=agent,
+    )
+    return Opening("window", WINDOWS, opened, Begin, settled)

@@ -1,0 +1,172 @@
+"""
+Where was it said? One row for each item that an event brought into the world, with its words.
+
+What left the view stays findable: nothing is lost. The rows do not say whether an item can be seen now, since that
+is no matter of the item: forks and merges show what other contexts recorded, and each lets go of it for itself. To
+clear a context would touch every row of it. Who has found an item looks at the context.
+
+Rows hold words and no text: the text is in the log, where `passage_of` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..domain.chat import events as chat
+from ..domain.content import Content
+from ..domain.envelope import Event, RecordedEvent
+from ..domain.memory import events as memory
+from ..domain.pool import events as pool
+from ..domain.streams import split_stream_id
+from ..domain.window import events as window
+from ..domain.words import words_of
+from .contract import SearchedRow
+
+__all__ = ["SEARCH", "SEARCHED_KINDS", "Passage", "Search", "SearchHit", "SearchRow", "passage_of"]
+
+
+class SearchRow(SearchedRow, frozen=True, kw_only=True):
+    """One item. `key` is the `stream@version` that brought it; `item` is its id, empty where it has none."""
+
+    item: str
+
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An item that was found: `version` of the context brought it into the world.
+
+    `item` is its id, empty where it has none. `snippet` is a piece of its text, on one line. A higher `rank` fits
+    better; it says nothing beside another query's, or another database's.
+    """
+
+    kind: str
+    context: str
+    version: int
+    item: str
+    snippet: str
+    rank: float
+
+
+class Passage(NamedTuple):
+    """What can be found of an item: its id, and all that it says."""
+
+    item: str
+    text: str
+
+
+class Search:
+    """The fold behind `store.search()` and `refold search`."""
+
+    name = "search"
+    version = 1
+    row = SearchRow
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the place of the event, if it brought an item.
+        """
+        source = _SOURCES.get(type(event.event))
+        return () if source is None or source.item_of(event.event) is None else (event.reference,)
+
+    def evolve(self, key: str, row: SearchRow | None, event: RecordedEvent) -> SearchRow:
+        """
+        Return the row of the item that `event` brought.
+        """
+        passage = passage_of(event.event)
+        assert passage is not None
+        return SearchRow(
+            key=key,
+            kind=split_stream_id(event.stream)[0],
+            stream=event.stream,
+            version=event.version,
+            recorded_at=event.recorded_at,
+            words=words_of(passage.text),
+            item=passage.item,
+        )
+
+
+def passage_of(event: Event) -> Passage | None:
+    """
+    Return the item that an event brought into the world, and what it says; None where it brought none.
+    """
+    source = _SOURCES.get(type(event))
+    item = None if source is None else source.item_of(event)
+    if source is None or item is None:
+        return None
+    values = (getattr(item, field, None) for field in source.fields)
+    return Passage(getattr(item, source.name) or "", "\n".join(text for value in values for text in _texts(value)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, Content):
+            yield _readable(part.json.decode() if part.text is None else part.text)
+        elif isinstance(part, str):
+            yield _readable(part)
+
+
+def _readable(text: str) -> str:
+    r"""Return a text; of JSON the values, since in `"first\nsecond"` it writes the word `nsecond`."""
+    if "\\" not in text:
+        return text
+    try:
+        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+    # JSON can write half a character; it cannot be shown.
+    return "\n".join(_leaves(value)).encode("utf-8", "replace").decode()
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            for key, inner in reversed(value.items()):
+                pending += (inner, key)
+        elif isinstance(value, list):
+            pending += reversed(value)
+        else:
+            yield json.dumps(value)
+
+
+def _itself(event: Event) -> Event:
+    return event
+
+
+class _Source(NamedTuple):
+    """
+    Where items come from: events, and how to get at the item of one, which some bring only now and then.
+
+    `name` is the field that an item is named by, `fields` are those with texts.
+    """
+
+    events: tuple[type[Event], ...]
+    fields: tuple[str, ...]
+    name: str = "id"
+    item_of: Callable[[Any], Any] = _itself
+
+
+# All that people, models and functions said, and what they called each other; images are not searched.
+_CHAT = _Source(
+    (*chat.ITEM_EVENTS, chat.ItemInserted, chat.InstructionsReplaced, chat.Summarized, chat.Forked),
+    ("content", "name", "arguments", "output", "from_agent", "to_agent", "reason", "instructions", "tools"),
+    item_of=chat.added_item,
+)
+# What is searched, by kind of context.
+_BY_KIND = {
+    "chat": _CHAT,
+    "queue": _Source((pool.QueueAppended,), ("description", "content")),
+    "pool": _Source((pool.PoolAdded, pool.PoolReplaced), ("id", "description", "content")),
+    "window": _Source(window.ITEM_EVENTS, ("key", "value", "source"), name="key"),
+    "memory": _Source(memory.ITEM_EVENTS, ("key", "value", "tags"), name="key"),
+}
+_SOURCES = {event: source for source in _BY_KIND.values() for event in source.events}
+SEARCHED_KINDS = tuple(_BY_KIND)
+SEARCH = Search()

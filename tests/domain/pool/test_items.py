@@ -1,0 +1,66 @@
+"""The item that queues and pools take and give (SPEC P1)."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from refold.domain.errors import DecisionRefusedError
+from refold.domain.pool import ContextItem, ContextQueue
+
+from .containers import queue_of
+
+
+def test_only_the_content_is_needed() -> None:
+    """P1.1: frozen, the fields in this order."""
+    bare: ContextItem[Any] = ContextItem("c")
+
+    assert ContextItem("c", "d", "i") == ContextItem(content="c", description="d", id="i")
+    assert (bare.description, bare.id) == (None, None)
+    assert [field.name for field in dataclasses.fields(ContextItem)] == ["content", "description", "id"]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        bare.content = "x"  # type: ignore[misc]  # that is what is refused
+
+
+def test_as_a_dict() -> None:
+    """P1.2: in this order, and the content passed through whatever it is."""
+    content = object()
+    given = ContextItem(content, "d", "i").to_dict()
+
+    assert list(given.items()) == [("id", "i"), ("description", "d"), ("content", content)]
+
+
+def test_from_a_dict() -> None:
+    """P1.3: content must be there, the rest need not."""
+    assert ContextItem.from_dict({"content": 1}) == ContextItem(1)
+    assert ContextItem.from_dict({"content": 1, "id": "i", "description": "d"}) == ContextItem(1, "d", "i")
+    with pytest.raises(KeyError):
+        ContextItem.from_dict({"id": "i"})
+
+
+def test_equal_by_value() -> None:
+    """P1.4: and hashed by it, so that content without a hash has none."""
+    assert ContextItem([1], "d") == ContextItem([1], "d") != ContextItem([2], "d")
+    assert hash(ContextItem("a", "d")) == hash(ContextItem("a", "d"))
+    with pytest.raises(TypeError):
+        hash(ContextItem({}))
+
+
+async def test_type_parameters_are_not_checked() -> None:
+    """P1.5: a queue of texts takes numbers, and gives them back."""
+    queue: ContextQueue[Any] = ContextQueue[str](limit=2)
+    await queue.append(ContextItem(42), ContextItem[str]("a"))
+
+    assert queue.items == [ContextItem(42), ContextItem("a")]
+
+
+async def test_content_comes_back_read_only() -> None:
+    """P3.5: equal to what was given, but nobody can change what the log says."""
+    given = {"a": [1, {"b": 2}]}
+    queue = await queue_of(3, given)
+    given["a"].append(3)
+
+    kept = queue.items[0].content
+    assert kept == {"a": [1, {"b": 2}]}
+    with pytest.raises(DecisionRefusedError, match="cannot be changed in place"):
+        kept["a"].append(3)

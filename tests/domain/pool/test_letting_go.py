@@ -1,0 +1,33 @@
+"""What left a container is in its log, and no longer in memory."""
+
+import gc
+from typing import Any
+
+import pytest
+
+from refold.domain.ordered_map import OrderedMap
+from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+
+
+async def filled(container: Any, count: int) -> Any:
+    """
+    Put items into a container, and return it.
+    """
+    for number in range(count):
+        if isinstance(container, ContextQueue):
+            await container.append(ContextItem(number))
+        else:
+            await container.add(ContextItem(number, "a number", str(number)))
+    return container
+
+
+@pytest.mark.parametrize("container", [ContextQueue[Any](2), ContextPool[Any](2)])
+async def test_what_left_is_let_go_of(container: Any) -> None:
+    """However many came and went, there is one version of each map."""
+    await filled(container, 300)
+    gc.collect()
+
+    mine = {container._state.items._lock, container._state.ids._lock}
+    maps = [one for one in gc.get_objects() if isinstance(one, OrderedMap) and one._lock in mine]
+    assert len(maps) == 2
+    assert len(container.evicted()) == 298

@@ -1,0 +1,72 @@
+"""While a change waits for its disk: the loop goes on, and a caller who leaves gets all or nothing."""
+
+import asyncio
+
+from refold.domain.pool import ContextItem
+
+from ..fakes import SlowLog
+from ..test_to_async import ATTEMPTS, LAG_SECONDS_MAX, worst_lag
+from .containers import contents, item, pool_on, queue_on
+
+SLOW_SECONDS = 0.03
+
+
+def test_the_loop_goes_on() -> None:
+    """While an append, an edit or a branch of events waits the loop is never 5 ms late (the best of a few attempts)."""
+    log = SlowLog(SLOW_SECONDS)
+    queue, pool = queue_on(log), pool_on(log)
+    lags = []
+    for attempt in range(ATTEMPTS):
+        lags.append(
+            max(
+                asyncio.run(worst_lag(queue.append(ContextItem(attempt)))),
+                asyncio.run(worst_lag(pool.add(item("a", attempt)))),
+                asyncio.run(worst_lag(pool.remove("a"))),
+                asyncio.run(worst_lag(pool.restore("a"))),
+                asyncio.run(worst_lag(pool.clear(idempotency_key=f"k{attempt}"))),
+            )
+        )
+
+    assert min(lags) < LAG_SECONDS_MAX
+    assert (len(queue), len(pool)) == (3, 0)
+
+
+def test_a_caller_who_leaves() -> None:
+    """Cancelled while its append is on its way it is recorded all the same, once; the next one comes behind it."""
+    log = SlowLog(SLOW_SECONDS)
+    queue = queue_on(log)
+
+    async def leave(times: int) -> None:
+        task = asyncio.create_task(queue.append(ContextItem("a"), ContextItem("b")))
+        for _ in range(times):
+            await asyncio.sleep(SLOW_SECONDS / 4)
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        await queue.append(ContextItem("c"))
+
+    asyncio.run(leave(1))
+    assert contents(queue) == contents(queue_on(log)) == ["a", "b", "c"]
+    asyncio.run(leave(2))
+    assert contents(queue) == contents(queue_on(log)) == ["a", "b", "c"]
+    assert log.head(queue.stream) == 1 + 3 + 1 + 3 + 1
+
+
+def test_a_caller_who_leaves_before_it_is_recorded() -> None:
+    """Cancelled while a hook is asked, nothing is on its way."""
+    log = SlowLog(SLOW_SECONDS)
+    queue = queue_on(log)
+
+    @queue.before_append
+    async def think(*_args: object) -> None:
+        await asyncio.sleep(10)
+
+    async def leave() -> None:
+        task = asyncio.create_task(queue.append(ContextItem("a")))
+        await asyncio.sleep(SLOW_SECONDS)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(leave())
+
+    assert (contents(queue), log.head(queue.stream)) == ([], 1)

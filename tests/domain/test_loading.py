@@ -1,0 +1,110 @@
+"""What is read of other streams so that a context can be folded: in few questions, and little that is not needed."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.envelope import Event
+from refold.domain.errors import DamagedError
+from refold.domain.memory_log import MemoryLog
+from refold.domain.ports import Range
+
+from .chat_events import OPENED, said
+from .fakes import handle_on, record, texts
+
+
+class WatchedLog(MemoryLog):
+    """A log that notes what is asked of it, and may be damaged in one stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.questions: list[Sequence[Range]] = []
+        self.damaged = ""
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Note the question, then answer it if it does not touch the damage.
+        """
+        self.questions.append(ranges)
+        if any(one.stream == self.damaged for one in ranges):
+            raise DamagedError(self.damaged, "for a test")
+        return super().read_ranges(ranges)
+
+    @property
+    def events_read(self) -> int:
+        """How many events were asked for."""
+        return sum(one.until - one.after for ranges in self.questions for one in ranges)
+
+
+def rooted(log: MemoryLog, count: int) -> ChatContext:
+    """
+    Return a context `chat:a` with so many messages.
+    """
+    record(log, OPENED, *(said(f"m{number}", f"text {number}") for number in range(count)))
+    return handle_on(log)
+
+
+def line_of_forks(chat: ChatContext, depth: int) -> ChatContext:
+    """
+    Fork a context and its forks, each with a message of its own.
+    """
+    for generation in range(depth):
+        chat = chat.fork()
+        chat.add_message("user", f"generation {generation}")
+    return chat
+
+
+def read_again(log: MemoryLog, chat: ChatContext) -> list[str]:
+    """
+    Return what the messages say to somebody who has not read the context yet.
+    """
+    return texts(handle_on(log, f"chat:{chat.id}"))
+
+
+@pytest.mark.parametrize("root", [3, 5_000])
+def test_many_ancestors_are_few_questions(root: int) -> None:
+    """Each once, more and more of them at a time."""
+    log = WatchedLog()
+    last = line_of_forks(rooted(log, root), 100)
+
+    assert read_again(log, last)[-3:] == ["generation 97", "generation 98", "generation 99"]
+    assert len(log.questions) < 8
+    assert log.events_read == 1 + root + 2 * 99
+
+
+def test_a_long_history_that_is_not_needed() -> None:
+    """Behind a fork that carried a part of it, it is not read, however many forks follow."""
+    log = WatchedLog()
+    last = line_of_forks(rooted(log, 5_000).fork_filtered(1), 20)
+    log.questions.clear()
+
+    assert read_again(log, last) == ["text 4999", *(f"generation {number}" for number in range(20))]
+    assert log.events_read < 100
+
+
+def test_damage_in_what_is_not_needed() -> None:
+    """A short history may be read along; that it is damaged is nobody's business."""
+    log = WatchedLog()
+    root = rooted(log, 5)
+    last = line_of_forks(root.fork_brief("Be kind."), 3)
+    log.damaged = "chat:a"
+
+    assert read_again(log, last) == ["Be kind.", "generation 0", "generation 1", "generation 2"]
+    with pytest.raises(DamagedError, match="chat:a"):
+        read_again(log, root.fork())
+
+
+def test_many_merges_are_one_question() -> None:
+    """What they took is read together, in the order of the merges."""
+    log = WatchedLog()
+    chat = rooted(log, 1)
+    for number in range(10):
+        helper = chat.fork_brief("Help.")
+        helper.add_message("assistant", f"answer {number}")
+        asyncio.run(chat.merge_result(helper))
+    log.questions.clear()
+
+    assert read_again(log, chat) == ["text 0", *(f"answer {number}" for number in range(10))]
+    assert len(log.questions) == 1

@@ -1,0 +1,77 @@
+"""The mapping that is a value: every version stays what it was, whichever is looked at."""
+
+import random
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refold.domain.ordered_map import STEPS_MAX, OrderedMap
+
+KEYS = st.integers(0, 7)
+CHANGES = st.lists(st.tuples(st.integers(0, 200), KEYS, st.one_of(st.none(), st.integers())), max_size=120)
+LOOKS = st.lists(st.integers(0, 200), max_size=30)
+
+
+@settings(max_examples=200)
+@given(changes=CHANGES, looks=LOOKS)
+def test_every_version_stays_what_it_was(changes: list[tuple[int, int, int | None]], looks: list[int]) -> None:
+    """Versions branch off any older one; each equals a plain dict that went the same way."""
+    versions: list[tuple[OrderedMap[int, int], dict[int, int]]] = [(OrderedMap(), {})]
+    for base, key, value in changes:
+        mapping, plain = versions[base % len(versions)]
+        if value is not None:
+            versions.append((mapping.plus(key, value), {**plain, key: value}))
+        elif key in plain:
+            versions.append((mapping.minus(key), {one: kept for one, kept in plain.items() if one != key}))
+    for look in [*looks, *range(len(versions))]:
+        mapping, plain = versions[look % len(versions)]
+        assert mapping.items() == list(plain.items())
+        assert (len(mapping), list(mapping), mapping.values()) == (len(plain), list(plain), list(plain.values()))
+        assert all((key in mapping) == (key in plain) and mapping.get(key) == plain.get(key) for key in range(8))
+
+
+def test_a_version_far_back() -> None:
+    """It gets a dict of its own, and the newest is none the worse for it."""
+    versions = [OrderedMap[int, int]()]
+    for number in range(3 * STEPS_MAX):
+        versions.append(versions[-1].plus(number % 10, number))
+
+    assert versions[5].values() == [0, 1, 2, 3, 4]
+    assert versions[-1].values() == sorted(versions[-1].values(), key=lambda value: value % 10)
+    assert versions[5].plus(99, 99).values() == [0, 1, 2, 3, 4, 99]
+    assert len(versions[-1]) == 10
+
+
+def test_a_long_life_costs_the_same_at_its_end() -> None:
+    """The oldest leaves, a new one comes: ten thousand times over, no slower than at first, whatever is kept."""
+    mapping = OrderedMap[int, int]()
+    for number in range(5_000):
+        mapping = mapping.plus(number, number)
+    spent = []
+    for part in range(8):
+        started = time.perf_counter()
+        for number in range(5_000 * (part + 1), 5_000 * (part + 2)):
+            ((oldest, _),) = mapping.first(1)
+            mapping = mapping.minus(oldest).plus(number, number)
+        spent.append(time.perf_counter() - started)
+
+    assert mapping.values() == list(range(40_000, 45_000))
+    assert min(spent[4:]) < 5 * min(spent[:4])
+
+
+def test_equality_is_by_value() -> None:
+    """Order counts, history does not."""
+    numbers = list(range(20))
+    random.Random(1).shuffle(numbers)
+    one, other = OrderedMap[int, str](), OrderedMap[int, str]()
+    for number in numbers:
+        one = one.plus(number, "x")
+    for number in [*numbers, 77]:
+        other = other.plus(number, "y")
+    for number in numbers:
+        other = other.plus(number, "x")
+
+    assert one == other.minus(77)
+    assert one != other
+    assert one != OrderedMap[int, str]()

@@ -1,0 +1,1 @@
+"""Context windows, and the contexts of requests that have one."""

@@ -1,0 +1,89 @@
+"""
+Reading where some events lie in blocks and the newest in rows: whatever is asked for is given, and no more is opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from refold.domain.errors import DamagedError
+from refold.domain.ports import Range
+from refold.infrastructure.sqlite_log.log import SqliteLog
+
+from ..contract.damage import LARGE
+from ..contract.writing import append, ids, said
+
+SEGMENT = 512
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """
+    A file with 700 events of one stream, of which the first 512 are sealed; the third holds a large text.
+    """
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    for start in range(0, 700, 50):
+        append(log, "chat:a", *(said(n, LARGE if n == 3 else f"text {n}") for n in range(start + 1, start + 51)))
+    log.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT min(version), count(*) FROM event").fetchone() == (513, 188)
+    return path
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[SqliteLog]:
+    """
+    The log in it.
+    """
+    log = SqliteLog(path)
+    yield log
+    log.close()
+
+
+@pytest.mark.parametrize("step", [2, 3, 11, 63])
+@pytest.mark.parametrize("size", [1, 2, 40])
+@pytest.mark.parametrize("start", [0, 300, 470, 513])
+def test_ranges_of_blocks_and_rows(log: SqliteLog, start: int, size: int, step: int) -> None:
+    """In blocks, in rows, and across the border between them."""
+    ranges = [Range("chat:a", after, after + size) for after in range(start, 720, size + step)]
+
+    wanted = [[f"m{version}" for version in range(one.after + 1, min(one.until, 700) + 1)] for one in ranges]
+    assert [ids(events) for events in log.read_ranges(ranges)] == wanted
+
+
+@pytest.mark.parametrize(("after", "until"), [(0, 1), (5, 9), (60, 70), (63, 64), (511, 514), (0, 700)])
+def test_envelopes_of_a_part_of_a_block(log: SqliteLog, after: int, until: int) -> None:
+    """Each has its own version, position, time and digest, however few of the block are wanted."""
+    few, everything = log.read("chat:a", after=after, until=until), log.read("chat:a")
+
+    assert few == everything[after:until]
+    assert [one.version for one in few] == list(range(after + 1, until + 1))
+
+
+def test_what_is_not_wanted_is_not_opened(log: SqliteLog, path: Path) -> None:
+    """Where a text is lost, the events that do not refer to it can be read, those of the same block too."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("DELETE FROM blob").rowcount == 1
+
+    assert ids(log.read_events("chat:a", until=2)) == ["m1", "m2"]
+    with pytest.raises(DamagedError, match="event chat:a@3 refers to it"):
+        log.read_events("chat:a", after=2, until=3)
+
+
+def test_a_version_that_is_missing_between(path: Path) -> None:
+    """Among rows and among blocks: that one of those asked for is missing is told, also where later ones are there."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM event WHERE version = 600")
+        connection.execute("DELETE FROM part WHERE first_version <= 100 AND last_version >= 100")
+    log = SqliteLog(path)
+
+    for missing in (600, 100):
+        with pytest.raises(DamagedError, match="it is missing"):
+            log.read_ranges([Range("chat:a", after, after + 1) for after in (missing - 45, missing - 1, missing + 45)])
+    log.close()

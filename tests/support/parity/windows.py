@@ -1,0 +1,55 @@
+"""Replaying "window operations": what is let in, and the text and the estimate made of it (SPEC A2)."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refold.domain.window import ContextItem, ContextWindow
+from tests.support.deviations import window
+from tests.support.deviations.switches import explanation
+
+from .verdicts import Question, Verdict, verdict_of, weighed
+
+__all__ = ["asked", "replayed_windows"]
+
+
+def replayed_windows(text: str) -> Iterator[Verdict]:
+    """
+    Return the verdict on each case of a file of JSON lines.
+    """
+    for line in text.split("\n"):
+        if line:
+            case = json.loads(line)
+            yield verdict_of(str(case["seed"]), {"answer": weighed(_question(case))})
+
+
+def _question(case: Mapping[str, Any]) -> Question:
+    def explain(recorded: Any, ours: Any) -> list[str]:
+        return explanation(lambda on: window.answered(case, on), window.NUMBERS, recorded=recorded, ours=ours)
+
+    return Question("answer", _recorded(case), lambda: asked(case), explain)
+
+
+def _recorded(case: Mapping[str, Any]) -> dict[str, Any]:
+    steps = [[step["accepted"], step["tokens"]] for step in case["ops"] if step["op"] == "add"]
+    return {"ops": steps, **{answer: case[answer] for answer in ("build", "tokens", "keys")}}
+
+
+def asked(case: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return what our window answers to the operations of a case.
+    """
+    shown = ContextWindow(case["max_tokens"])
+    steps: list[list[Any]] = []
+    for step in case["ops"]:
+        if step["op"] == "clear":
+            shown.clear()
+            continue
+        is_in = shown.add(ContextItem(**step["args"]))
+        steps.append([is_in, shown.estimated_tokens()])
+    return {
+        "ops": steps,
+        "build": shown.build(),
+        "tokens": shown.estimated_tokens(),
+        "keys": [item.key for item in shown.items],
+    }

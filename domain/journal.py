@@ -99,6 +99,10 @@ class Journal(Generic[S]):
     @property
     def state(self) -> S:
         """The folded state at `version`; read from the log at the first use."""
+        state = self._state
+        if state is not None:
+            # Whoever is waiting for the disk holds the lock, and to look must not wait for that.
+            return state
         with self._lock:
             if self._state is None:
                 self._state = self.past(self._version)

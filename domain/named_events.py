@@ -5,17 +5,25 @@ The events that spans name, read where they were recorded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from .envelope import Event
 from .errors import DamagedError
-from .ports import Log
 from .spans import Span, neighbours
 
-__all__ = ["read_named"]
+__all__ = ["Seen", "read_named"]
 
 
-def read_named(log: Log, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[int, Any]]:
+class Seen(Protocol):
+    """Where the events of streams are read."""
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return the events of a stream with versions above `after`, up to and including `until`.
+        """
+
+
+def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[int, Any]]:
     """
     Yield the version and the event of each item that `spans` name, in their order; an item is of one of `kinds`.
 

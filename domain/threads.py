@@ -37,6 +37,9 @@ async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) 
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
+        if not work.cancelled():
+            # Nobody else will ask how it ended.
+            work.exception()
         raise
 
 

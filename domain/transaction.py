@@ -34,6 +34,8 @@ class Transaction:
         self.log = log
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
+        # A task that was started within the block may outlive it; what it then writes is its own.
+        self.is_open = True
 
     def add(self, new: NewEvents, settle: Callable[[Receipt | None], None] | None = None) -> None:
         """
@@ -55,6 +57,7 @@ class Transaction:
         """
         Append everything as one; on an error every view is rolled back and the error goes on.
         """
+        self.is_open = False
         parts = list(self._parts.values())
         if not parts:
             return
@@ -72,6 +75,7 @@ class Transaction:
         """
         Let every context forget what it decided within the block.
         """
+        self.is_open = False
         for part in self._parts.values():
             if part.settle is not None:
                 part.settle(None)
@@ -89,7 +93,7 @@ def current_transaction(log: Log) -> Transaction | None:
     Return the transaction that is open on this log in this flow of control, if any.
     """
     current = _CURRENT.get()
-    return current if current is not None and current.log is log else None
+    return current if current is not None and current.is_open and current.log is log else None
 
 
 @contextmanager
@@ -100,7 +104,8 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
     Raises:
         InvalidInputError: a transaction is open already; they do not nest.
     """
-    if _CURRENT.get() is not None:
+    outer = _CURRENT.get()
+    if outer is not None and outer.is_open:
         raise InvalidInputError("a transaction is open already, and they do not nest: join the two blocks")
     require_unicode(idempotency_key or "", "the idempotency key")
     opened = Transaction(log, idempotency_key)

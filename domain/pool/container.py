@@ -14,19 +14,16 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..adopting import adopted_events
 from ..canonical import require_unicode
 from ..content import stored_content
-from ..context import Context
 from ..decider import Decider
 from ..envelope import Event
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
 from ..home import Home
+from ..homed import HomedContext, detached_home, detached_journal
 from ..hooks import CrossLoopLock, Hook, HookRegistry
-from ..journal import CATCH_UPS_MAX, Durability, Journal, Outcome, Place
-from ..memory_log import MemoryLog
-from ..ports import Log, NewEvents
-from ..system import REAL_SYSTEM
+from ..journal import CATCH_UPS_MAX, Journal, Outcome
+from ..ports import Log
 from ..threads import in_thread
 from .carrying import carried_out
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring
@@ -53,7 +50,7 @@ class NotAnItemError(RefusedError, TypeError):
     """Something else than a ContextItem was to be put into a queue or a pool."""
 
 
-class Container(Context, Generic[T]):
+class Container(HomedContext, Generic[T]):
     """A queue or a pool; `hooks` are its own, called before the global ones."""
 
     kind: ClassVar[Kind]
@@ -63,11 +60,9 @@ class Container(Context, Generic[T]):
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
         """Begin a detached container, on a log of its own in memory."""
-        opened = self.kind.opened(limit=limit, tags=require_tags(tags))
-        place = Place(f"{self.kind.name}:detached", "detached")
-        journal: Journal[ContainerState] = Journal(MemoryLog(REAL_SYSTEM), place, self.decider, version=0)
-        journal.execute(Begin(opened))
-        home = Home(journal.log, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=True)
+        home = detached_home()
+        journal = detached_journal(home, self.kind.name, self.decider)
+        journal.execute(Begin(self.kind.opened(limit=limit, tags=require_tags(tags))))
         self._stand_on(journal, home)
 
     def _stand_on(self, journal: Journal[ContainerState], home: Home) -> None:
@@ -140,24 +135,9 @@ class Container(Context, Generic[T]):
         return self._home
 
     @property
-    def version(self) -> int:
-        """The stream version that is shown."""
-        return self._journal.version
-
-    @property
-    def stream(self) -> str:
-        """The stream that holds the container's events."""
-        return self._journal.place.stream
-
-    @property
     def log(self) -> Log:
         """The log that the container lives in."""
         return self._journal.log
-
-    @property
-    def is_detached(self) -> bool:
-        """Whether the container stands on a log of its own in memory."""
-        return self.home.is_detached
 
     @property
     def tags(self) -> frozenset[str]:
@@ -342,22 +322,6 @@ class Container(Context, Generic[T]):
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)
-
-    # In a store
-
-    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """
-        Go on in a store's log, which holds the same events; `store.adopt` does this.
-        """
-        self._journal.move_to(log, place, durability, unflushed)
-        system = self._home.system
-        self._home = Home(log, system=system, durability=durability, unflushed=unflushed, is_detached=False)
-
-    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
-        """
-        Return what a store must append so that this detached container is there as `stream`.
-        """
-        return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
 
 
 def _text_or_none(text: Any, what: str) -> str | None:

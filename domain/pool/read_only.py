@@ -103,7 +103,7 @@ class ReadOnly:
         self._refuse()
 
     append = add = remove = clear = evict = restore = merge = change_settings = change = _refuse_async
-    name_version = cleanup = put_in = attach = rebase = __setattr__ = __delattr__ = _refuse
+    name_version = cleanup = put_in = attach = adopted_events = rebase = __setattr__ = __delattr__ = _refuse
 
 
 def _refuse_hook(view: ReadOnly) -> NoReturn:

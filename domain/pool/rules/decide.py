@@ -153,10 +153,20 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
         dropped=spans_of(held.ref for held in dropped),
         change=change,
     )
-    events: Events = [*command.conflicts, Resolved(merged, command.taken)]
-    state = fold(state, events)
-    made = _add(kind, command.made, state) if command.made else []
-    return [*events, *made, *_evicted(kind, overflow(fold(state, made), 0), "limit")]
+    taking: Events = [Resolved(merged, command.taken)]
+    after = fold(state, taking)
+    made = _add(kind, command.made, after) if command.made else []
+    leaving = overflow(fold(after, made), 0)
+    # What makes room goes first, so that at no version there are more than the limit; what came only now goes last.
+    own = [held for held in leaving if held == state.items.get(_key_of(kind, held))]
+    rest = [held for held in leaving if held not in own]
+    return [
+        *command.conflicts,
+        *_evicted(kind, own, "limit"),
+        *taking,
+        *made,
+        *_evicted(kind, rest, "limit"),
+    ]
 
 
 def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state: ContainerState) -> Events:

@@ -7,25 +7,17 @@ A branch is folded behind its ancestors' events; a restoration and a merge get t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ...envelope import Event
 from ...errors import DamagedError
-from ...spans import Ref, Span, neighbours
+from ...named_events import Seen, read_named
+from ...spans import Ref, Span
 from ..events import ITEM_EVENTS, BranchedEvent, ContainerEvent, MergedEvent, RestoredEvent
 from ..items import Held
 from .fold import Resolved
 
 __all__ = ["Seen", "SeenLog", "complete", "read_items"]
-
-
-class Seen(Protocol):
-    """Where the events of streams are read."""
-
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """
-        Return the events of a stream with versions above `after`, up to and including `until`.
-        """
 
 
 class SeenLog:
@@ -67,17 +59,11 @@ def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
     Raises:
         DamagedError: there is no such item.
     """
-    taken: list[Held] = []
-    for span in spans:
-        for near in neighbours(span.ranges()):
-            first, stop = near[0].start, near[-1].stop
-            events = log.read_events(span.stream, after=first - 1, until=stop - 1)
-            for version in (version for run in near for version in run):
-                event = events[version - first] if version - first < len(events) else None
-                if not isinstance(event, ITEM_EVENTS):
-                    raise DamagedError(f"{span.stream}@{version}", "an event names it as an item, and it is none")
-                taken.append(Held(Ref(version, span.stream), event))
-    return taken
+    return [
+        Held(Ref(version, span.stream), event)
+        for span in spans
+        for version, event in read_named(log, (span,), ITEM_EVENTS)
+    ]
 
 
 def _resolved(log: Seen, event: Any) -> ContainerEvent | Resolved:

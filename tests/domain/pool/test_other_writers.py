@@ -211,6 +211,22 @@ async def test_a_rebase_that_is_refused(store: Store) -> None:
         await pool.rebase(lambda one: one.remove("nobody"))
 
 
+async def test_a_rebase_without_end(store: Store) -> None:
+    """After a hundred attempts the last conflict is the caller's."""
+    queue = store.queue("q")
+    await queue.append(ContextItem("a"))
+    attempts: list[int] = []
+
+    async def change(one: ContextQueue[Any]) -> None:
+        attempts.append(one.version)
+        await store.queue("q").append(ContextItem("theirs"))
+        await one.clear(expected_version=one.version)
+
+    with pytest.raises(ConcurrencyError):
+        await queue.rebase(change)
+    assert len(attempts) == 100
+
+
 async def test_strictly(store: Store) -> None:
     """With an expected version an append is an edit too; hooks are not asked in vain."""
     one, other = store.queue("q"), store.queue("q")

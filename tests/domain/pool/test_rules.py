@@ -6,6 +6,7 @@ import pytest
 
 from refold.domain.content import Content
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
+from refold.domain.memory_log import MemoryLog
 from refold.domain.pool.events import (
     PoolAdded,
     PoolCleared,
@@ -40,6 +41,7 @@ from refold.domain.pool.state.fold import Resolved
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 
+from ..fakes import record
 from ..scenario import Scenario
 
 QUEUE, POOL = Scenario(QUEUES), Scenario(POOLS)
@@ -226,3 +228,22 @@ def test_history_that_cannot_be() -> None:
     ):
         with pytest.raises(DamagedError, match="it left, and was not there"):
             decider.fold(decider.initial_state, [POOL_OPENED if decider is POOLS else OPENED, event])
+
+
+NOTHING = QueueBranched(parent="queue:a", version=9, lineage=(Segment("queue:a", 9),), root="a")
+ALIEN = QueueRestored(items=(Span.of("queue:a", [1]),), change=Totals(1, 0, 0))
+BEYOND = QueueRestored(items=(Span.of("queue:a", [3]),), change=Totals(1, 0, 0))
+
+
+@pytest.mark.parametrize(("event", "saying"), [
+    (NOTHING, "branch of queue:a@9 is damaged"),
+    (ALIEN, "queue:a@1 is damaged: an event names it as an item"),
+    (BEYOND, "queue:a@3 is damaged: an event names it as an item"),
+])  # fmt: skip
+def test_what_is_not_where_an_event_says(event: Any, saying: str) -> None:
+    """An ancestor that is too short, and items that are none, are damage as well."""
+    log = MemoryLog()
+    record(log, OPENED, ONE, stream="queue:a")
+
+    with pytest.raises(DamagedError, match=saying):
+        QUEUES.complete(log, [event])

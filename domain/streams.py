@@ -63,6 +63,6 @@ def _fault_of(context_id: str) -> str | None:
         return f"it has {size} bytes of UTF-8, and 1 to {ID_BYTES_MAX} are allowed"
     if "@" in context_id or ".." in context_id:
         return "`@` and `..` are kept for versions and ranges"
-    if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in context_id):
+    if not context_id.isprintable() and any(ord(char) < 32 or 127 <= ord(char) < 160 for char in context_id):
         return "it holds a control character"
     return None

@@ -8,16 +8,18 @@ along, under names made from the context's new one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from .envelope import Event
+from .memory_log import MemoryLog
 from .ports import Log, NewEvents
 from .spans import Ref, Segment, Span
 from .streams import split_stream_id, stream_id
+from .system import System
 
-__all__ = ["adopted_events", "named_streams"]
+__all__ = ["AdoptedCopy", "adopted_copy", "adopted_events", "named_streams"]
 
 Names = Mapping[str, str]
 
@@ -51,6 +53,28 @@ def adopted_events(log: Log, stream: str, new_stream: str, *, root: str) -> list
             )
         )
     return [_renamed_part(part, names, root) for part in reversed(parts)]
+
+
+class AdoptedCopy(NamedTuple):
+    """What a stream of one log will be in another: its name there, what brings it there, and a log that has it."""
+
+    stream: str
+    events: list[NewEvents]
+    log: Log
+
+
+def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: System) -> AdoptedCopy:
+    """
+    Return what `stream` of `log` will be in the log of the stream `beside`, under an id made from that.
+
+    The names that its events have there are known once they lie in a log: for looking, one in memory will do.
+    """
+    kind, context_id = split_stream_id(beside)
+    adopted_as = stream_id(kind, context_id + system.new_id("~"))
+    events = adopted_events(log, stream, adopted_as, root=root)
+    scratch = MemoryLog(system)
+    scratch.append(events).result()
+    return AdoptedCopy(adopted_as, events, scratch)
 
 
 def named_streams(event: Event) -> Iterator[str]:

@@ -19,10 +19,20 @@ from .canonical import canonical_json, parse_json, require_unicode
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
 
-__all__ = ["Content", "is_typed", "plain_content", "restored_content", "stored_content", "typed_content"]
+__all__ = [
+    "Content",
+    "estimated_tokens",
+    "is_typed",
+    "plain_content",
+    "restored_content",
+    "stored_content",
+    "typed_content",
+]
 
 # Lists within lists: each level takes several of the calls that Python lets nest when such content is read.
 DEPTH_MAX = 100
+# As for chats: four characters, here bytes, make a token.
+TOKEN_BYTES = 4
 # Classes seen in this process, also those that no module gives by name.
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
 
@@ -75,6 +85,14 @@ def plain_content(content: Content) -> Any:
     Return the JSON value that was stored, without need of its class.
     """
     return content.text if content.text is not None else parse_json(content.json)
+
+
+def estimated_tokens(content: Content, beside: str) -> int:
+    """
+    Return about how many tokens content makes, with the text beside it: four bytes of what is stored make one.
+    """
+    size = len(content.text.encode() if content.text is not None else content.json)
+    return (size + len(beside.encode())) // TOKEN_BYTES
 
 
 def is_typed(value: object) -> bool:

@@ -4,10 +4,14 @@ Where a context lives: what it shares with its forks and branches, which live th
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from .journal import Durability, Journal
 from .ports import Log
+from .spans import Segment
+from .streams import derived_id, split_stream_id
 from .system import System
 
 __all__ = ["Home"]
@@ -28,6 +32,17 @@ class Home:
         self.log, self.system = log, system
         self.durability, self.unflushed = durability, unflushed
         self.is_detached = is_detached
+
+    def child_id(self, parent: str, ancestry: Sequence[Segment], key: str | None) -> str:
+        """
+        Return an id for a child of the stream `parent`, made of the root's, since every descendant names all its
+        ancestors; the same one when a call is repeated under its idempotency key.
+        """
+        name = split_stream_id(parent)[1]
+        root = split_stream_id(ancestry[0].stream)[1] if ancestry else name
+        if key is None:
+            return derived_id(root, self.system.new_id("-"))
+        return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
 
     def is_shared_with(self, other: Home) -> bool:
         """

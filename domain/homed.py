@@ -40,6 +40,11 @@ class HomedContext(Context):
         return self._journal.place.stream
 
     @property
+    def root(self) -> str:
+        """What decides the slice of the context, and of its children: its session's id, or its own."""
+        return self._journal.place.root
+
+    @property
     def is_detached(self) -> bool:
         """Whether the context stands on a log of its own in memory."""
         return self._home.is_detached

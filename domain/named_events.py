@@ -4,12 +4,14 @@ The events that spans name, read where they were recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Protocol
 
 from .envelope import Event
 from .errors import DamagedError
-from .spans import Span, neighbours
+from .ports import Range
+from .spans import Ref, Span
 
 __all__ = ["Seen", "read_named"]
 
@@ -22,20 +24,23 @@ class Seen(Protocol):
         Return the events of a stream with versions above `after`, up to and including `until`.
         """
 
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return the same for each of several ranges.
+        """
 
-def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[int, Any]]:
+
+def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:
     """
-    Yield the version and the event of each item that `spans` name, in their order; an item is of one of `kinds`.
+    Yield the name and the event of each item that `spans` name, in their order; an item is of one of `kinds`.
 
     Raises:
         DamagedError: there is no such item.
     """
-    for span in spans:
-        for near in neighbours(span.ranges()):
-            first, stop = near[0].start, near[-1].stop
-            events = log.read_events(span.stream, after=first - 1, until=stop - 1)
-            for version in (version for run in near for version in run):
-                event = events[version - first] if version - first < len(events) else None
-                if not isinstance(event, kinds):
-                    raise DamagedError(f"{span.stream}@{version}", "an event names it as an item, and it is none")
-                yield version, event
+    runs = [(span.stream, run) for span in spans for run in span.ranges()]
+    found = log.read_ranges([Range(stream, run.start - 1, run.stop - 1) for stream, run in runs]) if runs else []
+    for (stream, run), events in zip(runs, found, strict=True):
+        for version, event in zip_longest(run, events):
+            if not isinstance(event, kinds):
+                raise DamagedError(f"{stream}@{version}", "an event names it as an item, and it is none")
+            yield Ref(version, stream), event

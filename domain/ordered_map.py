@@ -53,10 +53,12 @@ class OrderedMap(Generic[K, V]):
         """
         Return a mapping with `value` under `key`: in its old place if there is one, else at the end.
         """
-        with self._lock:
-            old = self._own().get(key)
-            rank = self._next_rank if old is None else old.rank
-            return self._changed(key, old, _Entry(rank, value))
+        if not self._size:
+            # Nothing is shared with an empty map. One that is kept for ever, as a first state is, would keep all that
+            # ever came of it.
+            fresh: OrderedMap[K, V] = OrderedMap()
+            return fresh._with(key, value)
+        return self._with(key, value)
 
     def minus(self, key: K) -> OrderedMap[K, V]:
         """
@@ -111,6 +113,12 @@ class OrderedMap(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"OrderedMap({self.items()!r})"
+
+    def _with(self, key: K, value: V) -> OrderedMap[K, V]:
+        with self._lock:
+            old = self._own().get(key)
+            rank = self._next_rank if old is None else old.rank
+            return self._changed(key, old, _Entry(rank, value))
 
     def _changed(self, key: K, old: _Entry[V] | None, new: _Entry[V] | None) -> OrderedMap[K, V]:
         changed: OrderedMap[K, V] = OrderedMap.__new__(OrderedMap)

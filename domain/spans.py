@@ -13,10 +13,7 @@ import msgspec
 
 from .errors import DamagedError
 
-__all__ = ["OWN", "Ref", "Segment", "Span", "joined_spans", "neighbours", "refs_of", "spans_of"]
-
-# Reading a few events too many in one go is cheaper than one more query.
-GAP_VERSIONS_MAX = 64
+__all__ = ["OWN", "Ref", "Segment", "Span", "joined_spans", "refs_of", "spans_of"]
 
 OWN = ""
 
@@ -119,19 +116,6 @@ def refs_of(spans: Iterable[Span]) -> Iterator[Ref]:
     for span in spans:
         for version in span.versions():
             yield Ref(version, span.stream)
-
-
-def neighbours(ranges: Iterable[range]) -> list[list[range]]:
-    """
-    Return ranges of versions in groups that are best read in one go, from the first version to the last.
-    """
-    groups: list[list[range]] = []
-    for run in ranges:
-        if groups and run.start - groups[-1][-1].stop <= GAP_VERSIONS_MAX:
-            groups[-1].append(run)
-        else:
-            groups.append([run])
-    return groups
 
 
 def _packed(numbers: Iterable[int]) -> bytes:

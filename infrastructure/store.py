@@ -21,10 +21,7 @@ from ..domain.home import Home
 from ..domain.journal import Durability, Journal, Place, require_durability
 from ..domain.memory import Memory, MemoryScope
 from ..domain.pool import ContextPool, ContextQueue
-from ..domain.pool.container import Container, require_limit, require_tags
-from ..domain.pool.events import PoolOpened, QueueOpened
-from ..domain.pool.rules.commands import POOL, QUEUE, Begin
-from ..domain.pool.rules.decide import POOLS, QUEUES
+from ..domain.pool.settings import require_tags
 from ..domain.ports import LiveLog
 from ..domain.positions import BEGINNING, Moment
 from ..domain.streams import stream_id
@@ -36,7 +33,8 @@ from ..domain.window import AdmissionPolicy, AgentContext, ContextWindow
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.rollup import ROLLUP, RollupRow
 from ..projections.search import SEARCH, SearchHit
-from .opening import Opening, home_of, open_journal
+from .containers import ContainerSettings
+from .opening import Opening, open_journal
 from .projecting.runner import ProjectionRunner
 from .projecting.store import ProjectionStore
 from .searching import search
@@ -45,7 +43,6 @@ from .windows import WindowSettings, window_opening
 
 __all__ = ["Store"]
 
-QUEUE_LIMIT = 10
 Adopted = TypeVar("Adopted", ChatContext, ContextQueue[Any], ContextPool[Any], ContextWindow, MemoryScope)
 
 
@@ -119,17 +116,9 @@ class Store:
                 user, session or agent, or has another limit or other tags (`change_settings` changes them).
             NotFoundError: it does not exist and `create` is False.
         """
-        opened = QueueOpened(
-            limit=require_limit(QUEUE_LIMIT if limit is None else limit, QUEUE),
-            tags=require_tags(tags),
-            user=user,
-            session=session,
-            agent=agent,
-        )
-        journal = self._journal(context_id, Opening("queue", QUEUES, opened, Begin), create, durability)
-        queue: ContextQueue[Any] = ContextQueue.standing_on(journal, home_of(journal))
-        _require_settings(queue, limit=limit, tags=tags)
-        return queue
+        settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
+        opening = settings.opening(ContextQueue, user=user, session=session, agent=agent)
+        return settings.container_on(self._journal(context_id, opening, create, durability), ContextQueue)
 
     async def aqueue(self, context_id: str, **options: Any) -> ContextQueue[Any]:
         """
@@ -155,13 +144,9 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `queue`.
         """
-        opened = PoolOpened(
-            limit=require_limit(limit, POOL), tags=require_tags(tags), user=user, session=session, agent=agent
-        )
-        journal = self._journal(context_id, Opening("pool", POOLS, opened, Begin), create, durability)
-        pool: ContextPool[Any] = ContextPool.standing_on(journal, home_of(journal))
-        _require_settings(pool, limit=limit, tags=tags)
-        return pool
+        settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
+        opening = settings.opening(ContextPool, user=user, session=session, agent=agent)
+        return settings.container_on(self._journal(context_id, opening, create, durability), ContextPool)
 
     async def apool(self, context_id: str, **options: Any) -> ContextPool[Any]:
         """
@@ -405,13 +390,3 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _require_settings(container: Container[Any], *, limit: int | None, tags: Iterable[str] | None) -> None:
-    """A container that exists keeps its settings; whoever asks for others shall know."""
-    has = container.shown_state
-    if limit not in (None, has.limit) or (tags is not None and require_tags(tags) != has.tags):
-        raise InvalidInputError(
-            f"{container.stream} has the limit {has.limit} and the tags {list(has.tags)}: leave them out, or change "
-            "them with change_settings()"
-        )

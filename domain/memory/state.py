@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..content import plain_content, restored_content
+from ..content import estimated_tokens, plain_content, restored_content
 from ..errors import DamagedError
 from ..named_events import read_named
 from ..ordered_map import OrderedMap
@@ -20,9 +20,6 @@ from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, Memo
 from .records import MemoryKind, MemoryRecord, time_of
 
 __all__ = ["EMPTY", "Held", "MemoryState", "Resolved", "complete", "fold", "recorded_event"]
-
-# As elsewhere: four bytes of what is stored make a token.
-TOKEN_BYTES = 4
 
 
 class Held(NamedTuple):
@@ -49,10 +46,8 @@ class Held(NamedTuple):
 
     @property
     def totals(self) -> Totals:
-        """What the record counts; tokens are estimated from the bytes that are stored."""
-        content = self.event.value
-        size = len(content.text.encode() if content.text is not None else content.json)
-        return Totals(1, 0, (size + len(self.event.key.encode())) // TOKEN_BYTES)
+        """What the record counts."""
+        return Totals(1, 0, estimated_tokens(self.event.value, self.event.key))
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -103,7 +98,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved
 
 
 def _resolved(log: Log, event: MemoryRestored) -> Resolved:
-    return Resolved(event, tuple(Held(version, found) for version, found in read_named(log, event.items, ITEM_EVENTS)))
+    return Resolved(event, tuple(Held(ref.version, found) for ref, found in read_named(log, event.items, ITEM_EVENTS)))
 
 
 def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> MemoryState:
@@ -122,9 +117,6 @@ class _Fold:
     def __init__(self, state: MemoryState) -> None:
         self._version, self._last_at, self._names = state.version, state.last_at, state.names
         self._records, self._keys = state.records, state.keys
-        if not state.version:
-            # A map knows its descendants, so that those of the first state would keep everybody's alive.
-            self._records, self._keys = OrderedMap(), OrderedMap()
 
     def state(self) -> MemoryState:
         """

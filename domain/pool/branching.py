@@ -4,14 +4,13 @@ Branching: one event that begins a container where another one stands (SPEC P3, 
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConcurrencyError, InvalidInputError
 from ..home import Home
 from ..journal import Journal, Place
 from ..spans import Segment
-from ..streams import derived_id, split_stream_id, stream_id
+from ..streams import stream_id
 from ..totals import Totals
 from .events import BranchedEvent
 from .rules.commands import Begin
@@ -36,7 +35,7 @@ def branch_of(
     parent.flush()
     event = _branched(parent, limit)
     home = parent.home
-    stream = stream_id(parent.kind.name, context_id or _new_id(parent, key))
+    stream = stream_id(parent.kind.name, context_id or home.child_id(parent.stream, parent.shown_state.ancestry, key))
     journal: Journal[ContainerState] = Journal(
         home.log,
         Place(stream, event.root, event.agent),
@@ -59,7 +58,6 @@ def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
     opened = state.opened
     if opened is None:
         raise InvalidInputError(f"{parent.stream}@{parent.version} is before it began: branch a later version")
-    root = opened.root if isinstance(opened, BranchedEvent) else opened.session or split_stream_id(parent.stream)[1]
     total = Totals()
     kept = state.items.values()
     for held in kept if limit is None else kept[-limit:]:
@@ -68,7 +66,7 @@ def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
         parent=parent.stream,
         version=parent.version,
         lineage=(*state.ancestry, Segment(parent.stream, parent.version)),
-        root=root,
+        root=parent.root,
         limit=limit,
         tags=state.tags,
         change=total,
@@ -76,16 +74,3 @@ def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
         session=opened.session,
         agent=opened.agent,
     )
-
-
-def _new_id(parent: Container[Any], key: str | None) -> str:
-    """
-    An id is made up, of the root's, since every descendant names all its ancestors; the same one when a call is
-    repeated under its idempotency key.
-    """
-    name = split_stream_id(parent.stream)[1]
-    ancestry = parent.recorded_state.ancestry
-    root = split_stream_id(ancestry[0].stream)[1] if ancestry else name
-    if key is None:
-        return derived_id(root, parent.home.system.new_id("-"))
-    return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())

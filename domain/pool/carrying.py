@@ -52,7 +52,7 @@ async def carried_out(
         return repeated
     came_between: tuple[RecordedEvent, ...] = ()
     for attempt in range(CATCH_UPS_MAX):
-        state, command = await _waiting(container, journal, partial(_prepared, container, journal, change))
+        state, command = await _prepared(container, journal, change)
         expected = state.version if expected_version is None else expected_version
         if expected == state.version and any(container.has_hooks(name) for name in change.asked):
             # What the rules refuse no hook hears of.
@@ -102,11 +102,16 @@ async def _repeated(container: Container[Any], journal: Journal[ContainerState],
     return await finished_in_thread(look_up)
 
 
-def _prepared(
+async def _prepared(
     container: Container[Any], journal: Journal[ContainerState], change: Change
 ) -> tuple[ContainerState, Command]:
-    state = journal.state
-    return state, change.prepare(container, state)
+    def prepare() -> tuple[ContainerState, Command]:
+        state = journal.state
+        return state, change.prepare(container, state)
+
+    # Most changes need the state alone: a thread would cost more than all of it.
+    is_at_hand = journal.is_loaded and not change.is_long
+    return prepare() if is_at_hand else await _waiting(container, journal, prepare)
 
 
 def _version_told(now: ContainerState, told: ContainerState) -> int:

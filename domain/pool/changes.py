@@ -52,8 +52,8 @@ class Change:
 
     asked: tuple[str, ...] = ()
     catches_up: bool = True
-    # Whether the state is not all that it is prepared on, so that it may have to wait for a disk.
-    reads_log = False
+    # Whether it takes a look at the log, or at everything that is held: not for a running loop to wait for.
+    is_long = False
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """
@@ -175,6 +175,7 @@ class Evicting(Change):
 
     asked = ("ON_EVICT",)
     catches_up = False
+    is_long = True
 
     def __init__(self, births: Sequence[str], reason: str) -> None:
         self._births, self._reason = births, reason
@@ -202,7 +203,7 @@ class Restoring(Change):
 
     asked = COMING
     catches_up = False
-    reads_log = True
+    is_long = True
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names

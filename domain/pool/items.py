@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ..content import restored_content
+from ..content import estimated_tokens, restored_content
 from ..spans import Ref
 from ..totals import Totals
 from .events import AddedEvent
@@ -18,8 +18,6 @@ from .events import AddedEvent
 __all__ = ["ContextItem", "EvictedItem", "Held", "totals_of"]
 
 T = TypeVar("T")
-# The estimate of the chat context: four characters, here bytes of what is stored, make a token.
-TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -95,11 +93,9 @@ class Held:
 
 def totals_of(event: AddedEvent) -> Totals:
     """
-    Return what an item counts; tokens are estimated from the bytes that are stored.
+    Return what an item counts.
     """
-    content = event.content
-    size = len(content.text.encode() if content.text is not None else content.json)
-    return Totals(1, 0, (size + len((event.description or "").encode())) // TOKEN_BYTES)
+    return Totals(1, 0, estimated_tokens(event.content, event.description or ""))
 
 
 class EvictedItem(msgspec.Struct, frozen=True):

@@ -4,21 +4,18 @@ Merging: looking at both sides, and the change that brings what the other has in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from ..adopting import adopted_events
-from ..envelope import Event
+from ..adopting import adopted_copy
 from ..errors import InvalidInputError
-from ..memory_log import MemoryLog
 from ..ports import Log
 from ..spans import Ref, Segment, spans_of
-from ..streams import split_stream_id, stream_id
 from ..transaction import current_or_new_transaction
 from .changes import COMING, Change, Coming, announce_coming, current_for_hooks, fire_with_item, tell_came
 from .container import Container
-from .events import BranchedEvent
+from .events import ContainerEvent
 from .items import ContextItem, Held
 from .rules.commands import Command, Merge
 from .rules.merging import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
@@ -69,17 +66,11 @@ async def _adopt_and_merge(
     key: str | None,
 ) -> None:
     """What another log holds comes along under a name of this one, in the transaction of the merge."""
-    kind, context_id = split_stream_id(container.stream)
-    adopted_as = stream_id(kind, context_id + container.home.system.new_id("~"))
-    opened = container.shown_state.opened
-    root = opened.root if isinstance(opened, BranchedEvent) else (opened and opened.session) or context_id
-    adopted = adopted_events(other.log, other.stream, adopted_as, root=root)
-    # The names that its events have here are known once they lie in a log: for looking, one in memory will do.
-    scratch = MemoryLog(container.home.system)
-    scratch.append(adopted).result()
-    change = Merging(_side(scratch, adopted_as, other.version), scratch, rule)
+    system = container.home.system
+    copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
+    change = Merging(_side(copy.log, copy.stream, other.version), copy.log, rule)
     with current_or_new_transaction(container.log, idempotency_key=key) as current:
-        for new in adopted:
+        for new in copy.events:
             current.add(new)
         await container.change(change, expected_version, None, tells=False)
     await change.tell(container)
@@ -89,7 +80,7 @@ class Merging(Change):
     """What the other side has comes in, and what it let go of leaves."""
 
     asked = (*COMING, "BEFORE_REMOVE")
-    reads_log = True
+    is_long = True
 
     def __init__(self, theirs: Side, their_log: Log, rule: ConflictRule) -> None:
         self._theirs, self._log, self._rule = theirs, their_log, rule
@@ -101,7 +92,7 @@ class Merging(Change):
         """
         Compare both sides with where they were the same.
         """
-        ours = _seen(container.decided_events(state.version), container.log, container.stream, state.version)
+        ours = _seen(container.stream, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
         if container.kind.name == "queue":
             merge = merged_queue(ours, self._theirs, base)
@@ -170,12 +161,12 @@ class Merging(Change):
 
 
 def _side(log: Log, stream: str, version: int) -> Side:
-    return _seen(log.read_events(stream, until=version), log, stream, version)
+    return _seen(stream, version, complete(log, log.read_events(stream, until=version)))
 
 
-def _seen(events: Sequence[Event], log: Log, stream: str, version: int) -> Side:
+def _seen(stream: str, version: int, events: Iterable[ContainerEvent | Resolved]) -> Side:
     departures = Departures(stream)
-    departures.go_on(complete(log, events))
+    departures.go_on(events)
     return Side(stream, version, departures.state, departures.gone())
 
 

@@ -220,7 +220,7 @@ class ContextPool(Container[T]):
         Raises:
             UnserializableHookError: a hook could not be found again by its name.
         """
-        return container_to_dict(self, self.limit)
+        return container_to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextPool[Any]:

@@ -153,7 +153,7 @@ class ContextQueue(Container[T]):
         Raises:
             UnserializableHookError: a hook could not be found again by its name.
         """
-        return container_to_dict(self, self.limit)
+        return container_to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextQueue[Any]:

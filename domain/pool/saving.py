@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["container_to_dict", "fill_from_dict"]
 
 
-def container_to_dict(container: Container[Any], limit: int | None) -> dict[str, Any]:
+def container_to_dict(container: Container[Any]) -> dict[str, Any]:
     """
     Return the limit, the items, the hooks by type and name, and the tags, sorted (SPEC P5.1, P5.2).
 
@@ -30,7 +30,7 @@ def container_to_dict(container: Container[Any], limit: int | None) -> dict[str,
         UnserializableHookError: a hook could not be found again by its name (SPEC P5.9).
     """
     return {
-        "limit": limit,
+        "limit": container.shown_state.limit,
         "items": [_item_to_dict(event) for event in container.added_events()],
         "hooks": serialize_hooks_by_type(container.hooks),
         "tags": sorted(container.tags),

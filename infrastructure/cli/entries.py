@@ -13,9 +13,10 @@ from ...domain.chat.events import ChatItemEvent
 from ...domain.envelope import RecordedEvent
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent
-from ...domain.ports import Log
-from ...domain.spans import Ref, Span, neighbours
+from ...domain.ports import Log, Range
+from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
+from ..stretches import stretches
 
 __all__ = ["Entry", "Item", "Left", "births", "event_at", "full_ref", "place_of"]
 
@@ -80,6 +81,6 @@ def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
     return {
         Ref(recorded.version, stream): recorded
         for stream, wanted in versions.items()
-        for near in neighbours(Span.of(stream, sorted(wanted)).ranges())
-        for recorded in log.read(stream, after=near[0].start - 1, until=near[-1].stop - 1)
+        for near in stretches([Range(stream, version - 1, version) for version in sorted(wanted)])
+        for recorded in log.read(stream, after=near.after, until=near.until)
     }

@@ -6,13 +6,12 @@ A fork lives in its parent's log, where it costs one event, whatever the parent'
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConcurrencyError, InvalidInputError
 from ...journal import Journal, Place
-from ...streams import ID_BYTES_MAX, split_stream_id, stream_id
+from ...streams import split_stream_id, stream_id
 from ..events import ChatItemEvent, Forked, MessageAdded
 from ..function_tools import tool_names
 from ..making import make_event
@@ -146,7 +145,8 @@ class ForkableChat(ChatView):
         home = self._source.home
         event = forked.event if isinstance(forked, Resolved) else forked
         assert isinstance(event, Forked), "a fork begins with one"
-        stream = stream_id("chat", context_id or self._new_id(key))
+        made_up = context_id or home.child_id(self._source.stream, self._source.state.ancestry, key)
+        stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(
             home.log,
             Place(stream, event.root, event.agent),
@@ -163,21 +163,6 @@ class ForkableChat(ChatView):
         # That a context exists is never queued: everything that is queued on it hangs on that.
         journal.durability = home.durability
         return home.open_context(journal, home)
-
-    def _new_id(self, key: str | None) -> str:
-        """
-        An id is made up, of the root's, since every descendant names all its ancestors; the same one when a call is
-        repeated under its idempotency key.
-        """
-        parent = split_stream_id(self._source.stream)[1]
-        ancestry = self._source.state.ancestry
-        root = split_stream_id(ancestry[0].stream)[1] if ancestry else parent
-        if key is None:
-            made = self._source.home.system.new_id("-")
-        else:
-            made = "-" + hashlib.blake2b(f"{parent}\0{key}".encode(), digest_size=6).hexdigest()
-        room = ID_BYTES_MAX - len(made)
-        return root.encode()[:room].decode(errors="ignore") + made
 
     def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:
         system = self._source.home.system

@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...adopting import adopted_events
-from ...memory_log import MemoryLog
-from ...streams import split_stream_id, stream_id
+from ...adopting import adopted_copy
 from ...transaction import current_or_new_transaction
 from ..rules.commands import OtherSide
 from ..rules.decide import CHAT
@@ -37,20 +35,15 @@ def seen_from(
         yield _side(source.stream, source.version, source.state), key
         return
     source.settle()
-    kind, context_id = split_stream_id(stream)
-    adopted_as = stream_id(kind, context_id + home.system.new_id("~"))
-    adopted = adopted_events(source.home.log, source.stream, adopted_as, root=root)
-    # The names that its events have here are known once they lie in a log: for looking, one in memory will do.
-    scratch = MemoryLog(home.system)
-    scratch.append(adopted).result()
-    events = scratch.read_events(adopted_as, until=source.version)
-    state = CHAT.fold(CHAT.initial_state, complete(scratch, events))
-    side = _side(adopted_as, source.version, state)
+    copy = adopted_copy(source.home.log, source.stream, beside=stream, root=root, system=home.system)
+    events = copy.log.read_events(copy.stream, until=source.version)
+    state = CHAT.fold(CHAT.initial_state, complete(copy.log, events))
+    side = _side(copy.stream, source.version, state)
     if not is_wanted(side):
         yield side, key
         return
     with current_or_new_transaction(home.log, idempotency_key=key) as current:
-        for new in adopted:
+        for new in copy.events:
             current.add(new)
         yield side, None
 

@@ -23,9 +23,6 @@ from .naming import absolute, birth_of
 
 __all__ = ["Departure", "Departures", "departed"]
 
-# An item, how it left, and why.
-Reasoned = tuple[Held, str, "str | None"]
-
 
 class Departure(NamedTuple):
     """How an item left, why, and with which version."""

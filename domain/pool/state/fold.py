@@ -96,9 +96,6 @@ class _Fold:
         self._version, self._opened, self._ancestry = state.version, state.opened, state.ancestry
         self._limit, self._tags = state.limit, state.tags
         self._items, self._ids, self._is_pool = state.items, state.ids, state.is_pool
-        if state.version == 0:
-            # The first state of all is kept for ever, and an old map knows those that came of it: begin with others.
-            self._items, self._ids = OrderedMap(), OrderedMap()
         self._names, self._merged = state.names, state.merged
 
     def state(self) -> ContainerState:

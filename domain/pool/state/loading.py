@@ -12,7 +12,8 @@ from typing import Any
 from ...envelope import Event
 from ...errors import DamagedError
 from ...named_events import Seen, read_named
-from ...spans import Ref, Span
+from ...ports import Range
+from ...spans import Span
 from ..events import ITEM_EVENTS, BranchedEvent, ContainerEvent, MergedEvent, RestoredEvent
 from ..items import Held
 from .fold import Resolved
@@ -33,6 +34,13 @@ class SeenLog:
         if stream == self._stream:
             return list(self._events[after:until])
         return self._log.read_events(stream, after=after, until=until)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return the same for each of several ranges.
+        """
+        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream != self._stream]))
+        return [list(self._events[a:u]) if stream == self._stream else next(elsewhere) for stream, a, u in ranges]
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[ContainerEvent | Resolved]:
@@ -59,11 +67,7 @@ def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
     Raises:
         DamagedError: there is no such item.
     """
-    return [
-        Held(Ref(version, span.stream), event)
-        for span in spans
-        for version, event in read_named(log, (span,), ITEM_EVENTS)
-    ]
+    return [Held(ref, event) for ref, event in read_named(log, spans, ITEM_EVENTS)]
 
 
 def _resolved(log: Seen, event: Any) -> ContainerEvent | Resolved:

@@ -26,7 +26,7 @@ from ..events import (
     WindowSettingsChanged,
 )
 from ..items import QUARTERS_PER_TOKEN, Held
-from .group import Group, Groups, new_group, with_item, without_item
+from .group import NO_ITEMS, Group, Groups, with_item, without_item
 
 __all__ = ["EMPTY", "Resolved", "WindowState", "fold", "recorded_event"]
 
@@ -45,7 +45,7 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
     opened: WindowOpened | None = None
     max_tokens: int = 0
     policy: str = "first_come"
-    held: Group = msgspec.field(default_factory=new_group)
+    held: Group = NO_ITEMS
     by_key: Groups[str] = msgspec.field(default_factory=OrderedMap)
     by_priority: Groups[int | float] = msgspec.field(default_factory=OrderedMap)
     names: dict[str, int] = msgspec.field(default_factory=dict)
@@ -91,8 +91,6 @@ class _Fold:
         self._max_tokens, self._policy = state.max_tokens, state.policy
         self._held, self._by_key, self._by_priority = state.held, state.by_key, state.by_priority
         self._names = state.names
-        if not state.version:
-            self._clear()
 
     def state(self) -> WindowState:
         """
@@ -127,7 +125,7 @@ class _Fold:
                 for index, held in enumerate(event.taken):
                     self._put(held._replace(place=(self._version, index)))
             case WindowCleared():
-                self._clear()
+                self._held, self._by_key, self._by_priority = NO_ITEMS, OrderedMap(), OrderedMap()
             case WindowOpened() as opened:
                 self._opened, self._max_tokens, self._policy = opened, opened.max_tokens, opened.policy
             case WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
@@ -136,10 +134,6 @@ class _Fold:
                 self._names = {**self._names, name: version}
             case WindowDropped():
                 pass  # It was never in.
-
-    def _clear(self) -> None:
-        """Begin with maps of its own: those of the first state are everybody's."""
-        self._held, self._by_key, self._by_priority = new_group(), OrderedMap(), OrderedMap()
 
     def _put(self, held: Held) -> None:
         self._held = self._held.plus(held)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from ...ordered_map import OrderedMap
 from ..items import Held
 
-__all__ = ["Group", "Groups", "new_group", "with_item", "without_item"]
+__all__ = ["NO_ITEMS", "Group", "Groups", "with_item", "without_item"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -43,14 +43,7 @@ class Group(NamedTuple):
 
 
 Groups = OrderedMap[K, Group]
-
-
-def new_group() -> Group:
-    """
-    Return a group of nothing.
-    """
-    # A map knows its descendants, so that one for all windows would keep them alive.
-    return Group(OrderedMap(), 0)
+NO_ITEMS = Group(OrderedMap(), 0)
 
 
 def with_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
@@ -58,7 +51,7 @@ def with_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
     Return the groups with an item more under `key`.
     """
     group = groups.get(key)
-    return groups.plus(key, (new_group() if group is None else group).plus(held))
+    return groups.plus(key, (NO_ITEMS if group is None else group).plus(held))
 
 
 def without_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:

@@ -30,4 +30,4 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved
 
 def _resolved(log: Log, event: WindowRestored) -> Resolved:
     named = read_named(log, event.items, ITEM_EVENTS)
-    return Resolved(event, tuple(Held(version, found, NOWHERE) for version, found in named))
+    return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))

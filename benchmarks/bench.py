@@ -35,6 +35,7 @@ class Scale:
     runs: int
     blocks: int
     openings: int
+    logged: int
     writers: int = 8
     writer_appends: int = 64
     batch: int = 100
@@ -51,6 +52,7 @@ FULL = Scale(
     runs=64,
     blocks=4,
     openings=3,
+    logged=1_000_000,
 )
 QUICK = Scale(
     lengths=(10, 200),
@@ -62,6 +64,7 @@ QUICK = Scale(
     runs=8,
     blocks=2,
     openings=1,
+    logged=2_000,
     writers=4,
     writer_appends=8,
     batch=20,

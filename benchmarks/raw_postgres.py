@@ -15,6 +15,7 @@ import msgspec
 import psycopg
 
 from refold.domain.chat.events import ChatEvent
+from refold.domain.trajectory.events import RunEvent
 
 from .database_size import postgres_bytes
 from .recorded import payload_of, stream_key
@@ -48,7 +49,8 @@ class RawPostgres:
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self._decode = msgspec.msgpack.Decoder(ChatEvent).decode
+        # Of chats, and of runs.
+        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent).decode
         self._connection: Connection
         self._others: list[Connection] = []
         self._heads: dict[str, int] = {}

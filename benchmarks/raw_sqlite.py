@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from refold.domain.chat.events import ChatEvent
+from refold.domain.trajectory.events import RunEvent
 
 from .database_size import sqlite_bytes
 from .recorded import payload_of, stream_key
@@ -46,7 +47,8 @@ class RawSqlite:
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self._decode = msgspec.msgpack.Decoder(ChatEvent).decode
+        # Of chats, and of runs.
+        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent).decode
         self._connection: sqlite3.Connection
         self._others: list[sqlite3.Connection] = []
         self._heads: dict[str, int] = {}

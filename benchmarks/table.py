@@ -79,11 +79,12 @@ def _line(row: Row) -> list[str]:
 
 
 def _details(row: Row) -> list[str]:
-    ours, raw, show = row.stats["ours"], row.stats["raw"], row.unit.show
-    firsts = [None if stats.first_run is None else show(stats.first_run) for stats in (ours, raw)]
+    ours, raw, show = row.stats["ours"], row.stats.get("raw"), row.unit.show
+    first_runs = [None if stats is None else stats.first_run for stats in (ours, raw)]
+    firsts = [None if first is None else show(first) for first in first_runs]
     warm = [show(value) for value in (*map(ours.percentile, (50, 95, 99)), ours.mean)]
     figures = [_figure(row, value) for value in (*firsts, *warm)]
-    return [row.label, row.database, *figures, _ratio(show(ours.mean) / show(raw.mean))]
+    return [row.label, row.database, *figures, _ratio(show(ours.mean) / show(raw.mean) if raw else None)]
 
 
 def _processor(row: Row) -> list[str]:

@@ -19,15 +19,15 @@ from .spans import Ref, Segment, Span
 from .streams import split_stream_id, stream_id
 from .system import System
 
-__all__ = ["AdoptedCopy", "adopted_copy", "adopted_events", "named_streams"]
+__all__ = ["AdoptedCopy", "adopted_copy", "adopted_events", "named_streams", "names_in"]
 
 Names = Mapping[str, str]
 
 
-def adopted_events(log: Log, stream: str, new_stream: str, *, root: str) -> list[NewEvents]:
+def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_names: bool = False) -> list[NewEvents]:
     """
     Return what is to be appended to another log so that `stream` of `log` is there as `new_stream`: those that it
-    names first, itself last.
+    names first, itself last. They get names made from the new one, unless `keep_names`.
 
     Raises:
         InvalidInputError: the new id leaves no room for the names of those that come along.
@@ -41,7 +41,7 @@ def adopted_events(log: Log, stream: str, new_stream: str, *, root: str) -> list
         for name in (name for recorded in past for name in named_streams(recorded.event)):
             if name not in names:
                 kind, context_id = split_stream_id(new_stream)
-                names[name] = stream_id(kind, f"{context_id}~{len(names)}")
+                names[name] = name if keep_names else stream_id(kind, f"{context_id}~{len(names)}")
                 waiting.append(name)
         parts.append(
             NewEvents(
@@ -83,12 +83,15 @@ def named_streams(event: Event) -> Iterator[str]:
     """
     for field in _stream_fields(event):
         yield getattr(event, field)
-    for named in _names_in(event):
+    for named in names_in(event):
         if named.stream:
             yield named.stream
 
 
-def _names_in(event: Event) -> Iterator[Ref | Segment | Span]:
+def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
+    """
+    Yield what an event names, items and streams, those of its own stream too.
+    """
     waiting: list[object] = [getattr(event, field) for field in event.__struct_fields__]
     while waiting:
         value = waiting.pop()
@@ -124,7 +127,7 @@ def _renamed(value: Any, names: Names) -> Any:
         return msgspec.structs.replace(value, stream=names.get(value.stream, value.stream))
     if isinstance(value, tuple):
         return tuple(_renamed(one, names) for one in value)
-    if not isinstance(value, msgspec.Struct) or not any(True for _ in _names_in(value)):
+    if not isinstance(value, msgspec.Struct) or not any(True for _ in names_in(value)):
         return value
     changed = {field: _renamed(getattr(value, field), names) for field in value.__struct_fields__}
     return msgspec.structs.replace(value, **changed)

@@ -50,13 +50,15 @@ def parse_json(data: bytes) -> Any:
     return json.loads(data) if data else None
 
 
-def require_unicode(text: str, what: str) -> str:
+def require_unicode(text: object, what: str) -> str:
     """
-    Return `text` if it can be written as UTF-8; `what` names it in the error.
+    Return `text` if it is one that can be written as UTF-8; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it holds a lone surrogate; the message gives its index.
+        InvalidInputError: it is no text, or holds a lone surrogate; the message gives its index.
     """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{what} is {text!r}: it is a text")
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -15,6 +15,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── StorageReadOnlyError     the file or its folder cannot be written
     │   ├── StorageUnavailableError  missing, unreachable or not a Refold database
     │   └── StorageClosedError       used after close()
+    ├── ProjectionError              an event that a projection cannot fold: mend the projection, and rebuild it
     └── DamagedError                 stored bytes are not what was written: repair or restore
 """
 
@@ -30,6 +31,7 @@ __all__ = [
     "InvalidInputError",
     "LimitExceededError",
     "NotFoundError",
+    "ProjectionError",
     "RefoldError",
     "RefusedError",
     "StorageBusyError",
@@ -122,6 +124,16 @@ class StorageUnavailableError(StorageError):
 
 class StorageClosedError(StorageError):
     """The store was used after it was closed."""
+
+
+class ProjectionError(RefoldError):
+    """A projection cannot fold an event, `stream@version`; it stands right before it, and others go on."""
+
+    def __init__(self, projection: str, event: str, reason: str) -> None:
+        self.projection, self.event, self.reason = projection, event, reason
+        super().__init__(
+            f"the projection {projection} cannot fold {event}: {reason}; mend the projection, then rebuild it"
+        )
 
 
 class DamagedError(RefoldError):

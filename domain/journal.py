@@ -109,6 +109,11 @@ class Journal(Generic[S]):
             return self._state
 
     @property
+    def is_void(self) -> bool:
+        """Whether the stream began in a transaction that was rolled back, so that nothing can be recorded in it."""
+        return self._is_void
+
+    @property
     def is_loaded(self) -> bool:
         """Whether the state is in memory; appending does not need it."""
         return self._state is not None

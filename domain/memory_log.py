@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from .envelope import NO_DIGEST, Event, RecordedEvent, chain_digest, encode_payload
-from .errors import ConcurrencyError, InvalidInputError, RefoldError
+from .errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
 from .ports import ANY_VERSION, NewEvents, Page, Range, Receipt
 from .positions import Moment, Position
 from .system import REAL_SYSTEM, System
@@ -133,6 +133,24 @@ class MemoryLog:
         """
         with self._changed:
             self._changed.wait_for(lambda: len(self._all) > seen.head(ONE_SEQUENCE), timeout_seconds)
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """
+        Return the ids of all streams, or of those that begin with `prefix`, in order.
+        """
+        return sorted(stream for stream in self._streams if stream.startswith(prefix))
+
+    def damaged_files(self) -> list[DamagedError]:
+        """
+        Return nothing: here is no file.
+        """
+        return []
+
+    def damaged_texts(self) -> list[DamagedError]:
+        """
+        Return nothing: here all texts lie in their events.
+        """
+        return []
 
     def close(self) -> None:
         """

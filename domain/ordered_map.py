@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["OrderedMap"]
+__all__ = ["MapDraft", "OrderedMap"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -40,7 +40,7 @@ class _Step(NamedTuple, Generic[K, V]):
 class OrderedMap(Generic[K, V]):
     """An immutable mapping in the order of insertion; a key that is put again keeps its place."""
 
-    __slots__ = ("_data", "_lock", "_next_rank", "_size", "_step")
+    __slots__ = ("_data", "_lock", "_next_rank", "_plain", "_size", "_step")
 
     def __init__(self) -> None:
         self._data: OrderedDict[K, _Entry[V]] | None = OrderedDict()
@@ -48,6 +48,18 @@ class OrderedMap(Generic[K, V]):
         self._lock = threading.Lock()
         self._next_rank = 0
         self._size = 0
+        # What was made at once stays as it came, and is read without a lock, until it is first changed.
+        self._plain: dict[K, V] | None = None
+
+    @classmethod
+    def of(cls, values: dict[K, V]) -> OrderedMap[K, V]:
+        """
+        Return a mapping with these values, in their order; the dict must not be changed any more.
+        """
+        made: OrderedMap[K, V] = cls()
+        made._plain = values
+        made._next_rank = made._size = len(values)
+        return made
 
     def plus(self, key: K, value: V) -> OrderedMap[K, V]:
         """
@@ -71,6 +83,8 @@ class OrderedMap(Generic[K, V]):
         """
         Return the value under `key`, or None.
         """
+        if (plain := self._plain) is not None:
+            return plain.get(key)
         with self._lock:
             entry = self._own().get(key)
         return None if entry is None else entry.value
@@ -79,6 +93,8 @@ class OrderedMap(Generic[K, V]):
         """
         Return the first `count` keys and values, the oldest first.
         """
+        if (plain := self._plain) is not None:
+            return list(islice(plain.items(), max(0, count)))
         with self._lock:
             return [(key, entry.value) for key, entry in islice(self._own().items(), max(0, count))]
 
@@ -86,6 +102,8 @@ class OrderedMap(Generic[K, V]):
         """
         Return all values in order.
         """
+        if (plain := self._plain) is not None:
+            return list(plain.values())
         with self._lock:
             return [entry.value for entry in self._own().values()]
 
@@ -96,6 +114,8 @@ class OrderedMap(Generic[K, V]):
         return self.first(self._size)
 
     def __iter__(self) -> Iterator[K]:
+        if (plain := self._plain) is not None:
+            return iter(plain)
         with self._lock:
             return iter(list(self._own()))
 
@@ -103,6 +123,8 @@ class OrderedMap(Generic[K, V]):
         return self._size
 
     def __contains__(self, key: object) -> bool:
+        if (plain := self._plain) is not None:
+            return key in plain
         with self._lock:
             return key in self._own()
 
@@ -122,7 +144,7 @@ class OrderedMap(Generic[K, V]):
 
     def _changed(self, key: K, old: _Entry[V] | None, new: _Entry[V] | None) -> OrderedMap[K, V]:
         changed: OrderedMap[K, V] = OrderedMap.__new__(OrderedMap)
-        changed._lock, changed._step = self._lock, None
+        changed._lock, changed._step, changed._plain = self._lock, None, None
         changed._next_rank = max(self._next_rank, new.rank + 1 if new else 0)
         changed._size = self._size + (new is not None) - (old is not None)
         changed._data, self._data = self._data, None
@@ -133,6 +155,11 @@ class OrderedMap(Generic[K, V]):
 
     def _own(self) -> OrderedDict[K, _Entry[V]]:
         """Take the family's dict over, or a copy where the way is long; the lock is held."""
+        if self._plain is not None:
+            self._data = OrderedDict(
+                (key, _Entry(rank, value)) for rank, (key, value) in enumerate(self._plain.items())
+            )
+            self._plain = None
         if self._data is not None:
             return self._data
         way: list[OrderedMap[K, V]] = [self]
@@ -157,6 +184,50 @@ class OrderedMap(Generic[K, V]):
             _put(copy, older._step.key, older._step.entry)
         self._data, self._step = copy, None
         return copy
+
+
+class MapDraft(Generic[K, V]):
+    """
+    A mapping under change by a fold: what grows from nothing is a plain dict until it is done.
+
+    A fold of ten thousand events then pays for no version in between.
+    """
+
+    __slots__ = ("_base", "_fresh")
+
+    def __init__(self, base: OrderedMap[K, V]) -> None:
+        self._base = base
+        self._fresh: dict[K, V] | None = None if len(base) else {}
+
+    def get(self, key: K) -> V | None:
+        """
+        Return the value under `key`, or None.
+        """
+        return self._base.get(key) if self._fresh is None else self._fresh.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """
+        Put `value` under `key`: in its old place if there is one, else at the end.
+        """
+        if self._fresh is None:
+            self._base = self._base.plus(key, value)
+        else:
+            self._fresh[key] = value
+
+    def drop(self, key: K) -> None:
+        """
+        Take `key` away, if it is there.
+        """
+        if self._fresh is not None:
+            self._fresh.pop(key, None)
+        elif key in self._base:
+            self._base = self._base.minus(key)
+
+    def done(self) -> OrderedMap[K, V]:
+        """
+        Return the mapping as it is now.
+        """
+        return OrderedMap.of(self._fresh) if self._fresh else self._base
 
 
 def _put(data: OrderedDict[K, _Entry[V]], key: K, entry: _Entry[V] | None) -> None:

@@ -6,12 +6,13 @@ Three logs answer it: memory (beside this file, the executable specification), S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from .envelope import Event, Meta, RecordedEvent
+from .errors import DamagedError
 from .positions import Moment
 
 __all__ = ["ANY_VERSION", "LiveLog", "Log", "NewEvents", "Page", "Pending", "Range", "Receipt"]
@@ -125,6 +126,11 @@ class Log(Protocol):
         Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
         """
 
+    def streams(self, prefix: str = "") -> list[str]:
+        """
+        Return the ids of all streams, or of those that begin with `prefix`, in order.
+        """
+
 
 class LiveLog(Log, Protocol):
     """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
@@ -142,6 +148,16 @@ class LiveLog(Log, Protocol):
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         """
         Return once there may be an event behind `seen`, or the time is up; a hint, never a promise.
+        """
+
+    def damaged_files(self) -> Iterable[DamagedError]:
+        """
+        Return an error for each fault of the file itself that the database finds.
+        """
+
+    def damaged_texts(self) -> Iterable[DamagedError]:
+        """
+        Return an error for each large text that is stored apart from its event and is not what was stored.
         """
 
     def close(self) -> None:

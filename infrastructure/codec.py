@@ -16,7 +16,9 @@ from ..domain.chat.events import ChatEvent
 from ..domain.envelope import NO_META, Event, Meta
 from ..domain.errors import DamagedError, InvalidInputError
 from ..domain.memory.events import MemoryEvent
+from ..domain.moments import StoreEvent
 from ..domain.pool.events import PoolEvent, QueueEvent
+from ..domain.trajectory.events import RunEvent
 from ..domain.window.events import WindowEvent
 
 __all__ = ["CODEC", "Codec", "Upcaster", "decode_meta", "encode_meta"]
@@ -124,4 +126,4 @@ def check_payload_size(payload: bytes, limit: int) -> None:
         raise InvalidInputError(f"an event of {len(payload):,} bytes is over PAYLOAD_BYTES_MAX, {limit:,}")
 
 
-CODEC = Codec(ChatEvent | QueueEvent | PoolEvent | WindowEvent | MemoryEvent)
+CODEC = Codec(ChatEvent | QueueEvent | PoolEvent | WindowEvent | MemoryEvent | RunEvent | StoreEvent)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..domain.errors import InvalidInputError
 from ..domain.messages import Message, clean_messages, message_from_dict, message_to_dict
+from .atomic_files import replace_files
 
 __all__ = ["read_messages_file", "write_messages_file"]
 
@@ -26,17 +26,7 @@ def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *
     """
     target = Path(path)
     data = _encoded(clean_messages(messages) if clean else list(messages), target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: two writers that share one would put each other's halves in place.
-    new = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with new.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
+    replace_files({target: data})
 
 
 def _encoded(messages: list[Any], path: Path) -> bytes:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from ..domain.envelope import RecordedEvent
+from ..domain.errors import InvalidInputError
 from ..domain.ports import LiveLog
 from ..domain.positions import Moment
+from ..domain.threads import finished_in_thread
+from .subscribed import EVERYTHING, Wanted
+from .subscribed_cursor import Cursor
 
 __all__ = ["Subscription"]
 
@@ -21,45 +25,93 @@ PAGE_EVENTS = 512
 WAIT_SECONDS = 0.25
 
 
-class Subscription(Iterator[RecordedEvent]):
+class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     """
-    An endless iterator over the events behind `after`, in the order of the log; `stop()` ends it.
+    An endless iterator over the wanted events behind `after`, in the order of the log; `stop()` ends it.
 
-    `moment` is where it stands: hand it in again to go on from there. Not to be shared between threads,
-    but `stop()` may come from any.
+    `for` waits in its thread, `async for` lets the event loop go on. `moment` is where it stands: hand it in again to
+    go on from there. One with a name is acknowledged: `ack()` has the store remember where it stands. Not to be shared
+    between threads or tasks, but `stop()` may come from any.
     """
 
-    def __init__(self, log: LiveLog, *, after: Moment) -> None:
+    def __init__(
+        self, log: LiveLog, *, after: Moment, wanted: Wanted = EVERYTHING, cursor: Cursor | None = None
+    ) -> None:
         self._log = log
+        self._cursor = cursor
+        self._wanted = wanted
         self._next = after
         self._page: deque[RecordedEvent] = deque()
         self._stopped = threading.Event()
-        self.moment = after
+        # A task that is cancelled twice leaves while its thread still reads.
+        self._fetching = threading.Lock()
+        # Where it stands, slice by slice; put together when somebody asks.
+        self._heads = dict(after.heads)
+
+    @property
+    def moment(self) -> Moment:
+        """Behind the event that was given last, and everything before it that was not wanted."""
+        return Moment.of(self._heads)
 
     def __iter__(self) -> Subscription:
         return self
 
     def __next__(self) -> RecordedEvent:
-        while not self._page:
-            if self._stopped.is_set():
-                raise StopIteration
+        while not self._stopped.is_set():
+            if (event := self._take()) is not None:
+                return event
+            self._fetch()
+        raise StopIteration
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> RecordedEvent:
+        while not self._stopped.is_set():
+            if (event := self._take()) is not None:
+                return event
+            await finished_in_thread(self._fetch)
+        raise StopAsyncIteration
+
+    def _take(self) -> RecordedEvent | None:
+        """Return the next wanted event of the page; None where there is none."""
+        while self._page:
+            event = self._page.popleft()
+            self._heads[event.position.slice] = event.position.number
+            if self._wanted.has(event):
+                return event
+        return None
+
+    def _fetch(self) -> None:
+        """Read the next page, or wait a moment where there is none yet."""
+        with self._fetching:
+            if self._page:
+                return
             page = self._log.read_all(after=self._next, limit=PAGE_EVENTS)
             if page.events:
-                self._page.extend(page.events)
                 self._next = page.moment
+                self._page.extend(page.events)
             else:
                 self._log.wait_for_news(self._next, timeout_seconds=WAIT_SECONDS)
-        event = self._page.popleft()
-        heads = dict(self.moment.heads)
-        heads[event.position.slice] = event.position.number
-        self.moment = Moment.of(heads)
-        return event
+
+    def ack(self) -> None:
+        """
+        Have the store remember that everything up to `moment` is done.
+
+        An event that was given and not acknowledged is given again to the next subscriber of this name.
+
+        Raises:
+            InvalidInputError: the subscription has no name.
+            ConcurrencyError: another subscriber of this name acknowledged in the meantime.
+        """
+        if self._cursor is None:
+            raise InvalidInputError("a subscription is acknowledged by its name: subscribe(name=...)")
+        self._cursor.move(self.moment)
 
     def stop(self) -> None:
         """
         End the iteration, at the latest after a quarter of a second.
         """
-        self._page.clear()
         self._stopped.set()
 
     def __enter__(self) -> Subscription:

@@ -12,19 +12,24 @@ from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded
 from ..domain.chat.state.arena import totals_of
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.envelope import RecordedEvent
+from ..domain.moments import STREAM as MOMENTS
 from ..domain.pool.events import BranchedEvent, PoolAdded, QueueAppended
 from ..domain.pool.items import totals_of as totals_of_item
 from ..domain.streams import split_stream_id
 from ..domain.totals import Totals
+from ..domain.trajectory.events import NodeEvent, NodeRemoved, RunOpened
 
 __all__ = ["CATALOGUE", "Catalogue", "CatalogueRow"]
+
+A_NODE = Totals(items=1)
 
 
 class CatalogueRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     One context. `key` is its stream; times are in microseconds since 1970, UTC; an empty text is "not given".
 
-    `items`, `turns` and `tokens` count what can be seen; `parent` is `stream@version` of what it was forked from.
+    `items`, `turns` and `tokens` count what can be seen, and of a run `items` the nodes that it registered and did not
+    remove; `parent` is `stream@version` of what it was forked from.
     """
 
     key: str
@@ -55,7 +60,8 @@ class Catalogue:
         """
         Return the stream of the event.
         """
-        return (event.stream,)
+        # What a store says of itself is no context.
+        return () if event.stream == MOMENTS else (event.stream,)
 
     def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
         """
@@ -106,6 +112,11 @@ def change_of(event: object) -> Totals | None:
         return totals_of(event.item)
     if isinstance(event, QueueAppended | PoolAdded):
         return totals_of_item(event)
+    if isinstance(event, NodeEvent):
+        return A_NODE
+    if isinstance(event, NodeRemoved):
+        # A node of an earlier round counts where it was registered.
+        return None if event.node.stream else -A_NODE
     return getattr(event, "change", None)
 
 
@@ -114,7 +125,7 @@ def _origin(first: object) -> dict[str, str]:
     origin = {field: getattr(first, field, None) or "" for field in ("user", "session", "agent")}
     if isinstance(first, Forked | BranchedEvent):
         return {**origin, "parent": f"{first.parent}@{first.version}"}
-    return {**origin, "source": (first.source or "") if isinstance(first, Opened) else ""}
+    return {**origin, "source": (first.source or "") if isinstance(first, Opened | RunOpened) else ""}
 
 
 CATALOGUE = Catalogue()

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from ..domain.envelope import RecordedEvent
+from ..domain.envelope import Event, RecordedEvent
 from ..domain.words import Term
 
-__all__ = ["BulkProjection", "Found", "Projection", "Row", "SearchQuery", "SearchedRow"]
+__all__ = ["BulkProjection", "Found", "Projection", "Row", "SearchQuery", "SearchedRow", "SelectiveProjection"]
 
 Row = msgspec.Struct
 
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 class Projection(Protocol):
     """
-    A fold into rows of type `row`, a Struct of str, int and bytes fields whose first field is `key`.
+    A fold into rows of type `row`, a Struct of str, int, float and bytes fields whose first field is `key`.
 
     `name` is the table's name; `version` rises when the meaning of the rows changes: then they are made anew.
     """
@@ -75,9 +75,11 @@ class Projection(Protocol):
         Return the keys of the rows that `event` changes.
         """
 
-    def evolve(self, key: str, row: Any | None, event: RecordedEvent) -> Row:
+    def evolve(self, key: str, row: Any | None, event: RecordedEvent) -> Row | None:
         """
         Return the row under `key` after `event`; `row` is the one before it, None where there was none.
+
+        None comes back where there is none now either: an event may name what lies in another projection.
         """
 
 
@@ -85,7 +87,16 @@ class Projection(Protocol):
 class BulkProjection(Projection, Protocol):
     """A projection with a shorter way for many events at once, as they come when it is made anew."""
 
-    def evolve_all(self, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Row:
+    def evolve_all(self, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Row | None:
         """
         Return what `evolve` returns after each of `events` in turn; there is at least one.
         """
+
+
+@runtime_checkable
+class SelectiveProjection(Projection, Protocol):
+    """A projection that only some types of events concern; the others cost it nothing."""
+
+    @property
+    def events(self) -> frozenset[type[Event]]:
+        """The types of events that it asks to see."""

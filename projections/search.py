@@ -25,6 +25,8 @@ from ..domain.streams import split_stream_id
 from ..domain.window import events as window
 from ..domain.words import words_of
 from .contract import SearchedRow
+from .leaves import leaves_of
+from .run_texts import TOLD_EVENTS, told_in
 
 __all__ = ["SEARCH", "SEARCHED_KINDS", "Passage", "Search", "SearchHit", "SearchRow", "passage_of"]
 
@@ -118,22 +120,7 @@ def _readable(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     # JSON can write half a character; it cannot be shown.
-    return "\n".join(_leaves(value)).encode("utf-8", "replace").decode()
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    pending = [value]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            for key, inner in reversed(value.items()):
-                pending += (inner, key)
-        elif isinstance(value, list):
-            pending += reversed(value)
-        else:
-            yield json.dumps(value)
+    return "\n".join(leaves_of(value)).encode("utf-8", "replace").decode()
 
 
 def _itself(event: Event) -> Event:
@@ -166,6 +153,7 @@ _BY_KIND = {
     "pool": _Source((pool.PoolAdded, pool.PoolReplaced), ("id", "description", "content")),
     "window": _Source(window.ITEM_EVENTS, ("key", "value", "source"), name="key"),
     "memory": _Source(memory.ITEM_EVENTS, ("key", "value", "tags"), name="key"),
+    "run": _Source(TOLD_EVENTS, ("texts",), name="name", item_of=told_in),
 }
 _SOURCES = {event: source for source in _BY_KIND.values() for event in source.events}
 SEARCHED_KINDS = tuple(_BY_KIND)

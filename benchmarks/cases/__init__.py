@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from ..bench import Bench
 from ..rows import Row, Table
 from .append import append
+from .auditing import audit
 from .batches import batch
 from .compression import compression
 from .containers import containers
@@ -14,11 +15,13 @@ from .converting import convert
 from .depth import depth
 from .editing import edit
 from .forking import fork
+from .graphs import graph
 from .loading import load, past, tail
 from .processes import processes
 from .rebuild import rebuild
 from .size import size
 from .threads import threads
+from .travelling import travel
 from .truncating import truncate
 
 __all__ = ["CASES", "Case"]
@@ -41,5 +44,8 @@ CASES: dict[str, Case] = {
     "threads": threads,
     "processes": processes,
     "rebuild": rebuild,
+    "audit": audit,
+    "graph": graph,
+    "travel": travel,
     "compression": compression,
 }

@@ -8,9 +8,9 @@ memory; the calls are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..adopting import adopted_events
 from ..context import Context
@@ -33,6 +33,10 @@ from .rules.commands import NameVersion, Open
 from .rules.decide import CHAT
 from .seed_dict import items_from_dict
 from .state.fold import ChatState
+
+if TYPE_CHECKING:
+    # A replay needs a context to run in, so it is imported where one is asked for.
+    from .replaying import Policy, Replay
 
 __all__ = ["ChatContext"]
 
@@ -128,6 +132,38 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         Return the recorded events themselves: versions above `after`, up to and including `until`.
         """
         return self.recorded_events(after=after, until=until)
+
+    def replay(self, policy: Policy | str) -> Replay:
+        """
+        Run this context's history again under another policy, and say what the model would have seen (offline).
+
+        A policy is called with a detached context before each call of the model, and may truncate or evict there; or
+        it is a name: `all`, `tokens:8000`, `items:50`.
+
+        Raises:
+            InvalidInputError: there is no policy of this name, or it is to be awaited (`areplay`).
+        """
+        from .replaying import replay_now
+
+        return replay_now(*self._replayed(policy))
+
+    async def areplay(self, policy: Policy | str) -> Replay:
+        """
+        `replay()` with a policy that may be awaited, such as `lambda chat: chat.summarize(llm)`.
+        """
+        from .replaying import replay_awaited
+
+        return await replay_awaited(*self._replayed(policy))
+
+    def _replayed(self, policy: Policy | str) -> tuple[Replay, Iterator[Any]]:
+        from .replaying import policy_of, replayed
+
+        self.flush()
+        journal = self._journal
+        own = journal.events(until=journal.version)
+        events = journal.decider.complete(journal.log, own)
+        replay, run = replayed(events, len(own) - len(events) + 1)
+        return replay, run(policy_of(policy) if isinstance(policy, str) else policy)
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)

@@ -58,7 +58,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     The shape an imported item had at its source, so that it can be given back as it came.
 
     `starts` is true for the first item of a source message. `rest` is canonical JSON of what the items
-    themselves do not say: see `refold.domain.chat.formats.openai_shape`.
+    themselves do not say: see `refold.domain.chat.formats.openai_shape` and `anthropic_origin`.
     """
 
     starts: bool = True

@@ -14,6 +14,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.positions import Moment
 from ...domain.streams import split_stream_id, stream_id
+from ..named_contexts import KINDS, streams_named
 from ..store import Store
 from .options import checked_text
 
@@ -32,7 +33,6 @@ __all__ = [
     "stream_of",
 ]
 
-KINDS = ("chat", "queue", "pool", "window", "memory")
 # Those with commands of their own.
 COMMANDED = ("queue", "pool", "memory")
 
@@ -129,12 +129,12 @@ def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
         NotFoundError: there is none.
         InvalidInputError: there are several, of different kinds, or one of another kind.
     """
-    streams = _streams(store, name, kinds)
+    streams = streams_named(store.log, name, kinds)
     if len(streams) > 1:
         raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
     if streams:
         return streams[0]
-    others = _streams(store, name, tuple(kind for kind in KINDS if kind not in kinds))
+    others = streams_named(store.log, name, tuple(kind for kind in KINDS if kind not in kinds))
     if others:
         raise InvalidInputError(_another_kind(others[0], kinds))
     what = "context" if len(kinds) > 1 or kinds == ("chat",) else kinds[0]
@@ -145,11 +145,6 @@ def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:
     kind = split_stream_id(stream)[0]
     way_out = f"refold {kind} --help" if kind in COMMANDED else "refold show"
     return f"{stream} is no {' or '.join(kinds)}: `{way_out}` is for a {kind}"
-
-
-def _streams(store: Store, name: str, kinds: tuple[str, ...]) -> list[str]:
-    named = [name] if name.partition(":")[0] in kinds else []
-    return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if store.log.head(stream)]
 
 
 def opened(store: Store, name: str) -> ChatContext:

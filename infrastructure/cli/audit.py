@@ -1,30 +1,31 @@
-"""`refold audit`: what became of the items of a context, who did it, when, and why."""
+"""`refold audit`: what became of the items of a context, or of a node, who did it, when, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
-from ...domain.envelope import RecordedEvent
-from ...domain.errors import NotFoundError
-from ...domain.spans import Ref
-from ...domain.streams import split_stream_id
+from ...domain.trajectory.events import MessageRecorded
+from ..auditing.births import Item, place_of
+from ..auditing.contexts import context_changes
+from ..auditing.nodes import is_node_name
+from ..auditing.runs import run_changes
+from ..auditing.trail import Change
+from ..auditing.transitions import of_attribute, of_item
 from ..codec import tag_of
-from ..store import Store
+from ..plain_items import plain_item
 from .addresses import Reference
 from .addresses import reference as parse_reference
-from .auditing import Change, Trail
-from .chat_audit import chat_changes
 from .containers import named_shape
-from .entries import Item, full_ref, place_of
 from .event_lines import print_events
-from .folded_audit import container_changes, memory_changes, window_changes
 from .naming import because, joined
-from .options import as_json, database, optional_text, reading
-from .seeing import Seen, seen, view_of
-from .shapes import json_text, plain_item, print_json_list
+from .options import as_json, checked_text, database, optional_text, reading, summed_up
+from .runs.node_audit import changes_of
+from .seeing import Seen, seen
+from .seen_run import SeenRun
+from .shapes import json_text, print_json_list
 from .speaking import said_by
 from .terminal import cut, is_cut_short, one_line
 from .times import exact
@@ -32,14 +33,8 @@ from .wording import summary_of
 
 __all__ = ["command"]
 
-CHANGES: dict[str, Callable[[RecordedEvent, Trail], Iterator[Change]]] = {
-    "chat": chat_changes,
-    "queue": container_changes,
-    "pool": container_changes,
-    "window": window_changes,
-    "memory": memory_changes,
-}
 LINES_AT_ONCE = 512
+NUMBER = click.IntRange(min=0)
 # So much of what was before leaves room on the line for what is now.
 OLD_WIDTH = 40
 # The event itself says it best.
@@ -54,54 +49,75 @@ REASONS = {
 }
 
 
+def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Reference | str:
+    """A node by its name, or a context and a moment."""
+    text = checked_text(value)
+    found = text if is_node_name(text) else parse_reference(ctx, param, text)
+    assert found is not None
+    return found
+
+
 @click.command("audit")
-@click.argument("reference", metavar="CTX[@V]", callback=parse_reference)
+@click.argument("subject", metavar="CTX[@V]|NODE", callback=_subject)
 @click.option("--item", metavar="ITEM", callback=optional_text, help="Only what became of this item.")
+@click.option("--attribute", metavar="A", callback=optional_text, help="Only what became of this attribute.")
+@click.option("--session", "session_id", metavar="S", callback=optional_text, help="The session of the NODE.")
+@click.option("--user", "user_id", metavar="U", callback=optional_text, help="Whose session it is.")
+@click.option("--round", "run_id", metavar="N", type=NUMBER, help="The round of the NODE, if it is no data.")
+@click.option("--sub", "sub_id", metavar="N", type=NUMBER, help="The agent of the NODE, if it is no data.")
 @database
 @as_json
-def command(reference: Reference, item: str | None, location: str, as_json: bool) -> None:
+def command(
+    subject: Reference | str, item: str | None, attribute: str | None, location: str, as_json: bool, **where: Any
+) -> None:
     """
     List what became of the items of a context (up to V), oldest first: who changed them when, from what, to what, why.
 
     + came in, - left, ~ is another now. ITEM is an id or a key, or the @version that `refold show` prints beside an
     item. A fork has the changes since it was forked; those before are its parent's.
 
+    NODE is a node of a run, `Type(label)`: every change of its attributes, in all rounds of its session. Data are the
+    same node in all of them. Where several sessions, or runs, have such a node, the options say which is meant.
+
     With --json: an array of {position, stream, version, recorded_at, actor, correlation_id, causation, type, item:
     {stream, version, id}, attribute, old, new, reason}. Without attribute old and new are the item, null where it was
     not there; with one they are what was changed of it or, where item is null, of the context.
     """
+    _check(subject, item, where)
+    if isinstance(subject, str):
+        _print(iter(summed_up(location, lambda store: changes_of(store, subject, attribute, where))), as_json)
+        return
     with reading(location) as store:
-        view = seen(store, reference)
-        changes = _changes(view, store)
+        view = seen(store, subject)
+        changes = _changes(view)
         if item is not None:
-            changes = iter(_of_item(view, changes, item))
-        if as_json:
-            print_json_list(map(_shape, changes))
-        else:
-            print_events(((change.recorded, _told(change)) for change in changes), LINES_AT_ONCE)
+            changes = iter(of_item(changes, item, view.stream))
+        if attribute is not None:
+            changes = iter(of_attribute(changes, attribute, view.stream))
+        _print(changes, as_json)
 
 
-def _changes(view: Seen, store: Store) -> Iterator[Change]:
-    # What a fork begins with came before its own events.
-    first = view_of(store, view.stream, "1") if view.version else view
-    there = {Ref(entry.recorded.version, entry.recorded.stream): entry.item for entry in first.entries()}
-    trail, changes_of = Trail(view.stream, view.items_at, there), CHANGES[split_stream_id(view.stream)[0]]
-    for recorded in view.log.read(view.stream, until=view.version):
-        yield from changes_of(recorded, trail)
+def _check(subject: Reference | str, item: str | None, where: Mapping[str, Any]) -> None:
+    fault = None
+    if isinstance(subject, str):
+        fault = "--item goes with a context, and this is a node" if item else None
+    elif any(value is not None for value in where.values()):
+        fault = "--session, --user, --round and --sub go with a NODE, like 'Table(orders)'"
+    if fault:
+        raise click.UsageError(fault, click.get_current_context())
 
 
-def _of_item(view: Seen, changes: Iterator[Change], name: str) -> list[Change]:
-    found = [change for change in changes if name in _names(change, view.stream)]
-    if not found:
-        raise NotFoundError(f"{view.stream} never had an item {name!r}: `refold audit {view.stream}` lists all changes")
-    return found
+def _print(changes: Iterator[Change], as_json: bool) -> None:
+    if as_json:
+        print_json_list(map(_shape, changes))
+    else:
+        print_events(((change.recorded, _told(change)) for change in changes), LINES_AT_ONCE)
 
 
-def _names(change: Change, stream: str) -> tuple[str | None, ...]:
-    if change.ref is None:
-        return (change.name,)
-    ref = full_ref(change.ref, stream)
-    return (change.name, place_of(ref, stream), f"{ref.stream}@{ref.version}")
+def _changes(view: Seen | SeenRun) -> Iterator[Change]:
+    if isinstance(view, SeenRun):
+        return run_changes(view.log, view.run, view.version)
+    return context_changes(view.log, view.stream, view.version)
 
 
 def _shape(change: Change) -> dict[str, Any]:
@@ -141,6 +157,9 @@ def _told(change: Change) -> str:
         return joined([summary_of(change.recorded.event), why])
     about = " ".join(part for part in (_mark(change), _label(change), f"({why})" if why else "") if part)
     old, new = _text(change.old), _text(change.new)
+    if isinstance(change.recorded.event, MessageRecorded):
+        # The record of a message is more than it says.
+        new = summary_of(change.recorded.event)
     if change.old is None:
         return one_line(f"{about}: {new}")
     if change.new is None and change.attribute is None:
@@ -172,4 +191,7 @@ def _label(change: Change) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "none"
-    return said_by(value) if isinstance(value, Item) else value if isinstance(value, str) else json_text(value)
+    if isinstance(value, Item):
+        return said_by(value)
+    # An empty text would not be seen.
+    return value if isinstance(value, str) and value else json_text(value)

@@ -19,8 +19,8 @@ from ...domain.chat.events import ChatItemEvent, Image, MessageAdded
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
 from ...domain.window.events import WindowItemEvent
-from .entries import Entry, Item
-from .speaking import id_of
+from ..auditing.births import Item, id_of
+from .entries import Entry
 
 __all__ = ["Changes", "changes_between"]
 

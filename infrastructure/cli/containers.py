@@ -25,9 +25,9 @@ from ...domain.pool.state.loading import complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.streams import split_stream_id
 from ...domain.totals import Totals
+from ..auditing.births import births, full_ref
 from ..store import Store
 from .changes import PLACE
-from .entries import births, full_ref
 
 __all__ = [
     "born",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from ...domain.errors import InvalidInputError
 from ...domain.streams import split_stream_id
 from ..store import Store
 from .addresses import Reference, stream_of
@@ -16,7 +17,9 @@ from .comparing import Changes, changes_between
 from .entries import Entry
 from .listing import Row, print_rows
 from .options import as_json, database, reading
+from .runs.comparing import print_run_diff
 from .seeing import Seen, view_of
+from .seen_run import SeenRun
 from .shapes import item_shape, print_json
 from .speaking import body_of, sort_of
 from .terminal import aligned, one_line, paint
@@ -46,23 +49,33 @@ class Side(NamedTuple):
 @as_json
 def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:
     """
-    Compare two versions of a context, or two contexts: items added (+), removed (-), changed (< >) and moved (=).
+    Compare two versions of a context, or two contexts: items added (+), removed (-), changed (< >) and moved (=); of
+    runs nodes, their attributes, edges and pointers.
 
     A or B left out is the beginning or the head. Items are compared by what they say, not by their ids.
 
     With --json: {from: {context, kind, version, items, tokens}, to: {...}, tokens, added, removed, changed, moved}; the
-    lists hold items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers.
+    lists hold items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers. Of runs:
+    {from, to, nodes_added, nodes_removed, changed, edges_added, edges_removed, pointers_added, pointers_removed}.
     """
     first, second = _two_sides(references)
     with reading(location) as store:
-        before, after = _side(store, *first), _side(store, *second)
-        changes = changes_between(before.entries, after.entries)
-        if as_json:
-            print_json(_shape(before, after, changes, stat))
+        before, after = _view(store, *first), _view(store, *second)
+        if isinstance(before, SeenRun) and isinstance(after, SeenRun):
+            differ = print_run_diff(before, after, stat=stat, as_json=as_json)
         else:
-            _print_head(before, after, changes)
-            (_print_numbers if stat else _print_items)(changes)
-    return DIFFERENT if exit_code and changes else 0
+            differ = _print_diff(_side(before), _side(after), stat=stat, as_json=as_json)
+    return DIFFERENT if exit_code and differ else 0
+
+
+def _print_diff(before: Side, after: Side, *, stat: bool, as_json: bool) -> bool:
+    changes = changes_between(before.entries, after.entries)
+    if as_json:
+        print_json(_shape(before, after, changes, stat))
+    else:
+        _print_head(before, after, changes)
+        (_print_numbers if stat else _print_items)(changes)
+    return bool(changes)
 
 
 def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -75,8 +88,13 @@ def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str], tupl
     raise click.UsageError("give CTX@A..B, or CTX@A and OTHER@B", click.get_current_context())
 
 
-def _side(store: Store, context: str, moment: str) -> Side:
-    view = view_of(store, stream_of(store, context), moment or None)
+def _view(store: Store, context: str, moment: str) -> Seen | SeenRun:
+    return view_of(store, stream_of(store, context), moment or None)
+
+
+def _side(view: Seen | SeenRun) -> Side:
+    if isinstance(view, SeenRun):
+        raise InvalidInputError(f"{view.stream} can be compared with a run only: the others hold items, and no graph")
     return Side(view, view.entries())
 
 

@@ -6,22 +6,13 @@ That event may lie in another stream: a fork shows what its parent recorded, a m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...domain.chat.events import ChatItemEvent
 from ...domain.envelope import RecordedEvent
-from ...domain.memory.events import MemoryRemembered
-from ...domain.pool.events import AddedEvent
-from ...domain.ports import Log, Range
 from ...domain.spans import Ref
-from ...domain.window.events import WindowItemEvent
-from ..stretches import stretches
+from ..auditing.births import Item, place_of
 
-__all__ = ["Entry", "Item", "Left", "births", "event_at", "full_ref", "place_of"]
-
-# What the kinds of contexts hold.
-Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
+__all__ = ["Entry", "Left"]
 
 
 class Entry(NamedTuple):
@@ -46,41 +37,3 @@ class Left(NamedTuple):
     how: str
     reason: str | None
     version: int
-
-
-def place_of(ref: Ref, shown_in: str) -> str:
-    """
-    Return where an item was added, as it is said in the context that shows it.
-    """
-    is_own = ref.stream in ("", shown_in)
-    return f"@{ref.version}" if is_own else f"{ref.stream.removeprefix('chat:')}@{ref.version}"
-
-
-def full_ref(ref: Ref, stream: str) -> Ref:
-    """
-    Return the name of an item with its stream, `stream` where it is the own one.
-    """
-    return ref if ref.stream else Ref(ref.version, stream)
-
-
-def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:
-    """
-    Return the event that made a version; None for version 0, before there was any.
-    """
-    found = log.read(stream, after=version - 1, until=version) if version else []
-    return found[0] if found else None
-
-
-def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
-    """
-    Return the events that brought items, which are named with their streams.
-    """
-    versions: dict[str, set[int]] = {}
-    for ref in refs:
-        versions.setdefault(ref.stream, set()).add(ref.version)
-    return {
-        Ref(recorded.version, stream): recorded
-        for stream, wanted in versions.items()
-        for near in stretches([Range(stream, version - 1, version) for version in sorted(wanted)])
-        for recorded in log.read(stream, after=near.after, until=near.until)
-    }

@@ -1,8 +1,9 @@
 """
 A context in the form of a provider: what would be sent.
 
-`openai` alone has two forms: as it was recorded, so that an import comes out as it came in, and as it would be sent.
-The others repair what must be repaired.
+`openai` and `anthropic` have two forms: as it was recorded, so that an import comes out as it came in, and as it would
+be sent. A context that was not imported from Anthropic messages has the second of these alone. The others repair what
+must be repaired.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ def print_for(provider: str, view: ReadOnlyChatContext, *, is_exact: bool, tail:
         messages = view.to_openai_messages(exact=is_exact)
         print_json_list(messages[-tail:] if tail else messages)
     else:
-        print_json(_request(provider, view))
+        print_json(_request(provider, view, is_exact=is_exact))
 
 
-def _request(provider: str, view: ReadOnlyChatContext) -> dict[str, Any]:
+def _request(provider: str, view: ReadOnlyChatContext, *, is_exact: bool) -> dict[str, Any]:
     if provider == "openai-responses":
         given, instructions = view.to_openai_responses()
         return _with("instructions", instructions, {"input": given})
     if provider == "anthropic":
-        messages, system = view.to_anthropic_messages()
+        messages, system = view.to_anthropic_messages(exact=is_exact)
         return _with("system", system, {"messages": messages})
     contents, system_instruction = view.to_google_json()
     return _with("system_instruction", system_instruction, {"contents": contents})

@@ -10,12 +10,18 @@ import click
 
 from ...domain.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
+from ...projections.catalogue import CATALOGUE
+from ...projections.lineage import LINEAGE
 from ..codec import CODEC
 from ..store import Store
 from .addresses import Reference, position, stream_of
 from .addresses import reference as parse_reference
+from .changes import note
 from .event_lines import print_events
+from .lineage.points import families
+from .lineage.printing import print_lineage
 from .options import as_json, checked_text, database, reading
+from .readable import LeftOutError, Readable, rows_of
 from .seeing import seen
 from .shapes import event_shape, json_text, print_json_list
 from .wording import summary_of, type_of
@@ -44,6 +50,7 @@ def _is_called(event: Any, wanted: str) -> bool:
 @click.option("--type", "types", metavar="T", callback=_types, multiple=True, help="Events of this type only.")
 @click.option("--after", metavar="P", callback=position, help="Events behind this position only.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="N events at most.")
+@click.option("--graph", is_flag=True, help="How contexts come from each other, instead of their events.")
 @click.option("--follow", is_flag=True, help="Go on with new events as they come; Ctrl-C ends it.")
 @database
 @as_json
@@ -52,6 +59,7 @@ def command(
     types: tuple[str, ...],
     after: Moment | None,
     limit: int | None,
+    graph: bool,
     follow: bool,
     location: str,
     as_json: bool,
@@ -59,16 +67,25 @@ def command(
     """
     List the events of the whole log, or of one context (up to V), oldest first.
 
-    With --json: an array (JSON lines with --follow) of {position, stream, version, recorded_at, actor,
-    correlation_id, causation, idempotency_key, type, event, digest}; event has the fields of the type, those left
-    out that have their default.
+    --graph shows how contexts come from each other, or those that CTX has to do with: a line for each fork, branch and
+    merge, each run that goes back over earlier rounds, and where each context stands now; + is what it comes from.
+
+    With --json: an array (JSON lines with --follow) of {position, stream, version, recorded_at, actor, correlation_id,
+    causation, idempotency_key, type, event, digest}; event has the fields of the type, those left out that have their
+    default. With --graph of {stream, version, kind, is_head, how, recorded_at, actor, sources: [{stream, version}]}.
     """
-    if follow and reference is not None and reference.moments:
-        raise click.UsageError("--follow goes on from the head: leave out @V", click.get_current_context())
+    fault = _misuse(reference, graph, follow, has_choice=bool(types or after or limit))
+    if fault:
+        raise click.UsageError(fault, click.get_current_context())
+    if graph:
+        _print_graph(location, reference, as_json)
+        return
     with reading(location) as store:
-        events = _events(store, reference, after or BEGINNING)
+        readable = Readable(store.log)
+        stream = None if reference is None else stream_of(store, reference.context)
+        events = _events(store, readable, reference, after or BEGINNING)
         if follow:
-            events = _followed(store, reference, events, after or BEGINNING)
+            events = _followed(store, readable, events, stream, after or BEGINNING)
         wanted = (event for event in events if not types or any(_is_called(event.event, name) for name in types))
         shown = islice(wanted, limit)
         if not as_json:
@@ -78,31 +95,51 @@ def command(
                 click.echo(json_text(event_shape(event)))
         else:
             print_json_list(event_shape(event) for event in shown)
+        readable.require_whole()
 
 
-def _events(store: Store, reference: Reference | None, after: Moment) -> Iterator[RecordedEvent]:
+def _misuse(reference: Reference | None, graph: bool, follow: bool, *, has_choice: bool) -> str | None:
+    if graph and (follow or has_choice):
+        return "--graph is about contexts, and not about single events: it goes with no other option than --json"
+    if reference is None or not reference.moments:
+        return None
+    if follow:
+        return "--follow goes on from the head: leave out @V"
+    return "--graph shows contexts as they are now: leave out @V" if graph else None
+
+
+def _print_graph(location: str, reference: Reference | None, as_json: bool) -> None:
+    [contexts, edges], readable = rows_of(location, [CATALOGUE, LINEAGE])
+    shown = families(contexts, edges)
     if reference is not None:
-        view = seen(store, reference)
-        yield from store.log.read(view.stream, after=store.log.version_at(view.stream, after), until=view.version)
+        with reading(location) as store:
+            stream = stream_of(store, reference.context)
+        shown = [family for family in shown if stream in family]
+    print_lineage(shown, as_json=as_json)
+    if readable is not None:
+        readable.require_whole()
+
+
+def _events(store: Store, readable: Readable, reference: Reference | None, after: Moment) -> Iterator[RecordedEvent]:
+    """Where each ends is looked up when the first is asked for."""
+    if reference is None:
+        for page in readable.pages(after):
+            yield from page.events
         return
-    page = store.log.read_all(after=after, limit=PAGE_EVENTS)
-    while page.events:
-        yield from page.events
-        page = store.log.read_all(after=page.moment, limit=PAGE_EVENTS)
+    view = seen(store, reference)
+    yield from readable.of_stream(view.stream, after=store.log.version_at(view.stream, after), until=view.version)
 
 
 def _followed(
-    store: Store, reference: Reference | None, past: Iterable[RecordedEvent], after: Moment
+    store: Store, readable: Readable, past: Iterable[RecordedEvent], stream: str | None, after: Moment
 ) -> Iterator[RecordedEvent]:
-    if reference is None:
-        yield from store.subscribe(after=after)
-        return
     # Taken before the past is read, so that nothing falls between the two.
-    now, stream, version = store.now(), "", 0
+    now, heads = store.now(), dict(after.heads)
     for event in past:
-        stream, version = event.stream, event.version
+        heads[event.position.slice] = event.position.number
         yield event
-    stream = stream or stream_of(store, reference.context)
-    for event in store.subscribe(after=now):
-        if event.stream == stream and event.version > version:
+    if readable.left_out:
+        note(str(LeftOutError(readable.left_out)))
+    for event in store.subscribe(after=now, contexts=None if stream is None else [stream]):
+        if event.position.number > heads.get(event.position.slice, 0):
             yield event

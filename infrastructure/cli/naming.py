@@ -9,7 +9,7 @@ from itertools import islice
 
 from ...domain.spans import Ref, Span
 from ...domain.totals import Totals
-from .entries import place_of
+from ..auditing.births import place_of
 
 __all__ = ["because", "count_of", "counted", "joined", "named", "places_of", "sized", "source_of"]
 

@@ -26,6 +26,7 @@ __all__ = [
     "changing",
     "checked_text",
     "database",
+    "keeping",
     "optional_text",
     "reading",
     "reason",
@@ -104,14 +105,23 @@ def reading(location: str) -> Iterator[Store]:
 
 
 @contextmanager
-def changing(location: str, actor: str) -> Iterator[Store]:
+def keeping(location: str) -> Iterator[Store]:
     """
-    Open a database that is there, for changes to its contexts by `actor`.
+    Open a database that is there together with what is kept of its projections, which one for reading does without.
     """
     with reading(location):
         # Whatever is wrong with the file is found before it is opened for writing.
         pass
-    with open_store(location, create=False) as store, acting(actor=actor):
+    with open_store(location, create=False) as store:
+        yield store
+
+
+@contextmanager
+def changing(location: str, actor: str) -> Iterator[Store]:
+    """
+    Open a database that is there, for changes to its contexts by `actor`.
+    """
+    with keeping(location) as store, acting(actor=actor):
         yield store
 
 
@@ -119,11 +129,8 @@ def summed_up(location: str, read: Callable[[Store], T]) -> T:
     """
     Return what `read` finds in the projections, which are brought up to date and kept where that is allowed.
     """
-    with reading(location):
-        # Whatever is wrong with the file is found before it is opened for writing.
-        pass
     try:
-        with open_store(location, create=False) as store:
+        with keeping(location) as store:
             return read(store)
     except StorageError:
         # Read-only, locked or full: then the rows are made in memory, from the whole log.

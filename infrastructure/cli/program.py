@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import shell_complete
 
-from ...domain.errors import ConcurrencyError, RefoldError
+from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
 from .options import DATABASE_HELP, optional_text
 from .terminal import one_line
 
@@ -28,7 +28,8 @@ COMMANDS = {
     "contexts": ("contexts", "List the contexts."),
     "show": ("show", "Show a context, as it is or as it was."),
     "log": ("log", "List the events, oldest first."),
-    "audit": ("audit", "List what became of the items of a context: who, when, what, why."),
+    "audit": ("audit", "List what became of the items of a context, or of a node: who, when, what, why."),
+    "graph": ("graph", "Draw what an agent did in a session."),
     "search": ("search", "Find where something was said."),
     "diff": ("diff", "Compare two versions of a context, or two contexts."),
     "fork": ("fork", "Make a context that begins as another one is, or was."),
@@ -41,6 +42,14 @@ COMMANDS = {
     "queue": ("kinds.queue", "Show and change context queues."),
     "pool": ("kinds.pool", "Show and change context pools."),
     "memory": ("kinds.memory", "Show and change what is remembered."),
+    "moments": ("moments", "List the named moments of the store, or name one."),
+    "changes": ("store_changes", "List the contexts that are different at two moments."),
+    "replay": ("replay", "Compare what a model was sent with what another policy would send."),
+    "projections": ("upkeep.projections", "List what is kept for answers, and how far it is behind."),
+    "rebuild": ("upkeep.rebuild", "Make the rows of projections anew, or check them."),
+    "run": ("upkeep.run", "Keep projections up to date until it is stopped."),
+    "verify": ("upkeep.verify", "Find out whether anything in the store is damaged."),
+    "export": ("export", "Write contexts with their past, or all, into a file."),
     "stats": ("stats", "Count contexts, events and bytes."),
 }
 COMPLETION = "_REFOLD_COMPLETE"
@@ -178,4 +187,6 @@ def _usage_message(error: click.ClickException) -> str:
 def _message(error: RefoldError) -> str:
     if isinstance(error, ConcurrencyError):
         return f"another program wrote to {error.stream} at the same time: run the command again"
+    if isinstance(error, DamagedError):
+        return f"{error}; `refold verify` tells all that is wrong"
     return str(error)

@@ -11,13 +11,16 @@ from ...domain.history import resolve_version
 from ...domain.ports import Log
 from ...domain.spans import Ref
 from ...domain.streams import split_stream_id
+from ...domain.trajectory.identity import run_id_of
+from ..auditing.births import Item
 from ..store import Store
 from .addresses import KINDS, Reference, stream_of
-from .entries import Entry, Item, Left
+from .entries import Entry, Left
 from .seen_chat import SeenChat
 from .seen_folded import SeenContainer, SeenFolded, SeenMemory, SeenWindow
+from .seen_run import SeenRun
 
-__all__ = ["Seen", "seen", "view_of"]
+__all__ = ["Seen", "View", "items_seen", "seen", "view_of"]
 
 FOLDED: dict[str, type[SeenFolded]] = {
     "queue": SeenContainer,
@@ -27,13 +30,17 @@ FOLDED: dict[str, type[SeenFolded]] = {
 }
 
 
-class Seen(Protocol):
-    """A context at one version; `head` is the newest one."""
+class View(Protocol):
+    """A context of any kind at one version; `head` is the newest one."""
 
     log: Log
     stream: str
     version: int
     head: int
+
+
+class Seen(View, Protocol):
+    """A context that holds items, at one version."""
 
     @property
     def tokens(self) -> int:
@@ -59,7 +66,9 @@ class Seen(Protocol):
         """
 
 
-def seen(store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS) -> Seen:
+def seen(
+    store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
+) -> Seen | SeenRun:
     """
     Return the context that was named, at the moment that was named with it or else `moment`.
 
@@ -70,7 +79,19 @@ def seen(store: Store, reference: Reference, moment: str | None = None, kinds: t
     return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
 
 
-def view_of(store: Store, stream: str, moment: str | None) -> Seen:
+def items_seen(store: Store, reference: Reference, moment: str | None, kind: str) -> Seen:
+    """
+    Return the context of a kind that holds items, as `seen` does.
+
+    Raises:
+        NotFoundError, InvalidInputError: as for `seen`.
+    """
+    view = seen(store, reference, moment, (kind,))
+    assert not isinstance(view, SeenRun), f"a {kind} holds items"
+    return view
+
+
+def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
     """
     Return the context that lies in a stream, at a moment or as it is.
 
@@ -81,6 +102,9 @@ def view_of(store: Store, stream: str, moment: str | None) -> Seen:
     if kind == "chat":
         chat = store.chat(context_id, create=False)
         return SeenChat(store.log, chat, chat.version if moment is None else chat.version_at(moment))
+    if kind == "run":
+        run = store.run(*run_id_of(context_id), create=False)
+        return SeenRun(store.log, run, run.version if moment is None else run.version_at(moment))
     now = FOLDED[kind](store.log, stream, store.log.head(stream))
     if moment is None:
         return now

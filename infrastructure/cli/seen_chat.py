@@ -13,7 +13,8 @@ from ...domain.chat.state.sequence import Items
 from ...domain.envelope import RecordedEvent
 from ...domain.ports import Log
 from ...domain.spans import Ref
-from .entries import Entry, Item, Left, births, full_ref
+from ..auditing.births import Item, births, full_ref
+from .entries import Entry, Left
 
 __all__ = ["SeenChat"]
 
@@ -65,6 +66,14 @@ class SeenChat:
         held = self.chat.recorded_items()
         ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == self.stream else ref) for ref in refs}
         return {ref: held.arena.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
+
+    def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
+        """
+        Return items that the chat ever had, by their ids.
+        """
+        held = self.chat.recorded_items()
+        ordinals = [held.ordinal(item_id) for item_id in item_ids]
+        return self._entries(held, [ordinal for ordinal in ordinals if ordinal is not None])
 
     def _entries(self, items: Items, ordinals: Sequence[int]) -> list[Entry]:
         refs = [full_ref(items.ref(ordinal), self.stream) for ordinal in ordinals]

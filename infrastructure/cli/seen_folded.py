@@ -23,7 +23,8 @@ from ...domain.totals import Totals
 from ...domain.window.state import fold as windows
 from ...domain.window.state.departures import Departures as WindowDepartures
 from ...domain.window.state.loading import complete as window_events
-from .entries import Entry, Item, Left, births, full_ref
+from ..auditing.births import Item, births, full_ref
+from .entries import Entry, Left
 
 __all__ = ["SeenContainer", "SeenFolded", "SeenMemory", "SeenWindow"]
 

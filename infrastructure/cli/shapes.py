@@ -14,20 +14,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
-import msgspec
 
-from ...domain.canonical import parse_json
 from ...domain.chat.events import ChatItemEvent
-from ...domain.chat.seed_dict import items_to_dict
-from ...domain.chat.views import item_of
-from ...domain.content import Content, plain_content
 from ...domain.envelope import RecordedEvent
-from ...domain.memory.events import MemoryRemembered
-from ...domain.pool.events import AddedEvent
-from ...domain.spans import Ref, Span
-from ...domain.window.events import WindowItemEvent
 from ...projections.catalogue import CatalogueRow
-from .entries import Entry, Item
+from ..plain_events import plain_fields
+from ..plain_items import plain_item
+from .entries import Entry
 from .terminal import UNSAFE
 from .times import exact
 
@@ -36,8 +29,6 @@ __all__ = [
     "event_shape",
     "item_shape",
     "json_text",
-    "plain_fields",
-    "plain_item",
     "print_json",
     "print_json_list",
 ]
@@ -86,29 +77,6 @@ def item_shape(entry: Entry) -> Shape:
     }
 
 
-def plain_item(item: Item) -> Shape:
-    """
-    Return an item as plain data: one of a chat as `ChatContext.to_dict()` has it; contents and values as the JSON they
-    are, beside the class they are of.
-    """
-    match item:
-        case AddedEvent():
-            return {"id": item.id, "description": item.description, **_content_shape("content", item.content)}
-        case WindowItemEvent():
-            return {"key": item.key, "value": item.value, "source": item.source, "priority": item.priority}
-        case MemoryRemembered():
-            times = {"timestamp": exact(item.first_at), "updated_at": exact(item.at)}
-            about = {"kind": item.kind, "tags": list(item.tags)}
-            return {"key": item.key, **_content_shape("value", item.value), **about, **times}
-        case _:
-            plain: Shape = items_to_dict([item_of(item)])["items"][0]
-            return plain
-
-
-def _content_shape(name: str, content: Content) -> Shape:
-    return {name: plain_content(content), f"{name}_type": content.type or None}
-
-
 def event_shape(recorded: RecordedEvent) -> Shape:
     """
     Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out.
@@ -127,34 +95,6 @@ def event_shape(recorded: RecordedEvent) -> Shape:
         "event": plain_fields(recorded.event, recorded.stream),
         "digest": recorded.digest.hex(),
     }
-
-
-def plain_fields(event: Any, stream: str = "") -> Shape:
-    """
-    Return an event of `stream` as plain data, without the fields that have their default.
-
-    Items are named by the stream and version that brought them: `versions` are ranges, both ends included.
-    """
-    pairs = ((field, getattr(event, field.name)) for field in msgspec.structs.fields(event))
-    return {field.name: _plain(value, stream) for field, value in pairs if value != field.default}
-
-
-def _plain(value: Any, stream: str) -> Any:
-    if isinstance(value, Span):
-        versions = [[run.start, run[-1]] for run in value.ranges()]
-        return {"stream": value.stream or stream, "versions": versions}
-    if isinstance(value, Ref):
-        return {"stream": value.stream or stream, "version": value.version}
-    if isinstance(value, msgspec.Struct):
-        tag = value.__struct_config__.tag
-        # An item within an event is one of several types.
-        return {**({"type": str(tag)} if tag else {}), **plain_fields(value, stream)}
-    if isinstance(value, bytes):
-        # Bytes in events are open JSON in its canonical form.
-        return parse_json(value)
-    if isinstance(value, tuple | list):
-        return [_plain(inner, stream) for inner in value]
-    return value
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:

@@ -8,8 +8,10 @@ from .addresses import Reference, address
 from .addresses import reference as parse_reference
 from .forms import PROVIDERS, print_for
 from .options import as_json, database, reading
+from .runs.showing import print_run
 from .seeing import seen
 from .seen_chat import SeenChat
+from .seen_run import SeenRun
 from .showing import print_shown, shown_of
 
 __all__ = ["command"]
@@ -56,19 +58,30 @@ def command(
     With --as json, or --json: {context, kind, version, head, at, opened: {user, session, agent, source, parent,
     attributes}, items: [{version, stream, position, recorded_at, actor, pinned, item}]}; an item has the fields of
     ChatContext.to_dict(). A queue and a pool have limit and tags too, and their items {id, description, content,
-    content_type}. With --evicted each has {how, reason, version} under `left`.
+    content_type}. With --evicted each has {how, reason, version} under `left`. A run has in the place of items {round,
+    sub, closed, goes_back_over, root, initial, pointers, nodes, edges, steps, messages}.
     """
     _check(reference, moment, form, valid, evicted, tail)
     with reading(location) as store:
         view = seen(store, reference, moment)
-        if form not in PROVIDERS:
-            shown = shown_of(view, evicted=evicted, tail=tail)
-            print_shown(shown, ids=ids, as_json=as_json or form == "json")
-        elif isinstance(view, SeenChat):
-            print_for(form, view.chat, is_exact=not valid, tail=tail)
-        else:
+        if form in PROVIDERS and not isinstance(view, SeenChat):
             fault = f"--as {form} goes with chats, and this is {view.stream}: take --as text or json"
             raise click.UsageError(fault, click.get_current_context())
+        if isinstance(view, SeenRun):
+            _check_run(view, evicted=evicted, tail=tail)
+            print_run(view, as_json=as_json or form == "json")
+        elif isinstance(view, SeenChat) and form in PROVIDERS:
+            print_for(form, view.chat, is_exact=not valid, tail=tail)
+        else:
+            shown = shown_of(view, evicted=evicted, tail=tail)
+            print_shown(shown, ids=ids, as_json=as_json or form == "json")
+
+
+def _check_run(view: SeenRun, *, evicted: bool, tail: int | None) -> None:
+    if evicted or tail:
+        option, way_out = ("--evicted", "`refold audit`") if evicted else ("--tail", "`refold log`")
+        fault = f"{option} goes with items, and this is {view.stream}: {way_out} tells what became of its nodes"
+        raise click.UsageError(fault, click.get_current_context())
 
 
 def _check(reference: Reference, moment: str | None, form: str, valid: bool, evicted: bool, tail: int | None) -> None:

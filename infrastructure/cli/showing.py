@@ -15,16 +15,17 @@ from ...domain.errors import NotFoundError
 from ...domain.pool.events import BranchedEvent
 from ...domain.streams import split_stream_id
 from ...domain.system import REAL_SYSTEM
-from .entries import Entry, Item, Left, event_at
+from ..auditing.births import Item, event_at, id_of
+from .entries import Entry, Left
 from .listing import Row, print_rows
 from .naming import counted, source_of
-from .seeing import Seen
+from .seeing import Seen, View
 from .shapes import item_shape, print_json
-from .speaking import about, body_of, id_of, speaker_of
+from .speaking import about, body_of, speaker_of
 from .terminal import escaped, one_line, paint
 from .times import exact, told
 
-__all__ = ["Shown", "print_shown", "shown_of"]
+__all__ = ["Shown", "head_shape", "print_head", "print_shown", "shown_of"]
 
 
 class Shown(NamedTuple):
@@ -86,18 +87,30 @@ def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
     if as_json:
         print_json(_shape(shown))
         return
-    view = shown.view
-    last = event_at(view.log, view.stream, view.version)
-    version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
-    when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
-    click.echo(paint(f"{escaped(view.stream)} {version}", "bold") + paint(f"  {when}  {_counts(shown)}", "dim"))
+    print_head(shown.view, _counts(shown))
     print_rows(
         [Row(entry, _body(shown, entry), _notes(shown, index, ids)) for index, entry in enumerate(shown.entries)]
     )
 
 
+def print_head(view: View, counts: str) -> None:
+    """
+    Print which context is shown, at which version, from when, and how much there is.
+    """
+    last = event_at(view.log, view.stream, view.version)
+    version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
+    when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
+    click.echo(paint(f"{escaped(view.stream)} {version}", "bold") + paint(f"  {when}  {counts}", "dim"))
+
+
 def _shape(shown: Shown) -> dict[str, Any]:
-    view = shown.view
+    return {**head_shape(shown.view), **shown.view.settings, "items": _item_shapes(shown)}
+
+
+def head_shape(view: View) -> dict[str, Any]:
+    """
+    Return which context is shown, at which version, and who opened it.
+    """
     kind, context = split_stream_id(view.stream)
     first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
     began = first.event if first is not None else None
@@ -111,8 +124,6 @@ def _shape(shown: Shown) -> dict[str, Any]:
         "head": view.head,
         "at": exact(last.recorded_at) if last else None,
         "opened": {**about_it, "parent": parent, "attributes": attributes},
-        **view.settings,
-        "items": _item_shapes(shown),
     }
 
 

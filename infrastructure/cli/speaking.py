@@ -16,10 +16,10 @@ from ...domain.content import Content, plain_content
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
-from .entries import Item
+from ..auditing.births import Item, id_of
 from .shapes import json_text
 
-__all__ = ["about", "body_of", "id_of", "said_by", "sort_of", "speaker_of", "style_of"]
+__all__ = ["about", "body_of", "said_by", "sort_of", "speaker_of", "style_of"]
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
 
@@ -30,13 +30,6 @@ def speaker_of(item: Item) -> str:
     """
     named = isinstance(item, PoolAdded | PoolReplaced | WindowItemEvent | MemoryRemembered)
     return str(id_of(item)) if named else sort_of(item)
-
-
-def id_of(item: Item) -> str | None:
-    """
-    Return the id or the key of an item; None where it has none.
-    """
-    return item.key if isinstance(item, WindowItemEvent | MemoryRemembered) else item.id
 
 
 def sort_of(item: Item) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ...domain.system import REAL_SYSTEM
-from ...projections.rollup import counts_by_type
-from ..store import Store
-from .options import as_json, database, shown, summed_up
+from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
+from .options import as_json, database, shown
+from .readable import rows_of
 from .shapes import print_json
 from .terminal import aligned, one_line
 from .times import exact, told
@@ -34,7 +36,8 @@ def command(location: str, as_json: bool) -> None:
     With --json: {database, contexts, items, tokens, events, events_by_type, first_at, last_at, text_bytes, disk_bytes,
     files}; for a server the last two are null.
     """
-    stats = {"database": shown(location), **summed_up(location, _counted)}
+    [rows, contexts], readable = rows_of(location, [ROLLUP, CATALOGUE])
+    stats = {"database": shown(location), **_counted(rows, contexts)}
     # Measured afterwards: the summary itself may have been brought up to date.
     files = _files(location)
     stats |= {"disk_bytes": sum(files.values()) if files else None, "files": files or None}
@@ -42,6 +45,8 @@ def command(location: str, as_json: bool) -> None:
         print_json({**stats, **{name: stats[name] and exact(stats[name]) for name in ("first_at", "last_at")}})
     else:
         _print(stats)
+    if readable is not None:
+        readable.require_whole()
 
 
 def _files(location: str) -> dict[str, int]:
@@ -49,8 +54,7 @@ def _files(location: str) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in paths if path.is_file()}
 
 
-def _counted(store: Store) -> dict[str, Any]:
-    rows, contexts = store.rollup(), store.contexts()
+def _counted(rows: Sequence[RollupRow], contexts: Sequence[CatalogueRow]) -> dict[str, Any]:
     by_type: Counter[str] = Counter()
     for row in rows:
         by_type.update(counts_by_type(row))

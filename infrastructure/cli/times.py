@@ -4,44 +4,35 @@ Times for people: UTC to the second, and how long ago that was. Times for progra
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from ..exact_times import exact, time_of
 
-__all__ = ["absolute", "clock", "day", "exact", "relative", "told"]
+__all__ = ["absolute", "clock", "day", "duration", "exact", "relative", "told"]
 
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
-
-
-def _time(microseconds: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+FEW_SECONDS = 10
 
 
 def absolute(microseconds: int) -> str:
     """
     Return a time like 2026-11-21T10:00:03Z.
     """
-    return _time(microseconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def day(microseconds: int) -> str:
     """
     Return the day of a time, like 2026-11-21.
     """
-    return _time(microseconds).strftime("%Y-%m-%d")
+    return time_of(microseconds).strftime("%Y-%m-%d")
 
 
 def clock(microseconds: int) -> str:
     """
     Return a time within its day, like 10:00:03Z.
     """
-    return _time(microseconds).strftime("%H:%M:%SZ")
-
-
-def exact(microseconds: int) -> str:
-    """
-    Return a time like 2026-11-21T10:00:03.000017Z, which names its moment exactly.
-    """
-    return _time(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return time_of(microseconds).strftime("%H:%M:%SZ")
 
 
 def relative(microseconds: int, now: float) -> str:
@@ -55,6 +46,15 @@ def relative(microseconds: int, now: float) -> str:
     count = int(abs(seconds) // length)
     plural = "" if count == 1 else "s"
     return f"{count} {unit}{plural} ago" if seconds > 0 else f"in {count} {unit}{plural}"
+
+
+def duration(seconds: float) -> str:
+    """
+    Return how long something takes, in the largest unit that it has two of; a few seconds with their tenths.
+    """
+    if seconds < FEW_SECONDS:
+        return f"{seconds:.1f} s"
+    return next(f"{seconds / length:.0f} {name}" for name, length in LENGTHS if seconds >= 2 * length)
 
 
 def told(microseconds: int, now: float) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...domain.chat.events import EDIT_EVENTS, ITEM_EVENTS, Named, Opened
+from ..plain_events import plain_fields
 from .edits import edit_summary
 from .folded_wording import folded_summary
-from .shapes import json_text, plain_fields
+from .runs.wording import run_summary
+from .shapes import json_text
 from .speaking import said_by
 from .terminal import one_line
 
@@ -31,9 +33,9 @@ def summary_of(event: Any) -> str:
         return one_line(said_by(event))
     if isinstance(event, EDIT_EVENTS):
         return one_line(edit_summary(event))
-    folded = folded_summary(event)
-    if folded is not None:
-        return one_line(folded)
+    for summary in (folded_summary(event), run_summary(event)):
+        if summary is not None:
+            return one_line(summary)
     match event:
         case Named(name=name, version=version):
             return one_line(f"{name} = @{version}")

@@ -5,5 +5,19 @@ from __future__ import annotations
 from .formats import FORMATS, Format
 from .importer import ImportedContext, ImportReport, import_file, import_runs
 from .runs import Run, read_runs
+from .trajectories import import_as_runs, record_transcript
+from .transcripts import as_transcripts
 
-__all__ = ["FORMATS", "Format", "ImportReport", "ImportedContext", "Run", "import_file", "import_runs", "read_runs"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "ImportReport",
+    "ImportedContext",
+    "Run",
+    "as_transcripts",
+    "import_as_runs",
+    "import_file",
+    "import_runs",
+    "read_runs",
+    "record_transcript",
+]

@@ -1,8 +1,10 @@
 """
 Which conversations a file holds: the forms are told apart by what lies in the file, not by its name.
 
-    openai   a list of messages; an object with "messages"; JSON Lines (or a list) of these, or a message a line
-    tau      runs with "traj" beside "task_id", "trial" and more: a list, one object, or JSON Lines
+    openai, anthropic  a list of messages; an object with "messages"; JSON Lines (or a list) of these, or a message a
+                       line; an object of Anthropic's has "system" beside them
+    tau                runs with "traj" beside "task_id", "trial" and more: a list, one object, or JSON Lines
+    claude-code        the lines of a session: JSON Lines of objects with "parentUuid" (see `claude_lines`)
 """
 
 from __future__ import annotations
@@ -16,17 +18,29 @@ import msgspec
 
 from ...domain.chat.formats.openai_fields import kind_of
 from ...domain.errors import InvalidInputError
+from .dialects import Dialect, dialects_of
 from .reading import Document
 
-__all__ = ["FORMATS", "Conversation", "Format", "conversations_in", "safe_id"]
+__all__ = ["FORMATS", "Conversation", "Format", "conversations_in", "entries_of", "is_session", "safe_id"]
 
-Format = Literal["auto", "openai", "tau"]
-FORMATS: tuple[Format, ...] = ("auto", "openai", "tau")
-MESSAGES_FIELD = {"openai": "messages", "tau": "traj"}
+Format = Literal["auto", "openai", "anthropic", "tau", "claude-code"]
+FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code")
+MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
+# What each kind of entries can be taken for.
+FORMATS_OF = {
+    "messages": ("auto", "openai", "anthropic"),
+    "conversations": ("auto", "openai", "anthropic"),
+    "tau": ("auto", "tau"),
+}
+# What the lines of a session have, and what they have not.
+SESSION_FIELDS = {"parentUuid", "leafUuid", "sessionId"}
+OTHER_FIELDS = {"role", "messages", "traj"}
 MESSAGE_FIELDS = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
 EXPECTED = {
-    "auto": "OpenAI messages (objects with a role), objects with messages, or runs with traj",
+    "auto": "OpenAI messages (objects with a role) or Anthropic ones, objects with messages, runs with traj, or the "
+    "lines of a Claude Code session",
     "openai": "OpenAI messages (objects with a role), or objects with messages",
+    "anthropic": "Anthropic messages (objects with a role), or objects with messages",
     "tau": "runs: objects with traj",
 }
 KEYS_SHOWN_MAX = 5
@@ -34,12 +48,17 @@ UNSAFE = re.compile(r"[^\w.:+-]+")
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: `number` counts from 1 in its file, `key` names it there, `attributes` is all but its messages."""
+    """
+    One run: `number` counts from 1 in its file, `key` names it there, `attributes` is all but its messages and their
+    system text.
+    """
 
     number: int
     key: str
     messages: list[Any]
     attributes: dict[str, Any]
+    dialect: Dialect = "openai"
+    system: Any = None
 
 
 def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
@@ -49,18 +68,29 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
     Raises:
         InvalidInputError: the file holds something else; the error says what stands where instead.
     """
-    entries = _entries(document)
+    entries = entries_of(document)
     kind = _kind_of_entries(entries)
-    if kind is None or wanted not in ("auto", "openai" if kind == "messages" else kind):
+    if kind is None or wanted not in FORMATS_OF[kind]:
         raise InvalidInputError(f"expected {EXPECTED[wanted]}, found {_described(entries, document)}")
     if kind == "messages":
-        return [Conversation(number=1, key="1", messages=entries, attributes={})]
-    runs = [_split(number, entry, MESSAGES_FIELD[kind]) for number, entry in enumerate(entries, 1)]
+        runs: list[tuple[list[Any], dict[str, Any]]] = [(entries, {})]
+    else:
+        runs = [_split(number, entry, MESSAGES_FIELD[kind]) for number, entry in enumerate(entries, 1)]
     keys = _keys([attributes for _, attributes in runs], kind)
+    is_open = wanted == "auto" and kind != "tau"
+    dialects = dialects_of(runs) if is_open else [_dialect(wanted)] * len(runs)
     return [
-        Conversation(number=number, key=key, messages=messages, attributes=attributes)
-        for number, (key, (messages, attributes)) in enumerate(zip(keys, runs, strict=True), 1)
+        _conversation(number, key, messages, attributes, dialect)
+        for number, (key, (messages, attributes), dialect) in enumerate(zip(keys, runs, dialects, strict=True), 1)
     ]
+
+
+def is_session(document: Document) -> bool:
+    """
+    Return whether a file holds the lines of a Claude Code session: no other has lines that name their parents.
+    """
+    objects = [entry.keys() for entry in entries_of(document) if isinstance(entry, dict) and "type" in entry]
+    return any(SESSION_FIELDS & fields and not OTHER_FIELDS & fields for fields in objects)
 
 
 def safe_id(text: str) -> str:
@@ -70,7 +100,10 @@ def safe_id(text: str) -> str:
     return re.sub(r"\.{2,}", ".", UNSAFE.sub("-", text)).strip("-") or "context"
 
 
-def _entries(document: Document) -> list[Any]:
+def entries_of(document: Document) -> list[Any]:
+    """
+    Return the entries of a file: its lines, the values of its list, or its one value.
+    """
     if document.lines is None and isinstance(document.values[0], list):
         whole: list[Any] = document.values[0]
         return whole
@@ -83,10 +116,10 @@ def _kind_of_entries(entries: Sequence[Any]) -> str | None:
         return "tau"
     # A message has a role; what else has "messages" holds them.
     if any("messages" in entry and "role" not in entry for entry in objects):
-        return "openai"
+        return "conversations"
     if any(MESSAGE_FIELDS & entry.keys() for entry in objects):
         return "messages"
-    return "openai" if entries and all(isinstance(entry, list) for entry in entries) else None
+    return "conversations" if entries and all(isinstance(entry, list) for entry in entries) else None
 
 
 def _described(entries: Sequence[Any], document: Document) -> str:
@@ -128,6 +161,21 @@ def _keys(runs: Sequence[dict[str, Any]], kind: str) -> list[str]:
     numbers = [str(number) for number, _ in enumerate(runs, 1)]
     is_complete = None not in own and len(set(own)) == len(own)
     return [key for key in own if key is not None] if is_complete else numbers
+
+
+def _dialect(wanted: Format) -> Dialect:
+    return "anthropic" if wanted == "anthropic" else "openai"
+
+
+def _conversation(
+    number: int, key: str, messages: list[Any], attributes: dict[str, Any], dialect: Dialect
+) -> Conversation:
+    system = attributes.get("system") if dialect == "anthropic" else None
+    if system is not None:
+        attributes = {name: value for name, value in attributes.items() if name != "system"}
+    return Conversation(
+        number=number, key=key, messages=messages, attributes=attributes, dialect=dialect, system=system
+    )
 
 
 def _own_key(value: Any) -> str | None:

@@ -8,71 +8,26 @@ what was recorded, not what can be seen: a context may have been edited since, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from ...domain.acting import acting
 from ...domain.canonical import parse_json
 from ...domain.chat.events import ITEM_EVENTS, Forked, Opened
+from ...domain.chat.formats.anthropic_origin import source_messages
 from ...domain.chat.formats.json_patch import is_same
 from ...domain.chat.formats.openai_messages import openai_messages
 from ...domain.errors import InvalidInputError
 from ...domain.streams import stream_id
 from ..store import Store
+from .claude_importer import planned_session, write_session
 from .formats import Format
+from .reports import ImportedContext, ImportReport, Outcome, Progress
 from .runs import Run, read_runs
 
-__all__ = ["ImportReport", "ImportedContext", "import_file", "import_runs"]
-
-Outcome = Literal["added", "extended", "unchanged"]
-Progress = Callable[[int, int], None]
-
-
-class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one run: `messages` and `items` count what was written."""
-
-    id: str
-    outcome: Outcome
-    messages: int
-    items: int
-
-
-class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did; `notes` are sentences about what the user may not expect."""
-
-    contexts: tuple[ImportedContext, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def added(self) -> int:
-        """The number of contexts that are new."""
-        return self._count("added")
-
-    @property
-    def extended(self) -> int:
-        """The number of contexts that were there and have grown."""
-        return self._count("extended")
-
-    @property
-    def unchanged(self) -> int:
-        """The number of contexts that held everything already."""
-        return self._count("unchanged")
-
-    @property
-    def messages(self) -> int:
-        """The number of messages that were written."""
-        return sum(context.messages for context in self.contexts)
-
-    @property
-    def items(self) -> int:
-        """The number of items that were written; a message can be several."""
-        return sum(context.items for context in self.contexts)
-
-    def _count(self, outcome: Outcome) -> int:
-        return sum(context.outcome == outcome for context in self.contexts)
+__all__ = ["ImportReport", "ImportedContext", "Progress", "import_file", "import_runs"]
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +36,7 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     version: int = 0
     start: int = 0
-    note: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def import_file(
@@ -111,13 +66,13 @@ def import_runs(
         InvalidInputError: a run differs from what was imported before; nothing was written.
         ConcurrencyError, StorageError: the runs before the one it happened at are written; do it again.
     """
-    plans = [_planned(store, run, user) for run in runs]
-    done = []
+    plans = [(planned_session if run.form == "claude-code" else _planned)(store, run, user) for run in runs]
+    done: list[ImportedContext] = []
     for number, plan in enumerate(plans, 1):
-        done.append(_written(store, plan, user))
+        done += [_written(store, plan, user)] if isinstance(plan, _Plan) else write_session(store, plan, user)
         if progress is not None:
             progress(number, len(plans))
-    return ImportReport(contexts=tuple(done), notes=tuple(plan.note for plan in plans if plan.note))
+    return ImportReport(contexts=tuple(done), notes=tuple(note for plan in plans for note in plan.notes))
 
 
 # Comparing with what is there
@@ -131,7 +86,7 @@ def _planned(store: Store, run: Run, user: str | None) -> _Plan:
     _require_no_fork(run, recorded[0])
     # What was evicted since counts, what was inserted, merged or summarised does not: that is no item event.
     appended = [event for event in recorded if isinstance(event, ITEM_EVENTS)]
-    present = openai_messages(appended, exact=True)
+    present = source_messages(appended) if run.form == "anthropic" else openai_messages(appended, exact=True)
     for index, (kept, message) in enumerate(zip(present, run.messages, strict=False)):
         if not is_same(kept, message):
             raise _changed(run, index, "differs from that of")
@@ -140,7 +95,7 @@ def _planned(store: Store, run: Run, user: str | None) -> _Plan:
     if len(run.messages) < imported:
         raise _changed(run, len(run.messages), "is missing, unlike in")
     start = min(len(present), len(run.messages))
-    return _Plan(run=run, version=chat.version, start=start, note=_note(recorded[0], run))
+    return _Plan(run=run, version=chat.version, start=start, notes=_notes(recorded[0], run))
 
 
 def _require_no_fork(run: Run, first: object) -> None:
@@ -152,17 +107,21 @@ def _require_no_fork(run: Run, first: object) -> None:
 
 
 def _changed(run: Run, index: int, how: str) -> InvalidInputError:
+    number = index - run.has_system
+    place = "system" if number < 0 else f"message {number} (from 0)"
     return InvalidInputError(
-        f"{run.where}, message {index} (from 0) {how} the context {run.context_id!r} that was imported before: "
+        f"{run.where}, {place} {how} the context {run.context_id!r} that was imported before: "
         "import the changed file with another --prefix"
     )
 
 
-def _note(first: object, run: Run) -> str | None:
+def _notes(first: object, run: Run) -> tuple[str, ...]:
     kept = parse_json(first.attributes) or {} if isinstance(first, Opened) else {}
     if is_same(kept, run.attributes):
-        return None
-    return f"{run.where}: what lies beside the messages has changed; the context {run.context_id!r} keeps what it had"
+        return ()
+    return (
+        f"{run.where}: what lies beside the messages has changed; the context {run.context_id!r} keeps what it had",
+    )
 
 
 # Writing

@@ -6,21 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent
+from ...domain.chat.formats.anthropic_shape import AnthropicShaper, shape_anthropic_messages
 from ...domain.chat.formats.openai_shape import shape_messages
 from ...domain.errors import InvalidInputError
 from ...domain.streams import stream_id
 from ...domain.system import REAL_SYSTEM
-from .formats import Conversation, Format, conversations_in, safe_id
-from .reading import read_document
+from .claude_sessions import PlacedLine, Session, sessions_in
+from .formats import Conversation, Format, conversations_in, entries_of, is_session, safe_id
+from .reading import Document, read_document
 from .surrogates import first_surrogate, replace_surrogates
 
 __all__ = ["Run", "read_runs"]
+
+Form = Literal["openai", "anthropic", "claude-code"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +32,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     A conversation that may become, or already is, the context `context_id`.
 
     `where` names it in errors; `groups` are the items of each of its messages; `attributes` is what its source
-    said beside them.
+    said beside them. Anthropic's system text is a message of the role "system", the first if `has_system`.
+    Messages of a Claude Code session are those of `lines`, which tell how they follow each other, and branch.
     """
 
     where: str
@@ -37,6 +42,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Any]
     groups: list[list[ChatItemEvent]]
     attributes: dict[str, Any]
+    form: Form = "openai"
+    has_system: bool = False
+    session: str | None = None
+    agent: str | None = None
+    lines: tuple[PlacedLine, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_runs(
@@ -45,7 +56,8 @@ def read_runs(
     """
     Return the runs of files, each named `PREFIX-KEY`.
 
-    `prefix` is the file's name without its ending where none is given; the key is the run's own, or its number.
+    `prefix` is the file's name without its ending where none is given; the key is the run's own, or its number. A
+    file that is named after its session needs no prefix.
 
     Raises:
         InvalidInputError: a file cannot be taken; the error names the file, and as far as it goes the run, the
@@ -60,6 +72,8 @@ def read_runs(
 
 def _runs_of(path: Path, format: Format, prefix: str | None, mend: bool) -> list[Run]:
     document = read_document(path)
+    if format == "claude-code" or (format == "auto" and is_session(document)):
+        return _sessions_of(path, document, prefix, mend)
     try:
         conversations = conversations_in(document, format)
     except InvalidInputError as error:
@@ -72,45 +86,131 @@ def _runs_of(path: Path, format: Format, prefix: str | None, mend: bool) -> list
 
 def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
     where = f"{path}, run {conversation.number}"
-    messages, attributes = conversation.messages, conversation.attributes
+    messages, attributes, system = conversation.messages, conversation.attributes, conversation.system
     try:
         stream_id("chat", context_id)
         canonical_json(attributes, what="what lies beside the messages")
-        groups = shape_messages(messages, context_id=context_id, created_at=REAL_SYSTEM.now())
+        shape = shape_anthropic_messages if conversation.dialect == "anthropic" else shape_messages
+        given = {} if system is None else {"system": system}
+        groups = shape(messages, **given, context_id=context_id, created_at=REAL_SYSTEM.now())
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}, {error}") from error
     return Run(
         where=where,
-        # A file's name need not be text.
-        source=replace_surrogates(path.name),
+        source=_source(path),
         context_id=context_id,
-        messages=messages,
+        messages=messages if system is None else [{"role": "system", "content": system}, *messages],
         groups=groups,
         attributes=attributes,
+        form=conversation.dialect,
+        has_system=system is not None,
     )
 
 
+def _source(path: Path) -> str:
+    # A file's name need not be text.
+    return str(replace_surrogates(path.name))
+
+
 def _in_unicode(path: Path, conversation: Conversation, mend: bool) -> Conversation:
-    messages, attributes = conversation.messages, conversation.attributes
+    messages, attributes, system = conversation.messages, conversation.attributes, conversation.system
     if mend:
         return msgspec.structs.replace(
-            conversation, messages=replace_surrogates(messages), attributes=replace_surrogates(attributes)
+            conversation,
+            messages=replace_surrogates(messages),
+            attributes=replace_surrogates(attributes),
+            system=replace_surrogates(system),
         )
-    places = [(f"message {index} (from 0), ", message) for index, message in enumerate(messages)]
-    for place, value in [*places, ("", attributes)]:
-        found = first_surrogate(value)
-        if found is not None:
-            raise InvalidInputError(
-                f"{path}, run {conversation.number}, {place}field {found.path}: a lone surrogate "
-                f"(U+{found.code:04X}) at index {found.offset}, which is not Unicode text: "
-                "--replace-surrogates puts U+FFFD in its place"
-            )
+    where = f"{path}, run {conversation.number}, "
+    for index, message in enumerate(messages):
+        _require_unicode(message, f"{where}message {index} (from 0), ")
+    _require_unicode({**attributes, "system": system}, where)
     return conversation
+
+
+def _require_unicode(value: Any, where: str) -> None:
+    found = first_surrogate(value)
+    if found is not None:
+        raise InvalidInputError(
+            f"{where}field {found.path}: a lone surrogate (U+{found.code:04X}) at index {found.offset}, which is not "
+            "Unicode text: --replace-surrogates puts U+FFFD in its place"
+        )
+
+
+# Sessions of Claude Code
+
+
+def _sessions_of(path: Path, document: Document, prefix: str | None, mend: bool) -> list[Run]:
+    values = entries_of(document)
+    entries = list(zip(document.lines or range(1, len(values) + 1), values, strict=True))
+    if document.may_hold_surrogates:
+        entries = [(number, replace_surrogates(value)) for number, value in entries] if mend else entries
+        for number, value in entries:
+            _require_unicode(value, f"{path}, line {number}, ")
+    try:
+        sessions, notes = sessions_in(entries, name=replace_surrogates(path.stem))
+        runs = [_run_of_session(path, session, prefix) for session in sessions]
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}, {error}") from error
+    return _noted(runs, path, notes)
+
+
+def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
+    context_id = _session_id(path, safe_id(session.key), prefix)
+    stream_id("chat", context_id)
+    canonical_json(session.attributes, what="what lies beside the messages")
+    shaper = AnthropicShaper(context_id)
+    groups = [
+        shaper.items_of(
+            placed.line.uuid,
+            placed.line.message,
+            f"line {placed.line.number}",
+            created_at=placed.line.created_at,
+            continues=placed.continues,
+            source={"claude_code": placed.line.beside},
+        )
+        for placed in session.lines
+    ]
+    return Run(
+        where=str(path),
+        source=_source(path),
+        context_id=context_id,
+        messages=[placed.line.message for placed in session.lines],
+        groups=groups,
+        attributes=session.attributes,
+        form="claude-code",
+        session=safe_id(session.session),
+        agent=session.agent,
+        lines=tuple(session.lines),
+    )
+
+
+def _session_id(path: Path, key: str, prefix: str | None) -> str:
+    first = safe_id(path.stem) if prefix is None else prefix
+    # Files are named after their session, or the sub-agent: once is enough.
+    says_it = prefix is None and f"-{first}-" in f"-{key}-"
+    return key if says_it else f"{first}-{key}"
+
+
+def _noted(runs: list[Run], path: Path, notes: Sequence[str]) -> list[Run]:
+    """Have the first run tell what there is to be noted about its file; where there is none, one that is nothing."""
+    nothing = Run(
+        where=str(path),
+        source=_source(path),
+        context_id=safe_id(path.stem),
+        messages=[],
+        groups=[],
+        attributes={},
+        form="claude-code",
+    )
+    first, *others = runs or [nothing]
+    return [msgspec.structs.replace(first, notes=tuple(f"{path}: {note}" for note in notes)), *others]
 
 
 def _require_own_ids(runs: Sequence[Run]) -> None:
     seen: dict[str, Run] = {}
-    for run in runs:
+    # A session's file without a message becomes no context.
+    for run in [one for one in runs if one.lines or one.form != "claude-code"]:
         other = seen.setdefault(run.context_id, run)
         if other is not run:
             raise InvalidInputError(

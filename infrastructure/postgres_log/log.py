@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...domain.envelope import Event, RecordedEvent, encode_payload
-from ...domain.errors import ConcurrencyError, InvalidInputError, RefoldError
+from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
 from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
 from ...domain.positions import BEGINNING, Moment
 from ...domain.streams import slice_of
@@ -26,6 +26,7 @@ from ..records import ANY, Part, Request
 from .appending import Appender, Begun, Interrupted
 from .database import PostgresDatabase
 from .dictionaries import Dictionaries
+from .inspecting import damaged_texts, stream_ids
 from .paging import Pager
 from .planning import Answer
 from .reading import VERSION_MAX, Reader
@@ -248,6 +249,24 @@ class PostgresLog:
                 self._followers += 1
                 self._news.wait(min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now))
                 self._followers -= 1
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """
+        Return the ids of all streams, or of those that begin with `prefix`, in order.
+        """
+        return stream_ids(self.database, prefix)
+
+    def damaged_files(self) -> Iterable[DamagedError]:
+        """
+        Return nothing: what its files are is the server's matter.
+        """
+        return ()
+
+    def damaged_texts(self) -> Iterable[DamagedError]:
+        """
+        Return an error for each large text that is not what was stored.
+        """
+        return damaged_texts(self.database, self._compression)
 
     def close(self) -> None:
         """

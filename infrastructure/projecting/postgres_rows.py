@@ -4,7 +4,8 @@ Projection rows in the log's own PostgreSQL database, each page with its checkpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -15,12 +16,15 @@ from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..postgres_log.appending import TRIP_BYTES_MAX
 from ..postgres_log.log import PostgresLog
 from ..postgres_log.translation import translated
-from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
+from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, replace_calls, set_note_call
 from .postgres_search import VECTOR_COLUMN, VECTOR_VALUE, find_call, index_call, index_found_call, vector_of
+from .store import Snapshot, end_of_prefix, is_replaceable, made_row
 
 __all__ = ["PostgresProjectionStore"]
 
-TYPES = {int: "bigint", str: 'text COLLATE "C"', bytes: "bytea"}
+TYPES = {int: "bigint", str: 'text COLLATE "C"', bytes: "bytea", float: "double precision"}
+float8 = Struct("!d").pack
 # One runner works on the whole log, so its rows and its cursor lie in one slice.
 LANE = int4(0)
 TRIP_ROWS_MAX = 500
@@ -30,6 +34,7 @@ MAKE_CHECKPOINTS = Call(
     'CREATE TABLE IF NOT EXISTS checkpoint (slice int NOT NULL, projection text COLLATE "C" NOT NULL,'
     " version int NOT NULL, moment text NOT NULL, PRIMARY KEY (slice, projection, version))"
 )
+BEGIN_STILL = Call("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE slice = $1 AND projection = $2 AND version = $3"
 ADD_CHECKPOINT = "INSERT INTO checkpoint VALUES ($1, $2, $3, $4)"
 SET_CHECKPOINT = "UPDATE checkpoint SET moment = $4 WHERE slice = $1 AND projection = $2 AND version = $3"
@@ -46,9 +51,12 @@ class PostgresProjectionStore:
         """
         Return the moment up to which the rows are made; rows of another version count as none.
         """
-        self._make(projection)
+        self._make_once("checkpoint", MAKE_CHECKPOINTS)
         found = self._log.database.ask(_checkpoint(projection))[0]
-        return Moment.parse(found[0][0]) if found else BEGINNING
+        if not found:
+            # Its table may have become another's, or none, by the hand of another process.
+            self._made.discard(_table(projection))
+        return _moment(found)
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """
@@ -60,7 +68,7 @@ class PostgresProjectionStore:
         for start in range(0, len(wanted), TRIP_ROWS_MAX):
             calls = [Call(sql, (LANE, key.encode())) for key in wanted[start : start + TRIP_ROWS_MAX]]
             for rows in self._log.database.ask(*calls):
-                found.update({row[0]: _row(projection, row) for row in rows})
+                found.update({row[0]: made_row(projection, row) for row in rows})
         return found
 
     def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
@@ -77,7 +85,7 @@ class PostgresProjectionStore:
             # The row is locked, so that of two runners one goes on and the other sees that it came second.
             sql, values = _checkpoint(projection)
             found = wire.run(BEGIN, Call(sql + " FOR UPDATE", values))[1]
-            if (Moment.parse(found[0][0]) if found else BEGINNING) != before:
+            if _moment(found) != before:
                 wire.run(ROLLBACK)
                 return False
             try:
@@ -103,8 +111,107 @@ class PostgresProjectionStore:
         Return all rows, ordered by key.
         """
         self._make(projection)
-        sql = f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 ORDER BY key"
-        return [_row(projection, row) for row in self._log.database.ask(Call(sql, (LANE,)))[0]]
+        return [made_row(projection, row) for row in self._log.database.ask(_all_rows(projection))[0]]
+
+    def snapshot(self, projection: Projection) -> Snapshot:
+        """
+        Return all rows, ordered by key, and the checkpoint: what one transaction sees.
+        """
+        self._make(projection)
+        _, found, rows, _ = self._log.database.ask(BEGIN_STILL, _checkpoint(projection), _all_rows(projection), COMMIT)
+        return Snapshot(_moment(found), [made_row(projection, row) for row in rows])
+
+    def rows_under(self, projection: Projection, prefix: str) -> list[Any]:
+        """
+        Return the rows whose keys begin with `prefix`: a range of the primary key.
+        """
+        self._make(projection)
+        table = _table(projection)
+        sql = f"SELECT {_columns(projection)} FROM {table} WHERE slice = $1 AND key >= $2 AND key < $3 ORDER BY key"
+        call = Call(sql, (LANE, prefix.encode(), end_of_prefix(prefix).encode()))
+        return [made_row(projection, row) for row in self._log.database.ask(call)[0]]
+
+    def drop(self, projection: Projection) -> None:
+        """
+        Forget the rows and the checkpoint of a projection.
+        """
+        self._make_once("checkpoint", MAKE_CHECKPOINTS)
+        self._made.discard(_table(projection))
+        self._run(*drop_calls(_table(projection), LANE, projection))
+
+    def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
+        """
+        Put the rows of `shadow` in the place of those of `projection`, if they are made as far.
+        """
+        replaced: list[bool] = []
+        self._log.exclusively(lambda: replaced.append(self._replace(projection, shadow, before)))
+        return replaced[0]
+
+    def _replace(self, projection: Projection, shadow: Projection, before: Moment) -> bool:
+        self._made.discard(_table(shadow))
+        with translated(self._log.database.where), self._log.database.writing() as wire:
+            locked = [Call(call.sql + " FOR UPDATE", call.values) for call in map(_checkpoint, (projection, shadow))]
+            _, live, built = wire.run(BEGIN, *locked)
+            if not is_replaceable(_moment(live), _moment(built), before):
+                wire.run(ROLLBACK)
+                return False
+            try:
+                wire.run(*replace_calls((_table(projection), _table(shadow)), LANE, projection, shadow), COMMIT)
+            except MADE_BY_ANOTHER:
+                # It had no checkpoint, and somebody stored the first one meanwhile.
+                wire.run(ROLLBACK)
+                return False
+        return True
+
+    def note(self, name: str) -> str | None:
+        """
+        Return what was noted under a name.
+        """
+        self._make_once("note", MAKE_NOTES)
+        found = self._log.database.ask(note_call(LANE, name))[0]
+        return found[0][0] if found else None
+
+    def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
+        """
+        Note something under a name, if `before` is still what is noted there.
+        """
+        self._make_once("note", MAKE_NOTES)
+        if before is None and after is None:
+            return self.note(name) is None
+        return bool(self._run(set_note_call(LANE, name, before, after))[0])
+
+    def _run(self, *calls: Call) -> list[Rows]:
+        """Carry out statements in a transaction of their own, and return the rows of each."""
+        answers: list[list[Rows]] = []
+
+        def run() -> None:
+            with translated(self._log.database.where), self._log.database.writing() as wire:
+                answers.append(wire.run(BEGIN, *calls, COMMIT))
+
+        self._log.exclusively(run)
+        return answers[0][1:-1]
+
+    def page(
+        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
+    ) -> list[Any]:
+        """
+        Return up to `limit` rows with keys behind `after`, ordered by key; those whose fields are as `where` says.
+        """
+        self._make(projection)
+        given = where or {}
+        conditions = "".join(f' AND "{name}" = ${number}' for number, name in enumerate(given, 4))
+        table, columns = _table(projection), _columns(projection)
+        sql = f"SELECT {columns} FROM {table} WHERE slice = $1 AND key > $2{conditions} ORDER BY key LIMIT $3"
+        call = Call(sql, (LANE, after.encode(), int8(limit), *map(_binary, given.values())))
+        return [made_row(projection, row) for row in self._log.database.ask(call)[0]]
+
+    def count(self, projection: Projection) -> int:
+        """
+        Return the number of rows.
+        """
+        self._make(projection)
+        call = Call(f"SELECT count(*) FROM {_table(projection)} WHERE slice = $1", (LANE,))
+        return int(self._log.database.ask(call)[0][0][0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """
@@ -112,7 +219,7 @@ class PostgresProjectionStore:
         """
         self._make(projection)
         call = find_call(_table(projection), projection.row.__struct_fields__, LANE, query)
-        return [Found(_row(projection, row), rank) for *row, rank in self._log.database.ask(call)[0]]
+        return [Found(made_row(projection, row), rank) for *row, rank in self._log.database.ask(call)[0]]
 
     def _make(self, projection: Projection) -> None:
         """Make the tables where they are missing; once per process is enough to look."""
@@ -122,12 +229,17 @@ class PostgresProjectionStore:
         fields = [f'"{field.name}" {TYPES[field.type]} NOT NULL' for field in msgspec.structs.fields(projection.row)]
         columns = ", ".join([*fields, *([VECTOR_COLUMN] if is_searched else [])])
         make = f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {columns}, PRIMARY KEY (slice, key))"
-        for call in (MAKE_CHECKPOINTS, Call(make)):
-            self._make_one(call)
+        self._make_once("checkpoint", MAKE_CHECKPOINTS)
+        self._make_one(Call(make))
         if is_searched and not self._log.database.ask(index_found_call(table))[0]:
             # Even to find it there it would wait for whoever writes rows.
             self._make_one(index_call(table))
         self._made.add(_table(projection))
+
+    def _make_once(self, name: str, call: Call) -> None:
+        if name not in self._made:
+            self._make_one(call)
+            self._made.add(name)
 
     def _make_one(self, call: Call) -> None:
         def make(wire: Wire) -> None:
@@ -145,6 +257,14 @@ def _table(projection: Projection) -> str:
 
 def _checkpoint(projection: Projection) -> Call:
     return Call(CHECKPOINT, (LANE, projection.name.encode(), int4(projection.version)))
+
+
+def _all_rows(projection: Projection) -> Call:
+    return Call(f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 ORDER BY key", (LANE,))
+
+
+def _moment(found: Rows) -> Moment:
+    return Moment.parse(found[0][0]) if found else BEGINNING
 
 
 def _columns(projection: Projection) -> str:
@@ -185,12 +305,10 @@ def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
         yield trip
 
 
-def _binary(value: int | str | bytes) -> bytes:
+def _binary(value: int | float | str | bytes) -> bytes:
     if isinstance(value, int):
         return int8(value)
+    if isinstance(value, float):
+        return float8(value)
     # A NUL stays in the log; a text column cannot hold it, and shows its symbol instead.
     return value.replace("\0", "\u2400").encode() if isinstance(value, str) else value
-
-
-def _row(projection: Projection, values: Sequence[Any]) -> Any:
-    return projection.row(**dict(zip(projection.row.__struct_fields__, values, strict=True)))

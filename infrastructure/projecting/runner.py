@@ -1,28 +1,46 @@
 """
 The runner: brings projections up to date, page by page.
 
-Each page is folded in memory; its rows and the new checkpoint are stored in one transaction. Killed at any
+Each page is folded in memory; a projection's rows and its new checkpoint are stored in one transaction. Killed at any
 moment it goes on from the last checkpoint, and what it had not stored never was. Two runners do no harm: the
-second finds that the checkpoint has moved and starts from there.
+second finds that the checkpoint has moved and starts from there. Projections that stand at the same moment read the
+log together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from ...domain.envelope import RecordedEvent
-from ...domain.ports import LiveLog
+from ...domain.errors import StorageError
+from ...domain.ports import LiveLog, Page
 from ...domain.positions import Moment
-from ...projections.contract import BulkProjection, Found, Projection, SearchedRow, SearchQuery
-from .store import ProjectionStore
+from ...projections.contract import (
+    Found,
+    Projection,
+    SearchedRow,
+    SearchQuery,
+)
+from .faults import poisoned
+from .folding import fold_page
+from .store import ProjectionStore, includes
 
-__all__ = ["ProjectionRunner", "fold_page"]
+__all__ = ["ProjectionRunner"]
 
 PAGE_EVENTS = 2_048
 # Writers wait while a page is stored, and an index takes longer than rows alone.
 SEARCHED_PAGE_EVENTS = 512
+# How many pages without a row are read again after a crash: a checkpoint for each would cost more than the pages.
+BARE_PAGES_MAX = 64
+
+
+class _Standing(NamedTuple):
+    """Where a projection stands: the checkpoint that is stored, and how many pages behind it brought no row."""
+
+    projection: Projection
+    stored: Moment
+    bare_pages: int = 0
 
 
 class ProjectionRunner:
@@ -33,21 +51,75 @@ class ProjectionRunner:
         self._store = store
         self.projections = {projection.name: projection for projection in projections}
 
-    def catch_up(self, projection: Projection) -> Moment:
+    def catch_up(self, *projections: Projection) -> None:
         """
-        Fold everything that the projection has not seen yet; return the moment it has then reached.
+        Fold everything that these projections have not seen yet; each page is read once for all that are due.
+
+        What is written after the last page was read is left for the next time: writers may never pause.
         """
-        checkpoint = self._store.checkpoint(projection)
-        limit = SEARCHED_PAGE_EVENTS if issubclass(projection.row, SearchedRow) else PAGE_EVENTS
-        while True:
-            page = self._log.read_all(after=checkpoint, limit=limit)
-            if not page.events:
-                return checkpoint
+        standing: dict[Moment, list[_Standing]] = {}
+        for projection in projections:
+            stored = self._store.checkpoint(projection)
+            standing.setdefault(stored, []).append(_Standing(projection, stored))
+        while standing:
+            moment, together = standing.popitem()
+            limit = min(_page_size(one.projection) for one in together)
+            page = self._log.read_all(after=moment, limit=limit)
+            is_last = len(page.events) < limit
+            for one in together:
+                # At the end of the log only what is not stored yet is left to do.
+                if not page.events and one.stored == moment:
+                    continue
+                reached, after = self._advance(one, page, is_last)
+                if not (is_last and includes(reached, page.moment)):
+                    standing.setdefault(reached, []).append(after)
+
+    def _advance(self, standing: _Standing, page: Page, is_last: bool) -> tuple[Moment, _Standing]:
+        """Fold a page into a projection, and return how far it is then, and what of that is stored."""
+        projection, stored, bare_pages = standing
+        try:
             rows = fold_page(projection, page.events, self._store)
-            if self._store.save(projection, rows, before=checkpoint, after=page.moment):
-                checkpoint = page.moment
-            else:
-                checkpoint = self._store.checkpoint(projection)
+            if not rows and not is_last and bare_pages < BARE_PAGES_MAX:
+                return page.moment, _Standing(projection, stored, bare_pages + 1)
+            saved = self._store.save(projection, rows, before=stored, after=page.moment)
+        except StorageError:
+            raise
+        except Exception as error:
+            self._stop_before(standing, page, error)
+        reached = page.moment if saved else self._store.checkpoint(projection)
+        return reached, _Standing(projection, reached)
+
+    def _stop_before(self, standing: _Standing, page: Page, error: Exception) -> NoReturn:
+        """Store what comes before the event that cannot be folded, and say which that is."""
+        projection, stored, _ = standing
+        before, failure = poisoned(projection, page.events, self._store)
+        if failure is None:
+            # It did not happen again: another process may have stored what was missing.
+            raise error
+        if before:
+            rows = fold_page(projection, before, self._store)
+            self._store.save(projection, rows, before=stored, after=_moment_behind(stored, before))
+        raise failure from error
+
+    def pages(self, projection: Projection, *, until: Moment | None = None) -> Iterator[Moment]:
+        """
+        Fold what a projection has not seen yet, page by page; yield the moment it has reached after each.
+
+        It goes up to `until` and no further, or up to what was last read.
+        """
+        standing = _Standing(projection, self._store.checkpoint(projection))
+        moment, limit, is_over = standing.stored, _page_size(projection), False
+        while not is_over:
+            page = self._log.read_all(after=moment, limit=limit)
+            is_last = len(page.events) < limit
+            if until is not None:
+                page = _up_to(until, page)
+                is_last = is_last or includes(page.moment, until)
+            if not page.events and standing.stored == moment:
+                return
+            moment, standing = self._advance(standing, page, is_last)
+            is_over = is_last and includes(moment, page.moment)
+            yield moment
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -55,6 +127,24 @@ class ProjectionRunner:
         """
         self.catch_up(projection)
         return self._store.rows(projection)
+
+    def page(
+        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
+    ) -> list[Any]:
+        """
+        Return some rows of a projection, brought up to date first, in the order of their keys.
+        """
+        self.catch_up(projection)
+        return self._store.page(projection, after=after, limit=limit, where=where)
+
+    def rows_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
+        """
+        Return the rows of projections, brought up to date first, whose keys begin with one of `prefixes`.
+
+        They come projection by projection and prefix by prefix, each in the order of its keys.
+        """
+        self.catch_up(*projections)
+        return [row for one in projections for prefix in prefixes for row in self._store.rows_under(one, prefix)]
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """
@@ -64,22 +154,19 @@ class ProjectionRunner:
         return self._store.search(projection, query)
 
 
-def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore) -> dict[str, Any]:
-    """
-    Return the rows that `events` change, as they are afterwards.
-    """
-    touched: dict[str, list[RecordedEvent]] = {}
-    for event in events:
-        for key in projection.keys(event):
-            touched.setdefault(key, []).append(event)
-    rows: dict[str, Any] = store.load(projection, touched)
-    evolve_all = projection.evolve_all if isinstance(projection, BulkProjection) else partial(_evolve_all, projection)
-    for key, of_key in touched.items():
-        rows[key] = evolve_all(key, rows.get(key), of_key)
-    return rows
+def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:
+    heads = dict(start.heads)
+    heads.update((event.position.slice, event.position.number) for event in events)
+    return Moment.of(heads)
 
 
-def _evolve_all(projection: Projection, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Any:
-    for event in events:
-        row = projection.evolve(key, row, event)
-    return row
+def _up_to(until: Moment, page: Page) -> Page:
+    """Leave out of a page what is behind a moment."""
+    heads = dict(until.heads)
+    ends = {lane: min(number, heads[lane]) for lane, number in page.moment.heads if lane in heads}
+    events = [one for one in page.events if one.position.number <= heads.get(one.position.slice, 0)]
+    return Page(events, Moment.of(ends))
+
+
+def _page_size(projection: Projection) -> int:
+    return SEARCHED_PAGE_EVENTS if issubclass(projection.row, SearchedRow) else PAGE_EVENTS

@@ -5,20 +5,23 @@ Projection rows in the log's own SQLite file, so that rows, checkpoint and log s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
+from .sqlite_keeping import drop_table, note, put_in_place, set_note
 from .sqlite_search import create_searched, drop_index, find
+from .store import Snapshot, end_of_prefix, is_replaceable, made_row
 
 __all__ = ["SqliteProjectionStore"]
 
 TYPES = {int: "INTEGER", str: "TEXT", bytes: "BLOB", float: "REAL"}
 KEYS_MAX = 500
+T = TypeVar("T")
 CHECKPOINTS = (
     "CREATE TABLE IF NOT EXISTS checkpoint (projection TEXT PRIMARY KEY, version INTEGER NOT NULL,"
     " moment TEXT NOT NULL)"
@@ -50,39 +53,110 @@ class SqliteProjectionStore:
                 some = wanted[start : start + KEYS_MAX]
                 marks = ",".join("?" * len(some))
                 statement = f"SELECT {_columns(projection)} FROM view_{projection.name} WHERE key IN ({marks})"
-                found.update({row[0]: _row(projection, row) for row in connection.execute(statement, some)})
+                found.update({row[0]: made_row(projection, row) for row in connection.execute(statement, some)})
         return found
 
     def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
         """
         Store rows and the checkpoint in one transaction, if the checkpoint is still `before`.
         """
-        saved: list[bool] = []
-        self._log.exclusively(lambda: saved.append(self._save(projection, rows, before, after)))
-        return saved[0]
-
-    def _save(self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment) -> bool:
-        with self._log.database.writing() as connection:
-            if _checkpoint(connection, projection) != before:
-                return False
-            if before == BEGINNING:
-                _create(connection, projection)
-            connection.executemany(_upsert(projection), [msgspec.structs.astuple(row) for row in rows.values()])
-            connection.execute(
-                "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)",
-                (projection.name, projection.version, str(after)),
-            )
-        return True
+        return self._write(lambda connection: _save(connection, projection, rows, before, after))
 
     def rows(self, projection: Projection) -> list[Any]:
         """
         Return all rows, ordered by key.
         """
+        return self.snapshot(projection).rows
+
+    def snapshot(self, projection: Projection) -> Snapshot:
+        """
+        Return all rows, ordered by key, and the checkpoint.
+        """
+        with self._log.database.reading() as connection:
+            moment = _checkpoint(connection, projection)
+            if moment == BEGINNING:
+                return Snapshot(moment, [])
+            statement = f"SELECT {_columns(projection)} FROM view_{projection.name} ORDER BY key"
+            return Snapshot(moment, [made_row(projection, row) for row in connection.execute(statement)])
+
+    def rows_under(self, projection: Projection, prefix: str) -> list[Any]:
+        """
+        Return the rows whose keys begin with `prefix`: a range of the primary key.
+        """
         with self._log.database.reading() as connection:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
-            statement = f"SELECT {_columns(projection)} FROM view_{projection.name} ORDER BY key"
-            return [_row(projection, row) for row in connection.execute(statement)]
+            columns, table = _columns(projection), f"view_{projection.name}"
+            statement = f"SELECT {columns} FROM {table} WHERE key >= ? AND key < ? ORDER BY key"
+            found = connection.execute(statement, (prefix, end_of_prefix(prefix)))
+            return [made_row(projection, row) for row in found]
+
+    def drop(self, projection: Projection) -> None:
+        """
+        Forget the rows and the checkpoint of a projection.
+        """
+        self._write(lambda connection: drop_table(connection, projection))
+
+    def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
+        """
+        Put the rows of `shadow` in the place of those of `projection`, if they are made as far.
+        """
+
+        def replace(connection: sqlite3.Connection) -> bool:
+            live, built = _checkpoint(connection, projection), _checkpoint(connection, shadow)
+            if not is_replaceable(live, built, before):
+                return False
+            put_in_place(connection, projection, shadow)
+            return True
+
+        return self._write(replace)
+
+    def note(self, name: str) -> str | None:
+        """
+        Return what was noted under a name.
+        """
+        with self._log.database.reading() as connection:
+            return note(connection, name)
+
+    def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
+        """
+        Note something under a name, if `before` is still what is noted there.
+        """
+        return self._write(lambda connection: set_note(connection, name, before, after))
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        done: list[T] = []
+
+        def write() -> None:
+            with self._log.database.writing() as connection:
+                done.append(work(connection))
+
+        self._log.exclusively(write)
+        return done[0]
+
+    def page(
+        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
+    ) -> list[Any]:
+        """
+        Return up to `limit` rows with keys behind `after`, ordered by key; those whose fields are as `where` says.
+        """
+        conditions = "".join(f' AND "{name}" = ?' for name in where or {})
+        with self._log.database.reading() as connection:
+            if _checkpoint(connection, projection) == BEGINNING:
+                return []
+            columns, table = _columns(projection), f"view_{projection.name}"
+            statement = f"SELECT {columns} FROM {table} WHERE key > ?{conditions} ORDER BY key LIMIT ?"
+            found = connection.execute(statement, (after, *(where or {}).values(), limit))
+            return [made_row(projection, row) for row in found]
+
+    def count(self, projection: Projection) -> int:
+        """
+        Return the number of rows.
+        """
+        with self._log.database.reading() as connection:
+            if _checkpoint(connection, projection) == BEGINNING:
+                return 0
+            return int(connection.execute(f"SELECT count(*) FROM view_{projection.name}").fetchone()[0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """
@@ -92,7 +166,21 @@ class SqliteProjectionStore:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
             found = find(connection, f"view_{projection.name}", projection.row.__struct_fields__, query)
-            return [Found(_row(projection, row), rank) for *row, rank in found]
+            return [Found(made_row(projection, row), rank) for *row, rank in found]
+
+
+def _save(
+    connection: sqlite3.Connection, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment
+) -> bool:
+    if _checkpoint(connection, projection) != before:
+        return False
+    if before == BEGINNING:
+        _create(connection, projection)
+    connection.executemany(_upsert(projection), [msgspec.structs.astuple(row) for row in rows.values()])
+    connection.execute(
+        "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", (projection.name, projection.version, str(after))
+    )
+    return True
 
 
 def _checkpoint(connection: sqlite3.Connection, projection: Projection) -> Moment:
@@ -129,7 +217,3 @@ def _upsert(projection: Projection) -> str:
 
 def _columns(projection: Projection) -> str:
     return ", ".join(f'"{name}"' for name in projection.row.__struct_fields__)
-
-
-def _row(projection: Projection, values: Sequence[Any]) -> Any:
-    return projection.row(**dict(zip(projection.row.__struct_fields__, values, strict=True)))

@@ -14,7 +14,7 @@ from typing import Any
 from ...domain.words import Term
 from ...projections.contract import SearchQuery
 
-__all__ = ["create_searched", "drop_index", "find"]
+__all__ = ["create_searched", "drop_index", "find", "rename_searched"]
 
 FIND = """
     WITH within (stream, last) AS MATERIALIZED
@@ -36,10 +36,22 @@ def create_searched(connection: sqlite3.Connection, table: str, columns: str) ->
     """
     # The index names rows by number, and VACUUM changes all numbers that are no column.
     connection.execute(f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, {columns}, UNIQUE (key))")
-    connection.execute(
-        f"CREATE VIRTUAL TABLE {table}_words USING fts5"
-        f"(words, content='{table}', content_rowid='number', tokenize='ascii')"
-    )
+    # It has no content of its own, and does not know whose it is: so it can be renamed.
+    connection.execute(f"CREATE VIRTUAL TABLE {table}_words USING fts5(words, content='', tokenize='ascii')")
+    _create_triggers(connection, table)
+
+
+def rename_searched(connection: sqlite3.Connection, table: str, name: str) -> None:
+    """
+    Give a table of searched rows another name, and its index with it.
+    """
+    _drop_triggers(connection, table)
+    connection.execute(f"ALTER TABLE {table} RENAME TO {name}")
+    connection.execute(f"ALTER TABLE {table}_words RENAME TO {name}_words")
+    _create_triggers(connection, name)
+
+
+def _create_triggers(connection: sqlite3.Connection, table: str) -> None:
     add = f"INSERT INTO {table}_words (rowid, words) VALUES (new.number, new.words);"
     # What a row is found by is forgotten by naming it once more.
     forget = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', old.number, old.words);"
@@ -47,10 +59,16 @@ def create_searched(connection: sqlite3.Connection, table: str, columns: str) ->
     connection.execute(f"CREATE TRIGGER {table}_changed AFTER UPDATE ON {table} BEGIN {forget} {add} END")
 
 
+def _drop_triggers(connection: sqlite3.Connection, table: str) -> None:
+    for trigger in ("added", "changed"):
+        connection.execute(f"DROP TRIGGER IF EXISTS {table}_{trigger}")
+
+
 def drop_index(connection: sqlite3.Connection, table: str) -> None:
     """
-    Drop the index of a table, if it has one; its triggers go with the table.
+    Drop the index of a table, if it has one, and what keeps it up to date.
     """
+    _drop_triggers(connection, table)
     connection.execute(f"DROP TABLE IF EXISTS {table}_words")
 
 

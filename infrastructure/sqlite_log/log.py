@@ -34,6 +34,7 @@ from ..receipts import receipts_of
 from ..records import ANY, Appended, Part, Request
 from .appending import Appender
 from .database import SqliteDatabase, translate
+from .inspecting import damaged_pages, damaged_texts, stream_ids
 from .reading import Reader
 from .schema import prepare_schema, refuse_foreign_file
 from .sealing import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
@@ -301,6 +302,27 @@ class SqliteLog:
         finally:
             with self._news:
                 self._followers -= 1
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """
+        Return the ids of all streams, or of those that begin with `prefix`, in order.
+        """
+        with self.database.reading() as connection:
+            return stream_ids(connection, prefix)
+
+    def damaged_files(self) -> list[DamagedError]:
+        """
+        Return an error for each fault that SQLite finds in its file.
+        """
+        with self.database.reading() as connection:
+            return damaged_pages(connection)
+
+    def damaged_texts(self) -> list[DamagedError]:
+        """
+        Return an error for each large text that is not what was stored.
+        """
+        with self.database.reading() as connection:
+            return list(damaged_texts(connection, self._compression))
 
     def close(self) -> None:
         """

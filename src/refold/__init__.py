@@ -31,6 +31,7 @@ from refold.domain.errors import (
     DuplicateItemError,
     InvalidInputError,
     NotFoundError,
+    ProjectionError,
     RefoldError,
     StorageError,
 )
@@ -39,12 +40,15 @@ from refold.domain.pool import ContextItem as PoolItem
 from refold.domain.pool import ContextPool, ContextQueue
 from refold.domain.positions import Moment, Position
 from refold.domain.threads import to_async
+from refold.domain.trajectory import Run
 from refold.domain.window import AgentContext
 from refold.domain.window import ContextItem as BudgetItem
 from refold.domain.window import ContextWindow as BudgetWindow
 from refold.infrastructure.bootstrap import open_store as open
 from refold.infrastructure.memory_file import SqliteMemoryStore
 from refold.infrastructure.store import Store
+from refold.infrastructure.time_travel.store_at import StoreAt
+from refold.infrastructure.time_travel.what_if import WhatIf
 
 __version__ = "0.1.0"
 
@@ -77,12 +81,16 @@ __all__ = [
     "NotFoundError",
     "PoolItem",
     "Position",
+    "ProjectionError",
     "ReadOnlyChatContext",
     "RecordedEvent",
     "RefoldError",
+    "Run",
     "SqliteMemoryStore",
     "StorageError",
     "Store",
+    "StoreAt",
+    "WhatIf",
     "acting",
     "open",
     "to_async",

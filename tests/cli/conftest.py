@@ -6,6 +6,7 @@ import pytest
 
 import refold
 from refold.infrastructure.importing import import_file
+from tests.cli.rounds import rounds
 from tests.cli.stock import stock
 from tests.cli.talks import edit, talk
 from tests.importing.shapes import said
@@ -69,4 +70,14 @@ def stocked(tmp_path: Path) -> Path:
     """
     path = tmp_path / "stock.db"
     stock(path)
+    return path
+
+
+@pytest.fixture
+def sales(tmp_path: Path) -> Path:
+    """
+    A database with the runs of a session: see `tests.cli.rounds.rounds`.
+    """
+    path = tmp_path / "runs.db"
+    rounds(path)
     return path

@@ -9,7 +9,8 @@ import pytest
 
 import refold as package
 from refold.domain.pool import ContextItem
-from refold.infrastructure.cli.seeing import view_of
+from refold.infrastructure.cli.addresses import Reference
+from refold.infrastructure.cli.seeing import items_seen
 from tests.cli.running import refold
 
 Place = tuple[str, int]
@@ -176,6 +177,14 @@ def there_at_last(changes: Iterable[dict[str, Any]], begins_with: set[Place]) ->
     return set(there)
 
 
+def shown_at(store: package.Store, kind: str, stream: str, version: int) -> set[tuple[str, int]]:
+    """
+    Return where the items were added that a context shows at a version.
+    """
+    view = items_seen(store, Reference(stream), str(version), kind)
+    return {(one.recorded.stream, one.recorded.version) for one in view.entries()}
+
+
 @pytest.mark.parametrize("kind", ["edited", "stocked"])
 def test_the_changes_add_up_to_what_is_shown(kind: str, request: pytest.FixtureRequest) -> None:
     """Of every context at every version: nothing is overlooked, nothing told twice."""
@@ -184,10 +193,7 @@ def test_the_changes_add_up_to_what_is_shown(kind: str, request: pytest.FixtureR
         stream = f"{row['kind']}:{row['id']}"
         changes = refold("audit", stream, "--json", db=path).json
         with package.open(path) as store:
-            seen = [
-                {(one.recorded.stream, one.recorded.version) for one in view_of(store, stream, str(version)).entries()}
-                for version in range(row["version"] + 1)
-            ]
+            seen = [shown_at(store, row["kind"], stream, version) for version in range(row["version"] + 1)]
         inherited = seen[1] if row["parent"] else set()
         for version in range(1, row["version"] + 1):
             until = [change for change in changes if change["version"] <= version]
@@ -243,9 +249,9 @@ def test_lines_end_at_the_edge(stocked: Path, monkeypatch: pytest.MonkeyPatch) -
         (["nobody"], 1, "there is no context 'nobody': `refold contexts` lists them"),
         (["docs@9"], 1, "pool:docs has no version 9"),
         (["docs", "--item", "tea"], 1, "pool:docs never had an item 'tea': `refold audit pool:docs` lists all changes"),
-        (["docs@1..2"], 2, "Invalid value for 'CTX[@V]': 'docs@1..2' names a range"),
+        (["docs@1..2"], 2, "Invalid value for 'CTX[@V]|NODE': 'docs@1..2' names a range"),
         (["docs", "--item", ""], 2, "Invalid value for '--item': it is empty"),
-        ([], 2, "Missing argument 'CTX[@V]'"),
+        ([], 2, "Missing argument 'CTX[@V]|NODE'"),
     ],
 )
 def test_what_cannot_be_audited(stocked: Path, arguments: list[str], code: int, fault: str) -> None:

@@ -18,7 +18,16 @@ from refold.infrastructure.sqlite_log.database import SqliteDatabase
 from tests.cli.running import Ended, environment, refold, spawned
 from tests.importing.transcripts import HELLO, run, written
 
-READING = [["contexts"], ["show", "air-1"], ["log"], ["diff", "air-1@1..2"], ["stats"]]
+READING = [
+    ["contexts"],
+    ["show", "air-1"],
+    ["log"],
+    ["log", "--graph"],
+    ["diff", "air-1@1..2"],
+    ["changes", "pos:1"],
+    ["replay", "air-0.0", "--policy", "all"],
+    ["stats"],
+]
 CHANGING = [
     ["fork", "air-1", "new"],
     ["merge", "air-0.0", "air-1"],

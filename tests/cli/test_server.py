@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from refold.infrastructure.cli.options import shown
+from tests.cli.rounds import rounds
 from tests.cli.running import refold
 from tests.cli.stock import stock
 from tests.importing.transcripts import TALK
@@ -48,6 +50,23 @@ def test_every_kind_works_on_a_server(pg_url: str) -> None:
     assert len(done("log", "mia")) == 5
 
 
+def test_runs_work_on_a_server(pg_url: str) -> None:
+    """Shown, drawn, compared, and told of, node by node."""
+    rounds(pg_url)
+
+    def done(*arguments: str) -> Any:
+        return refold(*arguments, "--json", "--db", pg_url).json
+
+    assert [(one["kind"], one["items"]) for one in done("contexts")] == [("run", 4), ("run", 3), ("run", 1)]
+    assert done("show", "mia/sales/1/0")["pointers"] == ["Table(orders (all))"]
+    assert len(done("graph", "sales")["nodes"]) == 7
+    assert done("diff", "mia/sales/0/0@4..", "--stat")["changed"] == 2
+    assert [one["new"] for one in done("audit", "Table(orders (all))", "--attribute", "path")] == [
+        "/orders.csv", "/new.csv", "/other.csv",
+    ]  # fmt: skip
+    assert len(done("audit", "mia/sales/1/0")) == 20
+
+
 @pytest.mark.parametrize("command", ["contexts", "import"])
 def test_a_server_that_cannot_be_reached(command: str, transcript: Path) -> None:
     """Is one line, without the password."""
@@ -72,3 +91,44 @@ def test_a_server_that_cannot_be_reached(command: str, transcript: Path) -> None
 def test_a_password_is_never_printed(location: str, printed: str) -> None:
     """Everything else of a location is."""
     assert shown(location) == printed
+
+
+def test_looking_after_a_server(pg_url: str, transcript: Path) -> None:
+    """Projections, moments, what was seen, how contexts come from each other, and out and in again."""
+    assert refold("import", transcript, "--db", pg_url).code == 0
+
+    def done(*arguments: str) -> Any:
+        return refold(*arguments, "--json", "--db", pg_url).json
+
+    assert done("moments", "early")["name"] == "early"
+    assert refold("fork", "air-1", "child", "--db", pg_url).code == 0
+    assert [one["id"] for one in done("contexts", "--at", "early")] == ["air-0.0", "air-0.1", "air-1"]
+    assert [(one["id"], one["before"]) for one in done("changes", "early")] == [("child", None)]
+    assert len(done("replay", "air-0.0", "--policy", "items:1")["calls"]) == 2
+    assert [one["kind"] for one in done("log", "child", "--graph")] == ["opened", "head", "forked"]
+    assert refold("rebuild", "catalogue", "lineage", "--db", pg_url).code == 0
+    assert done("rebuild", "catalogue", "--check")[0]["differing"] == 0
+    assert {one["name"]: one["rows"] for one in done("projections")}["catalogue"] == 4
+    assert done("verify")["is_whole"] is True
+    assert max(map(len, refold("projections", "--db", pg_url).out.splitlines())) < 100
+    assert refold("export", "-o", "all.jsonl", "--db", pg_url).code == 0
+    assert ": 4 added; 15 events, " in refold("import", "all.jsonl", "--db", "copy.db").out
+
+
+@pytest.mark.parametrize("damage", ["UPDATE event SET payload = '\\x00c1'", "DELETE FROM event"])
+def test_a_damaged_server(pg_url: str, transcript: Path, damage: str) -> None:
+    """All that can be read is shown, whatever the slices of the others."""
+    assert refold("import", transcript, "--db", pg_url).code == 0
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(f"{damage} WHERE version IN (2, 4)".encode())
+
+    contexts, log = refold("contexts", "--json", "--db", pg_url), refold("log", "--json", "--db", pg_url)
+
+    assert (contexts.code, log.code) == (1, 1)
+    assert log.err.startswith("refold: what cannot be read is left out: ")
+    versions = {stream: [one["version"] for one in log.json if one["stream"] == stream] for stream in
+                ("chat:air-0.0", "chat:air-0.1", "chat:air-1")}  # fmt: skip
+    assert versions["chat:air-0.0"] == versions["chat:air-0.1"]
+    assert {1, 6} <= set(versions["chat:air-0.0"]) <= {1, 3, 5, 6}
+    assert versions["chat:air-1"] == [1]
+    assert refold("verify", "--db", pg_url).code == 1

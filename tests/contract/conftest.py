@@ -4,6 +4,7 @@ import pytest
 
 CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging", "chat_summaries")
 CONTAINERS = ("containers", "containers_racing", "containers_shared")
+RUNS = ("runs", "runs_shared", "runs_threads")
 LOGS = ("appending", "reading", "repeating", "following", "durable", "processes", "damage", "writing")
-for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "memories", "agents", "agents_shared"):
+for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "memories", "agents", "agents_shared", *RUNS):
     pytest.register_assert_rewrite(f"tests.contract.{part}")

@@ -14,6 +14,8 @@ from .chat import ChatContextContract
 from .containers import ContainersContract
 from .contract import LogContract
 from .memories import MemoryContract
+from .runs import RunsContract
+from .runs_threads import RunThreadsContract
 from .stores import Store, memory_store
 from .windows import WindowContract
 from .writing import new, said
@@ -59,6 +61,14 @@ class TestMemoryMemories(MemoryContract):
 
 class TestMemoryAgents(AgentsContract):
     """Agents whose queues and pools lie on it."""
+
+
+class TestMemoryRuns(RunsContract):
+    """Runs on it."""
+
+
+class TestMemoryRunThreads(RunThreadsContract):
+    """Threads and portraits on one run of it."""
 
 
 class LookingSystem(RealSystem):

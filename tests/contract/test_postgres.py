@@ -15,6 +15,9 @@ from .contract import LogContract
 from .durable import DurableContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
+from .runs import RunsContract
+from .runs_shared import SharedRunsContract
+from .runs_threads import RunThreadsContract
 from .stores import Store, store_at
 from .windows import WindowContract
 
@@ -63,3 +66,11 @@ class TestPostgresMemories(MemoryContract):
 
 class TestPostgresAgents(AgentsContract, SharedAgentsContract):
     """Agents whose queues and pools lie on it."""
+
+
+class TestPostgresRuns(RunsContract, SharedRunsContract):
+    """Runs on it."""
+
+
+class TestPostgresRunThreads(RunThreadsContract):
+    """Threads and portraits on one run of it."""

@@ -16,6 +16,9 @@ from .contract import LogContract
 from .durable import DurableContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
+from .runs import RunsContract
+from .runs_shared import SharedRunsContract
+from .runs_threads import RunThreadsContract
 from .stores import Store, store_at
 from .windows import WindowContract
 
@@ -64,3 +67,11 @@ class TestSqliteMemories(MemoryContract):
 
 class TestSqliteAgents(AgentsContract, SharedAgentsContract):
     """Agents whose queues and pools lie on it."""
+
+
+class TestSqliteRuns(RunsContract, SharedRunsContract):
+    """Runs on it."""
+
+
+class TestSqliteRunThreads(RunThreadsContract):
+    """Threads and portraits on one run of it."""

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.domain.ordered_map import STEPS_MAX, OrderedMap
+from refold.domain.ordered_map import STEPS_MAX, MapDraft, OrderedMap
 from tests.support.effort import calls_of
 
 KEYS = st.integers(0, 7)
@@ -76,3 +76,60 @@ def test_equality_is_by_value() -> None:
     assert one == other.minus(77)
     assert one != other
     assert one != OrderedMap[int, str]()
+
+
+@given(st.dictionaries(KEYS, st.integers()), st.lists(st.tuples(KEYS, st.none() | st.integers()), max_size=20))
+def test_a_mapping_of_a_dict(plain: dict[int, int], changes: list[tuple[int, int | None]]) -> None:
+    """It has its values in its order, and is changed like any other, and stays itself."""
+    first, now = OrderedMap.of(dict(plain)), dict(plain)
+    mapping = first
+    for key, value in changes:
+        if value is not None:
+            mapping, now[key] = mapping.plus(key, value), value
+        elif key in now:
+            mapping = mapping.minus(key)
+            del now[key]
+
+    for one, expected in ((mapping, now), (first, plain)):
+        assert one.items() == list(expected.items())
+        assert (len(one), list(one), one.values()) == (len(expected), list(expected), list(expected.values()))
+        assert all((key in one, one.get(key)) == (key in expected, expected.get(key)) for key in range(8))
+    assert mapping == OrderedMap.of(now)
+
+
+@given(
+    st.dictionaries(KEYS, st.integers(), max_size=3),
+    st.lists(st.tuples(KEYS, st.none() | st.integers()), max_size=30),
+)
+def test_a_draft(plain: dict[int, int], changes: list[tuple[int, int | None]]) -> None:
+    """It is what a dict is, begun from nothing or from something; what it began from stays."""
+    base = OrderedMap.of(dict(plain))
+    draft, now = MapDraft(base), dict(plain)
+    for key, value in changes:
+        if value is None:
+            draft.drop(key)
+            now.pop(key, None)
+        else:
+            draft.put(key, value)
+            now[key] = value
+        assert draft.get(key) == now.get(key)
+
+    assert draft.done().items() == list(now.items())
+    assert base.items() == list(plain.items())
+
+
+def test_a_draft_of_nothing_costs_no_versions() -> None:
+    """To fill it is less work than to make a version for each value."""
+
+    def fill() -> None:
+        draft = MapDraft(OrderedMap[int, int]())
+        for number in range(200):
+            draft.put(number, number)
+        draft.done()
+
+    def grow() -> None:
+        mapping = OrderedMap[int, int]()
+        for number in range(200):
+            mapping = mapping.plus(number, number)
+
+    assert calls_of(fill) * 2 < calls_of(grow)

@@ -14,7 +14,7 @@ from .chat_events import OPENED
 from .fakes import SlowLog, handle_on, record, texts
 
 LAG_SECONDS_MAX = 0.005
-ATTEMPTS = 5
+ATTEMPTS = 15
 
 
 async def worst_lag(work: Any) -> float:

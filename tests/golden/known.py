@@ -27,11 +27,13 @@ from refold.domain.chat.events import (
     SummaryUndone,
 )
 from refold.domain.envelope import NO_DIGEST, Event, Meta
-from refold.domain.positions import Position
+from refold.domain.moments import MomentNamed
+from refold.domain.positions import Moment, Position
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 
 from .known_containers import POOL_EVENTS, QUEUE_EVENTS
+from .known_runs import RUN_EVENTS
 from .known_windows import MEMORY_EVENTS, WINDOW_EVENTS
 
 ORIGIN = Origin(starts=False, rest=b'{"name":"mia"}')
@@ -123,6 +125,9 @@ EVENTS: list[Event] = [
     *POOL_EVENTS,
     *WINDOW_EVENTS,
     *MEMORY_EVENTS,
+    *RUN_EVENTS,
+    MomentNamed(name="before-lunch", moment="17"),
+    MomentNamed(name="über", moment=str(Moment.of({3: 7, 1023: 1_024}))),
 ]
 
 # What chain_digest is given, for each example.

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from tests.docs.markdown import table_rows
-from tests.support.deviations import anthropic, caching, forking, google, joining, openai, summarising, truncating
+from tests.support.deviations import (
+    anthropic,
+    caching,
+    forking,
+    google,
+    joining,
+    openai,
+    summarising,
+    trajectory,
+    truncating,
+)
 from tests.support.deviations.messages import TEXT_OF_ORPHANS
 from tests.support.parity import chats, conversions
 from tests.support.parity.forms import recognized
@@ -24,8 +34,9 @@ CORPORA = (
     "messages_fuzz.jsonl",
     "agenticapi_fuzz.jsonl",
     "pygents_fuzz.jsonl",
+    "dataagent_fuzz.jsonl",
 )
-# What a corpus can show; the others are asserted one by one in test_parity_deviations.py.
+# What a corpus can show; the others are asserted one by one in test_parity_{deviations,trajectories,windows}.py.
 SHOWN = {
     "videosdk_fuzz.jsonl": {
         *anthropic.NUMBERS, *forking.FORK_NUMBERS, *forking.COPY_NUMBERS, *google.NUMBERS, *joining.INSERT_NUMBERS,
@@ -37,6 +48,7 @@ SHOWN = {
     "messages_fuzz.jsonl": {TEXT_OF_ORPHANS},
     "agenticapi_fuzz.jsonl": set(),
     "pygents_fuzz.jsonl": set(),
+    "dataagent_fuzz.jsonl": {"D4.5", "D5.4", "D7.4", "D7.12"},
 }  # fmt: skip
 
 
@@ -100,7 +112,7 @@ def test_every_answer_is_equal_or_explained(folder: Path, name: str) -> None:
 def test_what_deviates_is_told() -> None:
     """Each number has its row in docs/deviations.md, which says that it is repaired."""
     rows = {row[0]: row[2] for row in table_rows((ROOT / "docs" / "deviations.md").read_text(encoding="utf-8"))}
-    numbers = set().union(*SHOWN.values()) | {"V1.11c", "V1.15", "V5.4"}
+    numbers = set().union(*SHOWN.values()) | {"V1.11c", "V1.15", "V5.4", *trajectory.NUMBERS}
 
     assert {number: rows.get(number, "no row")[:8] for number in numbers} == dict.fromkeys(numbers, "Repaired")
 

@@ -24,6 +24,7 @@ CORPORA = (
     "messages_fuzz.jsonl",
     "agenticapi_fuzz.jsonl",
     "pygents_fuzz.jsonl",
+    "dataagent_fuzz.jsonl",
 )
 
 

@@ -12,7 +12,10 @@ from refold.infrastructure.importing import import_file
 from tests.importing.shapes import asked, call, said
 from tests.importing.transcripts import HELLO, as_lines, kept, run, written
 
-EXPECTED = "expected OpenAI messages (objects with a role), objects with messages, or runs with traj"
+EXPECTED = (
+    "expected OpenAI messages (objects with a role) or Anthropic ones, objects with messages, runs with traj, or the "
+    "lines of a Claude Code session"
+)
 
 
 def fault_of(store: refold.Store, path: Path, **options: Any) -> str:

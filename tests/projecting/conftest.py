@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.infrastructure.projecting import runner
+
+from .small_pages import with_small_pages
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -19,3 +22,22 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Sto
     location = locations.get(request.param) or str(request.getfixturevalue("pg_url"))
     with refold.open(location) as opened:
         yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """
+    Where an empty store lies that several processes can open.
+    """
+    return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Pages of a few events, so that there are many.
+    """
+    for name in ("PAGE_EVENTS", "SEARCHED_PAGE_EVENTS"):
+        # So that they are what they were afterwards.
+        monkeypatch.setattr(runner, name, getattr(runner, name))
+    with_small_pages()

@@ -12,7 +12,8 @@ import pytest
 
 import refold
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.projecting.runner import ProjectionRunner, fold_page
+from refold.infrastructure.projecting.folding import fold_page
+from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
 from refold.projections.contract import Projection

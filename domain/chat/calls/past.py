@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ...errors import DecisionRefusedError
+from ...totals import Totals
 from ..items import ChatItem
 from ..rules.decide import CHAT
 from ..seed_dict import items_from_dict
@@ -66,6 +67,11 @@ class PastSource:
             events = log.read_events(self._stream, until=self._version)
             self._state = CHAT.fold(CHAT.initial_state, complete(log, events))
         return self._state
+
+    @property
+    def totals(self) -> Totals:
+        """How much is held: items, turns and estimated tokens."""
+        return self.state.items.totals
 
     def last_events(self, count: int) -> list[Any]:
         """

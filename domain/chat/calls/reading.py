@@ -13,6 +13,7 @@ import msgspec
 
 from ...errors import NotFoundError
 from ...frozen import FrozenList
+from ...totals import Totals
 from ..counting import TokenCounter
 from ..events import ChatItemEvent
 from ..formats.anthropic import anthropic_messages
@@ -67,6 +68,10 @@ class ChatSource(Protocol):
     @property
     def state(self) -> ChatState:
         """The folded state at `version`."""
+
+    @property
+    def totals(self) -> Totals:
+        """How much is held: items, turns and estimated tokens."""
 
     def last_events(self, count: int) -> list[Any]:
         """
@@ -128,7 +133,7 @@ class ChatView:
         """
         Return the number of user messages (SPEC V2.4).
         """
-        return self._source.state.items.turns
+        return self._source.totals.turns
 
     def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
         """
@@ -136,10 +141,9 @@ class ChatView:
 
         `counter` counts the tokens of a text in another way; each item is given to it once.
         """
-        items = self._source.state.items
         if counter is None:
-            return items.tokens
-        return self._counted.setdefault(counter, RunningTokens(counter)).total(items)
+            return self._source.totals.tokens
+        return self._counted.setdefault(counter, RunningTokens(counter)).total(self._source.state.items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
         """
@@ -211,15 +215,17 @@ class ChatView:
         return openai_responses_input(self._source.state.items)
 
     def to_anthropic_messages(
-        self, *, caching: bool = False, allow_prefill: bool = False
+        self, *, caching: bool = False, allow_prefill: bool = False, exact: bool = False
     ) -> tuple[list[dict[str, Any]], str | list[dict[str, Any]] | None]:
         """
         Return (messages, system) for Anthropic, valid whatever was done to the context (SPEC V10).
 
         `caching` sets up to four cache breakpoints; what stands before them stays the same, byte for byte, when
-        items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse.
+        items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse. `exact`
+        gives what was imported from Anthropic messages as it came, and repairs nothing: it is for looking at a context.
         """
-        return anthropic_messages(self._source.state.items, caching=caching, allow_prefill=allow_prefill)
+        items = self._source.state.items
+        return anthropic_messages(items, caching=caching, allow_prefill=allow_prefill, exact=exact)
 
     async def to_google_contents(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None

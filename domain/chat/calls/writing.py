@@ -8,6 +8,7 @@ from typing import Any
 
 from ...journal import Journal, Outcome
 from ...system import System
+from ...totals import Totals
 from ..rules.commands import ChatCommand
 from ..state.fold import ChatState
 from .home import ChatHome
@@ -42,6 +43,11 @@ class LiveSource:
     def state(self) -> ChatState:
         """The folded state of the journal."""
         return self.journal.state
+
+    @property
+    def totals(self) -> Totals:
+        """How much is held: items, turns and estimated tokens."""
+        return self.state.items.totals
 
     def settle(self) -> None:
         """

@@ -15,6 +15,7 @@ from typing import Any
 from ...canonical import parse_json
 from ..events import ChatItemEvent, Image, MessageAdded
 from .anthropic_caching import mark_messages, marked_system
+from .anthropic_origin import messages_as_came
 from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, arguments_of, tell
 from .instructions import Config, instructions_in_force
 from .pictured import MALFORMED, inline_of, left_out
@@ -42,15 +43,20 @@ def anthropic_messages(
     config: Config | None = None,
     caching: bool = False,
     allow_prefill: bool = False,
+    exact: bool = False,
 ) -> tuple[list[AnthropicMessage], AnthropicSystem]:
     """
     Return the Anthropic messages and the system text that `items` stand for (SPEC V10.1).
 
     `config` is the active instructions and tools, where they are known already. `caching` sets up to four cache
     breakpoints, and gives all content as blocks. `allow_prefill` lets the assistant have the last word, which
-    newer models refuse.
+    newer models refuse. With `exact` what was imported from Anthropic messages is as it came, valid or not, and
+    nothing else is asked for.
     """
     listed = list(items)
+    came = messages_as_came(listed) if exact else None
+    if came is not None:
+        return came
     system = instructions_in_force(listed, config)
     thread = _Thread()
     tell(thread, listed)

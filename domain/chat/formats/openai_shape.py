@@ -8,7 +8,6 @@ it is kept whole, so that the round trip holds whatever a message looks like.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, Mes
 from .json_patch import difference, is_same
 from .openai_fields import MESSAGE_ROLES, Fields, as_plain_data
 from .openai_origin import OpenAIMessage, message_of, plain_call, plain_message
+from .source_ids import IdsOfPlaces
 
 __all__ = ["items_from_openai_messages", "shape_messages"]
 
@@ -39,7 +39,7 @@ def shape_messages(
         InvalidInputError: something is no message; the error names the message's index, the field, and what
             was expected there.
     """
-    shaper = _Shaper(_IdsOfPlaces(context_id).made, created_at)
+    shaper = _Shaper(IdsOfPlaces(context_id).made, created_at)
     return [shaper.items_of(index, message) for index, message in enumerate(messages)]
 
 
@@ -61,26 +61,6 @@ def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System)
         canonical_json(plain, what=f"message {index} (from 0)")
         items += shaper.items_of(index, plain)
     return items
-
-
-class _IdsOfPlaces:
-    """Ids that are the same at every import of the same messages."""
-
-    def __init__(self, context_id: str) -> None:
-        self._context_id = context_id
-        self._taken: set[str] = set()
-
-    def made(self, prefix: str, index: int, part: int) -> str:
-        """
-        Return an id; 12 digits can meet by chance: then the next attempt counts.
-        """
-        made, attempt = "", 0
-        while not made or made in self._taken:
-            source = f"{self._context_id}\0{index}\0{part}\0{attempt}".encode()
-            made = prefix + hashlib.blake2b(source, digest_size=6).hexdigest()
-            attempt += 1
-        self._taken.add(made)
-        return made
 
 
 class _Unanswered:

@@ -10,10 +10,10 @@ from ....domain.errors import NotFoundError
 from ....domain.memory import MemoryScope
 from ....domain.memory.events import MemoryForgotten, MemoryRestored
 from ....domain.spans import refs_of
+from ...auditing.births import births, full_ref
 from ...store import Store
 from ..changes import items, note, report
 from ..containers import named_shape
-from ..entries import births, full_ref
 from ..naming import counted
 from ..options import actor, as_json, changing, database, reason
 from .scopes import scope, scope_named

@@ -6,12 +6,12 @@ import click
 
 from ....domain.memory.events import MemoryRemembered
 from ....domain.memory.records import MemoryKind
+from ...auditing.births import Item
 from ..addresses import Reference, address
 from ..addresses import reference as parse_reference
 from ..changes import items
-from ..entries import Item
 from ..options import as_json, database, optional_text, reading
-from ..seeing import seen
+from ..seeing import items_seen
 from ..showing import print_shown, shown_of
 
 __all__ = ["show"]
@@ -59,7 +59,7 @@ def show(
         )
 
     with reading(location) as store:
-        view = seen(store, reference, moment, ("memory",))
+        view = items_seen(store, reference, moment, "memory")
         is_filtered = any((prefix, kind, tag))
         shown = shown_of(view, evicted=evicted, tail=tail, names=items, is_wanted=is_wanted if is_filtered else None)
         print_shown(shown, ids=False, as_json=as_json)

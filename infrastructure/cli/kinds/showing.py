@@ -8,7 +8,7 @@ from ..addresses import Reference, address
 from ..addresses import reference as parse_reference
 from ..changes import items
 from ..options import as_json, database, reading
-from ..seeing import seen
+from ..seeing import items_seen
 from ..showing import print_shown, shown_of
 
 __all__ = ["show_command"]
@@ -44,7 +44,7 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
         if fault:
             raise click.UsageError(fault, click.get_current_context())
         with reading(location) as store:
-            view = seen(store, reference, moment, (kind,))
+            view = items_seen(store, reference, moment, kind)
             print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True, as_json=as_json)
 
     return command

@@ -8,6 +8,7 @@ from .conversions import replayed_conversions
 from .forms import CONVERSIONS
 from .messages import replayed_messages
 from .replaying import Replayer
+from .trajectories import replayed_trajectories
 from .windows import replayed_windows
 
 __all__ = ["REPLAYERS"]
@@ -17,5 +18,6 @@ REPLAYERS: Mapping[str, Replayer] = {
     CONVERSIONS: replayed_conversions,
     "message records": replayed_messages,
     "queue and pool operations": replayed_containers,
+    "trajectory rounds": replayed_trajectories,
     "window operations": replayed_windows,
 }

@@ -1,0 +1,270 @@
+"""
+A context's history once more, under another policy: what would the model have seen?
+
+Nothing is asked of a model and nothing is recorded. Items come in the order in which they came; what was evicted,
+truncated or summarised then is left out of it, and the policy does its own. Before each call of the model both prompts
+are compared: how many tokens, and how many of them a provider's cache would have had from the call before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..errors import InvalidInputError
+from .context import ChatContext
+from .events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
+from .items import ChatItem
+from .rules.decide import CHAT
+from .state.fold import ChatState, recorded_event
+from .state.sequence import Items
+from .tokens import estimate_tokens
+from .views import item_of
+
+__all__ = [
+    "Policy",
+    "Replay",
+    "ReplayedCall",
+    "keep_all",
+    "keep_last",
+    "keep_tokens",
+    "policy_of",
+    "replay_awaited",
+    "replay_now",
+    "replayed",
+]
+
+Policy = Callable[[ChatContext], Awaitable[object] | object]
+
+
+class _Prompts:
+    """
+    What a model is shown, call by call: each prompt as what it shares with the beginning of the one before, and what
+    follows that; so as many prompts of a long history take no more than the history.
+    """
+
+    def __init__(self) -> None:
+        self._last = Items()
+        self._steps: list[tuple[int, tuple[ChatItemEvent, ...]]] = []
+
+    def add(self, items: Items) -> int:
+        """
+        Add a prompt, and return the estimated tokens of the beginning that the one before had too.
+        """
+        shared, tokens = _shared(items, self._last)
+        self._steps.append((shared, tuple(items[shared:])))
+        self._last = items
+        return tokens
+
+    def items(self, number: int) -> list[ChatItemEvent]:
+        """
+        Return the items of a prompt, counted from 0.
+        """
+        parts: list[tuple[ChatItemEvent, ...]] = []
+        end: int | None = None
+        for shared, behind in reversed(self._steps[: number + 1]):
+            parts.append(behind if end is None else behind[: max(0, end - shared)])
+            end = shared if end is None else min(end, shared)
+        return [item for part in reversed(parts) for item in part]
+
+
+def _shared(items: Items, earlier: Items) -> tuple[int, int]:
+    """Return how many items two prompts begin with alike, and their tokens."""
+    if items.continues(earlier):
+        return len(earlier), earlier.tokens
+    count = tokens = 0
+    for mine, other in zip(items, earlier, strict=False):
+        if mine is not other and mine != other:
+            break
+        count, tokens = count + 1, tokens + estimate_tokens(mine)
+    return count, tokens
+
+
+class ReplayedCall(NamedTuple):
+    """
+    A call of the model: `version` brought the first item of its answer. Tokens are estimates; `cached` are those that
+    the prompt shares with the beginning of the one before, `then` as it was and `now` under the policy.
+    """
+
+    version: int
+    tokens_then: int
+    tokens_now: int
+    cached_then: int
+    cached_now: int
+
+
+class Replay:
+    """What a replay found: the calls in order, their sums, and the prompts of each."""
+
+    def __init__(self) -> None:
+        self.calls: list[ReplayedCall] = []
+        self._then, self._now = _Prompts(), _Prompts()
+        # The places of the calls, by version.
+        self._places: dict[int, int] = {}
+
+    @property
+    def tokens_then(self) -> int:
+        """The tokens of all prompts as they were."""
+        return sum(call.tokens_then for call in self.calls)
+
+    @property
+    def tokens_now(self) -> int:
+        """The tokens of all prompts under the policy."""
+        return sum(call.tokens_now for call in self.calls)
+
+    @property
+    def cached_then(self) -> int:
+        """The tokens that a cache would have had, as it was."""
+        return sum(call.cached_then for call in self.calls)
+
+    @property
+    def cached_now(self) -> int:
+        """The tokens that a cache would have had under the policy."""
+        return sum(call.cached_now for call in self.calls)
+
+    def seen(self, version: int, *, then: bool = False) -> list[ChatItem]:
+        """
+        Return the items that the model would have seen for the call of a version; `then` those that it did see.
+
+        Raises:
+            InvalidInputError: no call has this version.
+        """
+        if version not in self._places:
+            known = ", ".join(str(call.version) for call in self.calls[:10])
+            raise InvalidInputError(
+                f"no call of the model has version {version}: the first ones have {known or 'none'}"
+            )
+        prompts = self._then if then else self._now
+        return [item_of(event) for event in prompts.items(self._places[version])]
+
+    def add(self, version: int, was: Items, now: Items) -> None:
+        """
+        Note a call, given what could be seen before it, and what can be under the policy.
+        """
+        cached_then, cached_now = self._then.add(was), self._now.add(now)
+        self._places[version] = len(self.calls)
+        self.calls.append(ReplayedCall(version, was.tokens, now.tokens, cached_then, cached_now))
+
+
+class _Step(NamedTuple):
+    """The items that a version brought, what was seen before it, and whether the model was asked for them."""
+
+    version: int
+    items: tuple[ChatItemEvent, ...]
+    before: Items
+    is_call: bool
+
+
+def replayed(events: Sequence[Any], first_version: int) -> tuple[Replay, Callable[[Policy], Iterator[Any]]]:
+    """
+    Return an empty replay, and what fills it: it gives what each turn of the policy returned, to be awaited if need be.
+
+    `events` are those of a context, completed, the first of them of version `first_version`; what it has of its parents
+    comes before version 1.
+    """
+    replay = Replay()
+
+    def run(policy: Policy) -> Iterator[Any]:
+        scratch = ChatContext()
+        for step in _steps(events, first_version):
+            if step.is_call:
+                yield policy(scratch)
+                replay.add(step.version, step.before, scratch.recorded_items())
+            scratch.record_items(step.items)
+
+    return replay, run
+
+
+def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
+    """
+    Run a replay whose policy does not wait for anything.
+
+    Raises:
+        InvalidInputError: it does: `areplay` is for such.
+    """
+    for turn in turns:
+        if inspect.isawaitable(turn):
+            if inspect.iscoroutine(turn):
+                turn.close()
+            raise InvalidInputError("this policy is to be awaited: use areplay()")
+    return replay
+
+
+async def replay_awaited(replay: Replay, turns: Iterator[Any]) -> Replay:
+    """
+    Run a replay whose policy may wait for something, as a summary by a model does.
+    """
+    for turn in turns:
+        if inspect.isawaitable(turn):
+            await turn
+    return replay
+
+
+def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
+    state: ChatState = CHAT.initial_state
+    seen: set[str] = set()
+    was_model = False
+    for version, event in enumerate(events, first_version):
+        before = state.items
+        state = CHAT.fold(state, [event])
+        if isinstance(recorded_event(event), Summarized):
+            # What a model wrote about items is no item of the history.
+            seen.update(item.id for item in state.items)
+            continue
+        new = tuple(item for item in _added(event, before, state.items) if item.id not in seen)
+        if not new:
+            continue
+        seen.update(item.id for item in new)
+        is_model = _is_model(new[0])
+        # A parent's calls are its own matter.
+        yield _Step(version, new, before, is_model and not was_model and version > 0)
+        was_model = _is_model(new[-1])
+
+
+def _added(event: Any, before: Items, after: Items) -> Sequence[ChatItemEvent]:
+    if isinstance(event, ITEM_EVENTS):
+        return (event,)
+    return () if after is before else list(after)
+
+
+def _is_model(item: ChatItemEvent) -> bool:
+    return isinstance(item, FunctionCalled) or (isinstance(item, MessageAdded) and item.role == "assistant")
+
+
+# Policies that have a name
+
+
+def keep_all(_chat: ChatContext) -> None:
+    """
+    Let everything stay.
+    """
+
+
+def keep_tokens(count: int) -> Policy:
+    """
+    Return the policy that truncates to a number of tokens before each call.
+    """
+    return lambda chat: chat.truncate(max_tokens=count)
+
+
+def keep_last(count: int) -> Policy:
+    """
+    Return the policy that truncates to a number of items before each call.
+    """
+    return lambda chat: chat.truncate(max_items=count)
+
+
+def policy_of(name: str) -> Policy:
+    """
+    Return the policy that a text names: `all`, `tokens:N` or `items:N`.
+
+    Raises:
+        InvalidInputError: there is no such policy.
+    """
+    what, _, number = name.partition(":")
+    if name == "all":
+        return keep_all
+    if what in ("tokens", "items") and number.isdecimal() and int(number) > 0:
+        return keep_tokens(int(number)) if what == "tokens" else keep_last(int(number))
+    raise InvalidInputError(f"there is no policy {name!r}: take all, tokens:8000 or items:50")

@@ -1,0 +1,148 @@
+"""
+A log on top of another one, as that was at a moment: what is appended stays in memory.
+
+New streams may begin here and name what lies below; those below cannot grow, since their past is another's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import msgspec
+
+from .envelope import Event, RecordedEvent
+from .errors import DecisionRefusedError
+from .memory_log import MemoryLog
+from .ports import Log, NewEvents, Range, Receipt
+from .positions import Moment
+from .system import System
+
+__all__ = ["OverlayLog"]
+
+
+class OverlayLog:
+    """A log below at `moment`, a cut of it or microseconds since 1970, and what was appended here."""
+
+    def __init__(self, below: Log, moment: Moment | int, system: System) -> None:
+        self._below, self._moment = below, moment
+        self._here = MemoryLog(system)
+        self._roots: dict[str, str] = {}
+        self._heads: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._is_finished = False
+        self._is_finished = False
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+        """
+        Append all of `batch` or nothing, in memory.
+
+        Raises (from `result()`):
+            DecisionRefusedError: a stream lies below, or the log is finished.
+            ConcurrencyError: a stream's head is not at the expected version.
+        """
+        with self._lock:
+            fault = self._fault_of(batch)
+            if fault is not None:
+                refused: Future[list[Receipt]] = Future()
+                refused.set_exception(DecisionRefusedError(fault))
+                return refused
+            appended = self._here.append(batch, wait=wait)
+            if appended.exception() is None:
+                for new in batch:
+                    self._roots.setdefault(new.stream, new.root)
+        return appended
+
+    def _fault_of(self, batch: Sequence[NewEvents]) -> str | None:
+        if self._is_finished:
+            return "this what-if was kept and takes nothing more: open its branches in the store"
+        past = (new.stream for new in batch if new.stream not in self._roots and self.head(new.stream))
+        stream = next(past, None)
+        return None if stream is None else f"{stream} is another's past: fork it and change that"
+
+    def finish(self) -> list[NewEvents]:
+        """
+        Take nothing more, and return what was appended, each stream from its beginning, in the order they began in.
+        """
+        with self._lock:
+            self._is_finished = True
+            return [self._as_new(stream, root) for stream, root in self._roots.items()]
+
+    def reopen(self) -> None:
+        """
+        Go on.
+        """
+        with self._lock:
+            self._is_finished = False
+
+    def _as_new(self, stream: str, root: str) -> NewEvents:
+        recorded = self._here.read(stream)
+        return NewEvents(
+            stream=stream,
+            expected_version=0,
+            events=tuple(one.event for one in recorded),
+            # A key belongs to the call that was made here; to repeat it there would be another call.
+            metas=tuple(msgspec.structs.replace(one.meta, idempotency_key=None) for one in recorded),
+            root=root,
+        )
+
+    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a stream with versions above `after`, up to and including `until`.
+        """
+        if stream in self._roots:
+            return self._here.read(stream, after=after, until=until)
+        return self._below.read(stream, after=after, until=self._last(stream, until))
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return what `read` does without the envelopes.
+        """
+        if stream in self._roots:
+            return self._here.read_events(stream, after=after, until=until)
+        return self._below.read_events(stream, after=after, until=self._last(stream, until))
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each of several ranges.
+        """
+        lying_below = [
+            Range(stream, after, self._last(stream, until))
+            for stream, after, until in ranges
+            if stream not in self._roots
+        ]
+        found = iter(self._below.read_ranges(lying_below))
+        return [
+            self._here.read_events(stream, after=after, until=until) if stream in self._roots else next(found)
+            for stream, after, until in ranges
+        ]
+
+    def head(self, stream: str) -> int:
+        """
+        Return the version of the last event of a stream, of one below at the moment; 0 where there is none.
+        """
+        if stream in self._roots:
+            return self._here.head(stream)
+        if stream not in self._heads:
+            self._heads[stream] = self._below.version_at(stream, self._moment)
+        return self._heads[stream]
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """
+        Return the last version of a stream at a moment of the log below, or of this one if it began here.
+        """
+        if stream in self._roots:
+            return self._here.version_at(stream, moment)
+        return min(self.head(stream), self._below.version_at(stream, moment))
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """
+        Return the ids of all streams, or of those that begin with `prefix`, in order.
+        """
+        below = [stream for stream in self._below.streams(prefix) if self.head(stream)]
+        return sorted({*below, *(stream for stream in self._roots if stream.startswith(prefix))})
+
+    def _last(self, stream: str, until: int | None) -> int:
+        head = self.head(stream)
+        return head if until is None else min(until, head)

@@ -1,0 +1,56 @@
+"""Runs of agents as graphs: their events, rules, folded state and public classes (SPEC D)."""
+
+from __future__ import annotations
+
+from .comparing import ChangedAttribute, TrajectoryDiff
+from .errors import NodeNotFoundError, RunStateError, UnknownAttributeError
+from .factory import RunFactory
+from .history import AttributeVersion, NodeVersion
+from .identity import RunId
+from .nodes import (
+    ActionNode,
+    BaseIR,
+    ColumnNode,
+    DataNode,
+    FileNode,
+    KnowledgeNode,
+    QueryNode,
+    ScriptNode,
+    SkillNode,
+    StateNode,
+    TableNode,
+    ToolNode,
+)
+from .run import ReadOnlyRun, Run
+from .shown import QueuedStep
+from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
+
+__all__ = [
+    "ActionNode",
+    "AttributeVersion",
+    "BaseIR",
+    "ChangedAttribute",
+    "ColumnNode",
+    "DataNode",
+    "FileNode",
+    "KnowledgeNode",
+    "NodeNotFoundError",
+    "NodeVersion",
+    "QueryNode",
+    "QueuedStep",
+    "ReadOnlyRun",
+    "Run",
+    "RunFactory",
+    "RunId",
+    "RunStateError",
+    "ScriptNode",
+    "SkillNode",
+    "StateNode",
+    "TableNode",
+    "ToolNode",
+    "Trajectory",
+    "TrajectoryDiff",
+    "TrajectoryEdge",
+    "TrajectoryNode",
+    "UnknownAttributeError",
+]

@@ -1,0 +1,21 @@
+"""
+Errors of runs that are also what callers of the seed's module expect.
+"""
+
+from __future__ import annotations
+
+from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
+
+__all__ = ["NodeNotFoundError", "RunStateError", "UnknownAttributeError"]
+
+
+class NodeNotFoundError(NotFoundError, ValueError):
+    """No such node; a ValueError as well (SPEC D4.3, D8.9)."""
+
+
+class RunStateError(DecisionRefusedError, RuntimeError):
+    """The run is not at the point where that can be done; a RuntimeError as well (SPEC D3.2, D4.2)."""
+
+
+class UnknownAttributeError(InvalidInputError, AttributeError):
+    """A node of this type has no such attribute, or none that can be changed; an AttributeError as well (SPEC D8.3)."""

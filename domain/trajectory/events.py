@@ -1,0 +1,240 @@
+"""
+The events of runs.
+
+A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. A vertex of the
+graph is brought into the world by one event, and named by it ever after (`refold.domain.spans`); so edges join
+versions of nodes, and a node that is registered again is another vertex.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..spans import Ref, Segment
+
+__all__ = [
+    "NODE_EVENTS",
+    "AttributeChange",
+    "EdgeAdded",
+    "MessageRecorded",
+    "NodeChanged",
+    "NodeEvent",
+    "NodeRegistered",
+    "NodeRemoved",
+    "PointersMoved",
+    "PortraitDiscarded",
+    "PortraitFailed",
+    "PortraitRequested",
+    "PortraitWritten",
+    "QueryRegistered",
+    "RoundsRestored",
+    "RunClosed",
+    "RunEvent",
+    "RunNamed",
+    "RunOpened",
+    "StepQueued",
+    "StepRefused",
+    "StepReturned",
+    "StepTaken",
+    "StepsCleared",
+]
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
+    """Base of all events of runs: a msgpack map with the tag under `t`."""
+
+
+class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"):
+    """The run came to be: round `round` of a session, by its main agent (`sub` 0) or a sub-agent."""
+
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    round: int = 0
+    sub: int = 0
+    source: str | None = None
+
+
+class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
+    """
+    A vertex came into the graph. `fields` is a JSON object: what its type requires, and what else was given.
+    """
+
+    label: str
+    description: str = ""
+    fields: bytes
+    created_at: float
+
+
+class QueryRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.query_registered.v1"):
+    """The question of the round; it is a pointer from the start."""
+
+
+class NodeRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.node_registered.v1"):
+    """
+    A node of type `type`, with an edge of type `edge` from each of `sources`.
+
+    With it the pointers `left` are none any more, and the node is one if `is_pointer`.
+    """
+
+    type: str
+    sources: tuple[Ref, ...] = ()
+    edge: str = ""
+    left: tuple[Ref, ...] = ()
+    is_pointer: bool = False
+
+
+class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An attribute before and after, as canonical JSON."""
+
+    name: str
+    old: bytes
+    new: bytes
+
+
+class NodeChanged(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_changed.v1"):
+    """Attributes of a node have other values; `made_at` where they had them before this was recorded (an import)."""
+
+    node: Ref
+    changes: tuple[AttributeChange, ...]
+    made_at: float | None = None
+
+
+class NodeRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_removed.v1"):
+    """A node and its edges are gone from the graph; `joined` became pointers in its place, if it was one."""
+
+    node: Ref
+    joined: tuple[Ref, ...] = ()
+    reason: str | None = None
+
+
+class EdgeAdded(_Event, frozen=True, kw_only=True, gc=False, tag="run.edge_added.v1"):
+    """An edge between two vertices that were there already."""
+
+    source: Ref
+    target: Ref
+    edge: str
+
+
+class PointersMoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.pointers_moved.v1"):
+    """`left` are no pointers any more, `joined` are."""
+
+    left: tuple[Ref, ...] = ()
+    joined: tuple[Ref, ...] = ()
+
+
+class RoundsRestored(_Event, frozen=True, kw_only=True, gc=False, tag="run.rounds_restored.v1"):
+    """The graph goes back over these earlier rounds, oldest first, each as it was at a version of its stream."""
+
+    rounds: tuple[Segment, ...]
+
+
+class PortraitRequested(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_requested.v1"):
+    """A model was asked to describe a node."""
+
+    node: Ref
+    model: str | None = None
+
+
+class PortraitWritten(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_written.v1"):
+    """A model described a node, whose description was empty; `made_at` as for `NodeChanged`."""
+
+    node: Ref
+    description: str
+    model: str | None = None
+    made_at: float | None = None
+
+
+class PortraitFailed(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_failed.v1"):
+    """A model did not describe a node; the description stays empty, and it can be asked again."""
+
+    node: Ref
+    error: str
+
+
+class PortraitDiscarded(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_discarded.v1"):
+    """A model described a node that had been described by somebody else, or removed, in the meantime."""
+
+    node: Ref
+    description: str
+
+
+class StepQueued(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_queued.v1"):
+    """A step waits in a queue, `pre`, `todo` or `post`; `params` is JSON, empty where none were given."""
+
+    queue: str
+    name: str
+    params: bytes = b""
+
+
+class StepTaken(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_taken.v1"):
+    """The oldest step of a queue was taken; `step` is the version that queued it."""
+
+    queue: str
+    step: int
+
+
+class StepReturned(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_returned.v1"):
+    """A step that had been taken is the first of its queue again."""
+
+    queue: str
+    step: int
+
+
+class StepRefused(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_refused.v1"):
+    """A step was not let into a queue that held `capacity` steps already."""
+
+    queue: str
+    name: str
+    params: bytes = b""
+    capacity: int
+
+
+class StepsCleared(_Event, frozen=True, kw_only=True, gc=False, tag="run.steps_cleared.v1"):
+    """All steps left these queues."""
+
+    queues: tuple[str, ...]
+
+
+class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.message_recorded.v1"):
+    """A message of the dialogue; `record` is JSON (SPEC D12.2, with its id and status)."""
+
+    record: bytes
+
+
+class RunNamed(_Event, frozen=True, kw_only=True, gc=False, tag="run.named.v1"):
+    """A version got a name; the same name given again moves it."""
+
+    name: str
+    version: int
+
+
+class RunClosed(_Event, frozen=True, kw_only=True, gc=False, tag="run.closed.v1"):
+    """The run is over: no node, pointer or step comes any more; portraits and corrections may."""
+
+    reason: str | None = None
+
+
+NODE_EVENTS = (QueryRegistered, NodeRegistered)
+RunEvent = (
+    RunOpened
+    | QueryRegistered
+    | NodeRegistered
+    | NodeChanged
+    | NodeRemoved
+    | EdgeAdded
+    | PointersMoved
+    | RoundsRestored
+    | PortraitRequested
+    | PortraitWritten
+    | PortraitFailed
+    | PortraitDiscarded
+    | StepQueued
+    | StepTaken
+    | StepReturned
+    | StepRefused
+    | StepsCleared
+    | MessageRecorded
+    | RunNamed
+    | RunClosed
+)

@@ -1,0 +1,173 @@
+"""
+One run object for each round and agent in a process (SPEC D1).
+"""
+
+from __future__ import annotations
+
+import threading
+from weakref import WeakValueDictionary
+
+from ..canonical import require_unicode
+from ..envelope import Event
+from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
+from ..home import Home
+from ..homed import detached_home
+from ..journal import Journal, Place
+from ..transaction import current_or_new_transaction
+from .events import RunOpened
+from .heads import flushed_head
+from .identity import RunId
+from .rules.commands import Begin
+from .rules.decide import RUNS
+from .run import Run
+from .state.fold import RunState
+
+__all__ = ["RunFactory"]
+
+
+class RunFactory:
+    """
+    Opens the runs of one home, a store's or one of its own in memory; any number of threads may ask.
+
+    Who asks for the same run gets the same object, as long as somebody holds it; it is released when nobody does.
+    """
+
+    def __init__(self, home: Home | None = None) -> None:
+        self._home = detached_home() if home is None else home
+        self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
+        self._subs: dict[RunId, int] = {}
+        self._lock = threading.RLock()
+
+    def run(
+        self,
+        user_id: str,
+        session_id: str,
+        run_id: int = 0,
+        sub_id: int | None = 0,
+        *,
+        agent: str | None = None,
+        restore: bool = True,
+        create: bool = True,
+    ) -> Run:
+        """
+        Open a run, or create it; with `sub_id=None` a new one of the next free sub-agent (SPEC D1.2 to D1.5).
+
+        A new round of the main agent goes back over the earlier ones, unless `restore` is False (SPEC D7.13).
+
+        Raises:
+            InvalidInputError: a part that cannot be one, another agent's run, or a sub-agent of a run that is not.
+            NotFoundError: it does not exist and `create` is False.
+        """
+        if agent is not None:
+            require_unicode(agent, "the agent")
+        with self._lock:
+            if sub_id is None:
+                return self._next_sub(RunId(user_id, session_id, run_id), agent)
+            identity = RunId(user_id, session_id, run_id, sub_id)
+            run = self._runs.get(identity)
+            if run is not None and not run._journal.is_void:
+                _require_same(run.agent, run.stream, agent)
+                return run
+            return self._opened(identity, agent, restore=restore, create=create)
+
+    def keep(self, run: Run) -> None:
+        """
+        Let a run that was adopted here be the object that everybody gets who asks for it.
+        """
+        with self._lock:
+            self._runs[run.identity] = run
+
+    def release(
+        self,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        run_id: int | None = None,
+        sub_id: int | None = None,
+    ) -> int:
+        """
+        Let go of all runs, or of those of a user, session, round or agent; return how many. No record is touched.
+        """
+        with self._lock:
+            wanted = (user_id, session_id, run_id, sub_id)
+            leaving = [
+                key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))
+            ]
+            # One that nobody held any more may have gone in the meantime.
+            return sum(self._runs.pop(key, None) is not None for key in leaving)
+
+    def _opened(self, identity: RunId, agent: str | None, *, restore: bool, create: bool) -> Run:
+        journal = self._journal(identity, agent)
+        if journal.version:
+            return self._kept(journal, identity)
+        if not create:
+            raise NotFoundError(f"there is no run {journal.place.stream!r}: `refold contexts` lists them")
+        goes_back = restore and bool(identity.run_id) and not identity.sub_id
+        if not (self._begin_behind(journal, identity, agent) if goes_back else _begin(journal, identity, agent)):
+            # Somebody created it at the same moment, so it is only to be opened.
+            journal = self._journal(identity, agent)
+        return self._kept(journal, identity)
+
+    def _begin_behind(self, journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
+        """Create a run that goes back over the rounds before it, all in one; False where somebody else did so."""
+        try:
+            with current_or_new_transaction(self._home.log):
+                if not _begin(journal, identity, agent):
+                    return False
+                Run(journal, self._home, identity).restore_previous_runs()
+        except ConcurrencyError:
+            return False
+        return True
+
+    def _next_sub(self, main: RunId, agent: str | None) -> Run:
+        if not self._home.log.head(main.stream):
+            raise InvalidInputError("Cannot initialize Context class in main agent without sub_id.")
+        number = self._subs.get(main, 0) + 1
+        while True:
+            identity = main._replace(sub_id=number)
+            # Somebody else's may have any agent, so it is not looked at.
+            journal = self._journal_at(0, identity, agent)
+            if not self._home.log.head(identity.stream) and _begin(journal, identity, agent):
+                self._subs[main] = number
+                return self._kept(journal, identity)
+            number += 1
+
+    def _journal(self, identity: RunId, agent: str | None) -> Journal[RunState]:
+        log, stream = self._home.log, identity.stream
+        version = flushed_head(self._home, stream)
+        if version:
+            agent = _require_agent(log.read_events(stream, until=1)[0], stream, agent)
+        return self._journal_at(version, identity, agent)
+
+    def _journal_at(self, version: int, identity: RunId, agent: str | None) -> Journal[RunState]:
+        place = Place(identity.stream, identity.session_id, agent)
+        return Journal(self._home.log, place, RUNS, version=version, unflushed=self._home.unflushed)
+
+    def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
+        # That a run exists is never queued: everything that is queued on it hangs on that.
+        journal.durability = self._home.durability
+        run = Run(journal, self._home, identity)
+        self._runs[identity] = run
+        return run
+
+
+def _begin(journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
+    """Create the run; False where somebody else did so at the same moment."""
+    user, session, number, sub = identity
+    opened = RunOpened(user=user, session=session, agent=agent, round=number, sub=sub)
+    try:
+        journal.execute(Begin(opened), catch_up=False)
+    except ConcurrencyError:
+        return False
+    return True
+
+
+def _require_agent(first: Event, stream: str, given: str | None) -> str | None:
+    """Return the agent that a run was opened with, by its first event."""
+    agent: str | None = getattr(first, "agent", None)
+    _require_same(agent, stream, given)
+    return agent
+
+
+def _require_same(agent: str | None, stream: str, given: str | None) -> None:
+    if given not in (None, agent):
+        raise InvalidInputError(f"{stream} was opened with agent {agent!r}, not {given!r}: leave it out")

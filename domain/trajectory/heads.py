@@ -1,0 +1,24 @@
+"""
+How far a run's stream goes, with what this process has queued for it.
+"""
+
+from __future__ import annotations
+
+from ..home import Home
+
+__all__ = ["flushed_head"]
+
+
+def flushed_head(home: Home, stream: str) -> int:
+    """
+    Return the version of a stream's last event, once all that was queued for it here is in the log.
+
+    The object that queued it may be gone, and who asks for the run again shall see what it left.
+
+    Raises:
+        ConcurrencyError, StorageError: what was queued did not get in.
+    """
+    for journal in list(home.unflushed or ()):
+        if journal.place.stream == stream:
+            journal.flush()
+    return home.log.head(stream)

@@ -1,0 +1,75 @@
+"""
+Which run is meant: one round of one agent, in a session of a user (SPEC D1).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from ..encoded_ids import encoded_id
+from ..errors import InvalidInputError
+from ..streams import split_stream_id, stream_id
+
+__all__ = ["KIND", "RunId", "is_run_id", "run_id_of"]
+
+KIND = "run"
+ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]+)/(?P<sub>[0-9]+)")
+
+
+class RunId(NamedTuple):
+    """`run_id` counts the rounds of a session from 0; `sub_id` is 0 for the main agent, 1 and up for sub-agents."""
+
+    user_id: str
+    session_id: str
+    run_id: int = 0
+    sub_id: int = 0
+
+    @property
+    def stream(self) -> str:
+        """
+        The stream of the run: its parts, percent-encoded where need be, with `/` between them.
+
+        Raises:
+            InvalidInputError: a part that cannot be one.
+        """
+        for what, number in (("run_id", self.run_id), ("sub_id", self.sub_id)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise InvalidInputError(f"{what} is {number!r}: it is a number from 0 on")
+        return stream_id(KIND, f"{split_stream_id(self.session_prefix)[1]}{self.run_id}/{self.sub_id}")
+
+    @property
+    def session_prefix(self) -> str:
+        """
+        The text that the streams of all rounds and agents of the session begin with.
+
+        Raises:
+            InvalidInputError: a part that cannot be one.
+        """
+        texts = (("user_id", self.user_id), ("session_id", self.session_id))
+        for what, text in texts:
+            if not isinstance(text, str):
+                raise InvalidInputError(f"{what} is {text!r}: it is a text")
+        parts = [encoded_id(text, f"the {what} {text!r}").replace("/", "%2F") for what, text in texts]
+        return f"{KIND}:{'/'.join(parts)}/"
+
+
+def run_id_of(context_id: str) -> RunId:
+    """
+    Return which run a context's id means.
+
+    Raises:
+        InvalidInputError: it is not the id of a run.
+    """
+    found = ID.fullmatch(context_id)
+    if found is None:
+        raise InvalidInputError(f"{context_id!r} is not the id of a run: that is USER/SESSION/ROUND/SUB")
+    return RunId(unquote(found["user"]), unquote(found["session"]), int(found["round"]), int(found["sub"]))
+
+
+def is_run_id(context_id: str) -> bool:
+    """
+    Return whether a context's id is that of a run.
+    """
+    return ID.fullmatch(context_id) is not None

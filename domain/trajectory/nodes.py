@@ -1,0 +1,189 @@
+"""
+The ten types of nodes, and a node of each type as it is shown (SPEC D2).
+
+A node is a value: lists and dicts in it are frozen, equal to plain ones. It says what its type requires; what else
+was given is in `extra`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from dataclasses import field as field_of
+from typing import Any
+
+from ..errors import InvalidInputError
+from ..frozen import FrozenDict
+
+__all__ = [
+    "COMPUTATION",
+    "DATA",
+    "NODE_TYPES",
+    "ActionNode",
+    "BaseIR",
+    "ColumnNode",
+    "DataNode",
+    "FileNode",
+    "KnowledgeNode",
+    "QueryNode",
+    "ScriptNode",
+    "SkillNode",
+    "StateNode",
+    "TableNode",
+    "ToolNode",
+    "own_fields",
+    "require_fields",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseIR:
+    """
+    What every node has: `label` is its identity within its type, `session_id` and `run_id` (the round) say whose.
+
+    `created_at` is in seconds since 1970, UTC. `history` is what the attributes that were changed had before each
+    change, by number from 0 (SPEC D8.1); `run.history` tells more.
+    """
+
+    label: str
+    description: str
+    session_id: str
+    run_id: int
+    created_at: float
+    history: Mapping[int, Mapping[str, Any]] = field_of(default_factory=FrozenDict)
+    extra: Mapping[str, Any] = field_of(default_factory=FrozenDict)
+
+    def get_schema(self) -> dict[str, str]:
+        """
+        Return label and description (SPEC D2.6).
+        """
+        return {"label": self.label, "description": self.description}
+
+    def get_full_content(self) -> dict[str, Any]:
+        """
+        Return all fields (SPEC D2.6).
+        """
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryNode(BaseIR):
+    """What the user asked."""
+
+    query: Any
+    additional_files: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateNode(BaseIR):
+    """What the agent concluded."""
+
+    state: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionNode(BaseIR):
+    """A call of a tool."""
+
+    action: Any
+    params: Any
+    output: Any
+    success: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataNode(BaseIR):
+    """Something that was found or made: it can be met again in later rounds of its session."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowledgeNode(DataNode):
+    """A snippet of knowledge."""
+
+    knowledge_type: Any
+    knowledge_content: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolNode(DataNode):
+    """The definition of a tool."""
+
+    tool_params: Any
+    tool_returns: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableNode(DataNode):
+    """A table of data."""
+
+    path: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnNode(DataNode):
+    """A column of a table."""
+
+    from_table: Any
+    values: Any
+    supplementary_schemas: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileNode(DataNode):
+    """A file."""
+
+    path: Any
+    source: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptNode(DataNode):
+    """A script."""
+
+    script_content: Any
+    script_type: Any
+    path: Any
+    related_data_list: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkillNode(DataNode):
+    """A skill package."""
+
+    path: Any
+
+
+COMPUTATION: dict[str, type[BaseIR]] = {"Query": QueryNode, "State": StateNode, "Action": ActionNode}
+DATA: dict[str, type[BaseIR]] = {
+    "Knowledge": KnowledgeNode,
+    "Tool": ToolNode,
+    "Table": TableNode,
+    "Column": ColumnNode,
+    "File": FileNode,
+    "Script": ScriptNode,
+    "Skill": SkillNode,
+}
+NODE_TYPES = COMPUTATION | DATA
+_SHARED = {one.name for one in fields(BaseIR)}
+_OWN = {name: tuple(one.name for one in fields(cls) if one.name not in _SHARED) for name, cls in NODE_TYPES.items()}
+
+
+def own_fields(node_type: str) -> tuple[str, ...]:
+    """
+    Return the names of the fields that a type requires.
+
+    Raises:
+        InvalidInputError: there is no such type.
+    """
+    if not isinstance(node_type, str) or node_type not in _OWN:
+        raise InvalidInputError(f"there is no node type {node_type!r}: it is one of {', '.join(NODE_TYPES)}")
+    return _OWN[node_type]
+
+
+def require_fields(node_type: str, given: Mapping[str, Any]) -> None:
+    """
+    Raise InvalidInputError where a field that the type requires is missing (SPEC D2.4).
+    """
+    missing = [name for name in own_fields(node_type) if name not in given]
+    if missing:
+        raise InvalidInputError(f"A {node_type} node must contain info about '{missing}'.")

@@ -1,0 +1,1 @@
+"""How a model comes to describe data nodes: what it is asked, where, and how many at once (SPEC D10)."""

@@ -1,0 +1,20 @@
+"""A round as a value, which a run can be told as, and be made from again: what its files hold (SPEC D13)."""
+
+from __future__ import annotations
+
+from .bringing import IMPORTED, bring_in
+from .checking import checked_round
+from .record import RoundChange, RoundEdge, RoundNode, RoundRecord, are_same
+from .telling import told_round
+
+__all__ = [
+    "IMPORTED",
+    "RoundChange",
+    "RoundEdge",
+    "RoundNode",
+    "RoundRecord",
+    "are_same",
+    "bring_in",
+    "checked_round",
+    "told_round",
+]

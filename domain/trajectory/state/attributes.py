@@ -1,0 +1,36 @@
+"""
+What a node says: its description, the fields of its type, and what else was given; as it is, and as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...canonical import parse_json
+from ...spans import Ref
+from .graph import RunGraph
+
+__all__ = ["DESCRIPTION", "attributes_of", "old_values"]
+
+DESCRIPTION = "description"
+
+
+def attributes_of(graph: RunGraph, ref: Ref) -> dict[str, Any]:
+    """
+    Return the attributes of a vertex by name, the description first.
+    """
+    event = graph.event(ref)
+    attributes = {DESCRIPTION: event.description, **parse_json(event.fields)}
+    for _, change in graph.changes_of(ref):
+        attributes.update((one.name, parse_json(one.new)) for one in change.changes)
+    return attributes
+
+
+def old_values(graph: RunGraph, ref: Ref) -> dict[int, dict[str, Any]]:
+    """
+    Return what the changed attributes had before each change, by number from 0 (SPEC D8.1, D8.2).
+    """
+    changes = graph.changes_of(ref)
+    return {
+        number: {one.name: parse_json(one.old) for one in change.changes} for number, (_, change) in enumerate(changes)
+    }

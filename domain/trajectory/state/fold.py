@@ -1,0 +1,344 @@
+"""
+The folded state of a run, and the fold.
+
+A state is a value: it never changes, and a change costs the same whatever it holds. Vertices are named by `Ref`s;
+one without a stream lies in the run itself, the others in the earlier rounds that the run goes back over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from ...canonical import canonical_json
+from ...ordered_map import MapDraft, OrderedMap
+from ...spans import Ref, Segment
+from ..events import (
+    AttributeChange,
+    EdgeAdded,
+    MessageRecorded,
+    NodeChanged,
+    NodeEvent,
+    NodeRegistered,
+    NodeRemoved,
+    PointersMoved,
+    PortraitDiscarded,
+    PortraitFailed,
+    PortraitRequested,
+    PortraitWritten,
+    QueryRegistered,
+    RoundsRestored,
+    RunClosed,
+    RunEvent,
+    RunNamed,
+    RunOpened,
+    StepQueued,
+    StepRefused,
+    StepReturned,
+    StepsCleared,
+    StepTaken,
+)
+from .steps import Steps
+
+__all__ = [
+    "EMPTY",
+    "QUERY",
+    "Change",
+    "Edge",
+    "Newest",
+    "PastRound",
+    "Portrait",
+    "RestoredRounds",
+    "Row",
+    "RunState",
+    "fold",
+    "is_forward",
+    "row_of",
+    "type_of",
+]
+
+T = TypeVar("T")
+QUERY = "Query"
+
+
+class Row(NamedTuple, Generic[T]):
+    """
+    A row of things that are linked, the newest in front: to add one costs the same however many there are.
+
+    A tuple, since Python frees a long chain of those without running out of stack.
+    """
+
+    newest: T
+    before: Row[T] | None
+
+
+def row_of(row: Row[T] | None) -> list[T]:
+    """
+    Return the things of a row in the order in which they came; none where there is no row.
+    """
+    things: list[T] = []
+    while row is not None:
+        things.append(row.newest)
+        row = row.before
+    return things[::-1]
+
+
+class Edge(msgspec.Struct, frozen=True, gc=False):
+    """An edge as one of its ends knows it: the other end, its type, and the version that recorded it."""
+
+    end: Ref
+    type: str
+    version: int
+
+
+class Change(NamedTuple):
+    """What one version changed of a node."""
+
+    version: int
+    changes: tuple[AttributeChange, ...]
+
+
+class Newest(NamedTuple):
+    """The newest vertex of a name in one run: its version, its number among those of the name, and the one before."""
+
+    version: int
+    number: int
+    before: Newest | None
+
+
+class Portrait(NamedTuple):
+    """How far the portrait of a node is: `requested`, `written`, `failed` or `discarded`, and how often it failed."""
+
+    status: str
+    failures: int = 0
+    error: str = ""
+
+
+class PastRound(NamedTuple):
+    """An earlier round as it was at a version of its stream; `leaves` are its vertices without successors."""
+
+    stream: str
+    state: RunState
+    leaves: tuple[Ref, ...]
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a run is at one version; see the fields.
+
+    `vertices`: all that were registered, removed ones too, by version, each with its number among those of its name.
+    `newest`: by type and label. `removed`, `changes`, `portraits`: by vertex, also of earlier rounds. `out` and
+    `into`: the edges by their ends; those that came with a node are only in `out`, the node has its sources.
+    `counts`: how many nodes of a type there ever were. `touches_past`: whether vertices of earlier rounds were
+    changed or joined; `goes_backward`: whether an edge leads into an older vertex. `past`: the rounds of `pins`,
+    looked up; empty where only the run itself was folded.
+    """
+
+    version: int = 0
+    opened: RunOpened | None = None
+    is_closed: bool = False
+    query: int = 0
+    vertices: OrderedMap[int, tuple[NodeEvent, int]] = msgspec.field(default_factory=OrderedMap)
+    newest: OrderedMap[tuple[str, str], Newest] = msgspec.field(default_factory=OrderedMap)
+    removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
+    changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
+    out: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
+    into: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
+    pointers: OrderedMap[Ref, None] = msgspec.field(default_factory=OrderedMap)
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+    portraits: OrderedMap[Ref, Portrait] = msgspec.field(default_factory=OrderedMap)
+    steps: Steps = msgspec.field(default_factory=Steps)
+    messages: OrderedMap[int, MessageRecorded] = msgspec.field(default_factory=OrderedMap)
+    names: dict[str, int] = msgspec.field(default_factory=dict)
+    touches_past: bool = False
+    goes_backward: bool = False
+    pins: tuple[Segment, ...] = ()
+    past: tuple[PastRound, ...] = ()
+
+
+class RestoredRounds(msgspec.Struct, frozen=True):
+    """A restoration, together with the rounds that it names."""
+
+    event: RoundsRestored
+    past: tuple[PastRound, ...]
+
+
+EMPTY = RunState()
+
+
+def type_of(event: NodeEvent) -> str:
+    """
+    Return the type of the node that an event registered.
+    """
+    return event.type if isinstance(event, NodeRegistered) else QUERY
+
+
+def fold(state: RunState, events: Iterable[RunEvent | RestoredRounds]) -> RunState:
+    """
+    Return the state after `events`; it trusts them, since they are history. A restoration may come as
+    `RestoredRounds`, with what it names; without that `past` is left as it is.
+    """
+    step = _Fold(state)
+    for event in events:
+        step.apply(event)
+    return step.state()
+
+
+class _Fold:
+    """A fold under way."""
+
+    def __init__(self, state: RunState) -> None:
+        self._version, self._query = state.version, state.query
+        self._opened, self._is_closed = state.opened, state.is_closed
+        self._vertices, self._newest = MapDraft(state.vertices), MapDraft(state.newest)
+        self._removed, self._changes = MapDraft(state.removed), MapDraft(state.changes)
+        self._out, self._into = MapDraft(state.out), MapDraft(state.into)
+        self._pointers, self._portraits = MapDraft(state.pointers), MapDraft(state.portraits)
+        self._counts, self._names = dict(state.counts), state.names
+        self._steps, self._messages = state.steps, MapDraft(state.messages)
+        self._touches_past, self._goes_backward = state.touches_past, state.goes_backward
+        self._pins, self._past = state.pins, state.past
+
+    def state(self) -> RunState:
+        """
+        Return the state at the end.
+        """
+        return RunState(
+            version=self._version,
+            opened=self._opened,
+            is_closed=self._is_closed,
+            query=self._query,
+            vertices=self._vertices.done(),
+            newest=self._newest.done(),
+            removed=self._removed.done(),
+            changes=self._changes.done(),
+            out=self._out.done(),
+            into=self._into.done(),
+            pointers=self._pointers.done(),
+            counts=self._counts,
+            portraits=self._portraits.done(),
+            steps=self._steps,
+            messages=self._messages.done(),
+            names=self._names,
+            touches_past=self._touches_past,
+            goes_backward=self._goes_backward,
+            pins=self._pins,
+            past=self._past,
+        )
+
+    def apply(self, event: RunEvent | RestoredRounds) -> None:
+        """
+        Apply one event.
+        """
+        self._version += 1
+        match event:
+            case NodeRegistered() | QueryRegistered():
+                self._register(event)
+            case NodeChanged(node=node, changes=changes):
+                self._change(node, changes)
+            case PortraitRequested() | PortraitWritten() | PortraitFailed() | PortraitDiscarded():
+                self._portray(event)
+            case StepQueued() | StepTaken() | StepReturned() | StepsCleared() | StepRefused():
+                self._step(event)
+            case MessageRecorded():
+                self._messages.put(self._version, event)
+            case NodeRemoved() | EdgeAdded() | PointersMoved():
+                self._reshape(event)
+            case RestoredRounds(event=restored, past=past):
+                self._pins, self._past = restored.rounds, past
+            case RoundsRestored(rounds=rounds):
+                self._pins = rounds
+            case RunNamed(name=name, version=version):
+                self._names = {**self._names, name: version}
+            case RunOpened():
+                self._opened = event
+            case RunClosed():
+                self._is_closed = True
+
+    def _register(self, event: NodeRegistered | QueryRegistered) -> None:
+        node_type = type_of(event)
+        key = (node_type, event.label)
+        before = self._newest.get(key)
+        number = 1 if before is None else before.number + 1
+        self._vertices.put(self._version, (event, number))
+        self._newest.put(key, Newest(self._version, number, before))
+        self._counts[node_type] = self._counts.get(node_type, 0) + 1
+        own = Ref(self._version)
+        if isinstance(event, QueryRegistered):
+            self._query = self._version
+            self._pointers.put(own, None)
+            return
+        edge = Edge(own, event.edge, self._version)
+        for source in event.sources:
+            self._out.put(source, Row(edge, self._out.get(source)))
+            if source.stream:
+                self._touches_past = True
+        for ref in event.left:
+            self._pointers.drop(ref)
+        if event.is_pointer:
+            self._pointers.put(own, None)
+
+    def _change(self, node: Ref, changes: tuple[AttributeChange, ...]) -> None:
+        self._changes.put(node, Row(Change(self._version, changes), self._changes.get(node)))
+        self._touches_past = self._touches_past or bool(node.stream)
+
+    def _reshape(self, event: NodeRemoved | EdgeAdded | PointersMoved) -> None:
+        if isinstance(event, PointersMoved):
+            self._move(event.left, event.joined)
+        elif isinstance(event, NodeRemoved):
+            self._removed.put(event.node, self._version)
+            self._move((event.node,), event.joined)
+            self._touches_past = self._touches_past or bool(event.node.stream)
+            if event.node == Ref(self._query):
+                self._query = 0
+        else:
+            source, target, edge = event.source, event.target, event.edge
+            self._out.put(source, Row(Edge(target, edge, self._version), self._out.get(source)))
+            self._into.put(target, Row(Edge(source, edge, self._version), self._into.get(target)))
+            self._touches_past = self._touches_past or bool(source.stream or target.stream)
+            self._goes_backward = self._goes_backward or not is_forward(event.source, event.target)
+
+    def _move(self, left: Iterable[Ref], joined: Iterable[Ref]) -> None:
+        for ref in left:
+            self._pointers.drop(ref)
+        for ref in joined:
+            self._pointers.put(ref, None)
+
+    def _portray(self, event: PortraitRequested | PortraitWritten | PortraitFailed | PortraitDiscarded) -> None:
+        before = self._portraits.get(event.node) or Portrait("requested")
+        match event:
+            case PortraitRequested():
+                now = before._replace(status="requested")
+            case PortraitWritten(description=description):
+                now = before._replace(status="written")
+                new = canonical_json(description, what="a description")
+                self._change(event.node, (AttributeChange("description", b'""', new),))
+            case PortraitFailed(error=error):
+                now = Portrait("failed", before.failures + 1, error)
+            case PortraitDiscarded():
+                now = before._replace(status="discarded")
+        self._portraits.put(event.node, now)
+
+    def _step(self, event: StepQueued | StepTaken | StepReturned | StepsCleared | StepRefused) -> None:
+        match event:
+            case StepQueued():
+                self._steps = self._steps.plus(self._version, event)
+            case StepTaken(queue=queue):
+                self._steps = self._steps.without_first(queue)
+            case StepReturned(step=step):
+                self._steps = self._steps.given_back(step)
+            case StepsCleared(queues=queues):
+                self._steps = self._steps.without(queues)
+            case StepRefused():
+                pass  # It never was in.
+
+
+def is_forward(source: Ref, target: Ref) -> bool:
+    """
+    Return whether an edge surely leads from an older vertex to a newer one, as all do that come with their node.
+    """
+    if source.stream == target.stream:
+        return source.version < target.version
+    return bool(source.stream) and not target.stream

@@ -1,0 +1,305 @@
+"""
+A run's state as a graph: what lies where, what is called how, and what leads to what.
+
+The graph goes over the run and the earlier rounds that it goes back over, oldest first. Between two rounds in a row
+stand bridges: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds
+(SPEC D7.5, D7.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cached_property
+
+from ...ordered_map import OrderedMap
+from ...spans import OWN, Ref
+from ..errors import NodeNotFoundError
+from ..events import NodeEvent, NodeRegistered
+from ..naming import NodeName, node_name, parse_node_name
+from .fold import Change, Edge, Newest, Row, RunState, row_of, type_of
+
+__all__ = ["BRIDGE", "RunGraph", "leaves_of"]
+
+BRIDGE = "continues_to"
+Edges = OrderedMap[Ref, Row[Edge]]
+
+
+class RunGraph:
+    """What can be asked of a run's graph. `Ref`s without a stream lie in the run itself."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        # All rounds, oldest first; the run itself is the last one.
+        self.rounds = (*((past.stream, past.state) for past in state.past), (OWN, state))
+        self._places = {stream: place for place, (stream, _) in enumerate(self.rounds)}
+
+    # Names
+
+    def resolve(self, name: str) -> Ref:
+        """
+        Return the vertex that a name means.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+            NodeNotFoundError: there is no such node.
+        """
+        found = self.find(name)
+        if found is None:
+            wanted = parse_node_name(name)
+            raise NodeNotFoundError(
+                f"Current context does not have IR with label {wanted.label!r} of type {wanted.type!r}."
+            )
+        return found
+
+    def find(self, name: str) -> Ref | None:
+        """
+        Return the vertex that a name means, None where there is none.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+        """
+        wanted = parse_node_name(name)
+        return next((ref for ref in self._bearing(wanted) if self.is_there(ref)), None)
+
+    def _bearing(self, wanted: NodeName) -> Iterator[Ref]:
+        """Yield the vertices that a name may mean, the newest first, removed ones too."""
+        key = (wanted.type, wanted.label)
+        held = [(stream, state.newest.get(key)) for stream, state in self.rounds]
+        before = sum(newest.number for _, newest in held if newest)
+        for stream, newest in reversed(held):
+            before -= newest.number if newest else 0
+            current: Newest | None = newest
+            while current is not None:
+                if wanted.number in (None, before + current.number):
+                    yield Ref(current.version, stream)
+                current = current.before
+
+    def ever_named(self, name: str) -> Iterator[Ref]:
+        """
+        Yield the vertices that a name means or has meant, the newest first, removed ones too.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+        """
+        return self._bearing(parse_node_name(name))
+
+    def vertices_named(self, node_type: str, label: str) -> list[Ref]:
+        """
+        Return all vertices of a name, removed ones too, oldest first.
+        """
+        return list(self._bearing(NodeName(node_type, label)))[::-1]
+
+    def name_of(self, ref: Ref) -> str:
+        """
+        Return the name of a vertex: the plain one if it is the newest that bears it, else with its number.
+        """
+        event, number = self._vertex(ref)
+        node_type, label = type_of(event), event.label
+        if self._is_newest(ref, (node_type, label)):
+            return node_name(node_type, label)
+        earlier = (state.newest.get((node_type, label)) for _, state in self.rounds[: self._places[ref.stream]])
+        return node_name(node_type, label, number + sum(newest.number for newest in earlier if newest))
+
+    def _is_newest(self, ref: Ref, key: tuple[str, str]) -> bool:
+        place = self._places[ref.stream]
+        newest = self.rounds[place][1].newest.get(key)
+        is_last = newest is not None and newest.version == ref.version
+        if is_last and not any(key in state.newest for _, state in self.rounds[place + 1 :]):
+            # Most names are borne once.
+            return True
+        return next((other for other in self._bearing(NodeName(*key)) if self.is_there(other)), None) == ref
+
+    # Vertices
+
+    def _vertex(self, ref: Ref) -> tuple[NodeEvent, int]:
+        place = self._places.get(ref.stream)
+        held = None if place is None else self.rounds[place][1].vertices.get(ref.version)
+        if held is None:
+            raise NodeNotFoundError(f"{ref.stream or 'this run'} has no node of version {ref.version}")
+        return held
+
+    def event(self, ref: Ref) -> NodeEvent:
+        """
+        Return the event that registered a vertex.
+        """
+        return self._vertex(ref)[0]
+
+    def type_of(self, ref: Ref) -> str:
+        """
+        Return the type of a vertex.
+        """
+        return type_of(self._vertex(ref)[0])
+
+    def is_there(self, ref: Ref) -> bool:
+        """
+        Return whether a vertex is in the graph: in one of its rounds, and not removed.
+        """
+        place = self._places.get(ref.stream)
+        if place is None or ref.version not in self.rounds[place][1].vertices:
+            return False
+        return not any(
+            (Ref(ref.version) if stream == ref.stream else ref) in state.removed
+            for stream, state in self.rounds[place:]
+        )
+
+    def round_of(self, ref: Ref) -> RunState:
+        """
+        Return the state of the round that registered a vertex.
+        """
+        return self.rounds[self._places[ref.stream]][1]
+
+    def changes_of(self, ref: Ref) -> list[tuple[str, Change]]:
+        """
+        Return the changes of a vertex in their order, each with the stream that recorded it.
+        """
+        found: list[tuple[str, Change]] = []
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            seen = Ref(ref.version) if stream == ref.stream else ref
+            found += [(stream, change) for change in row_of(state.changes.get(seen))]
+        return found
+
+    def removal_of(self, ref: Ref) -> Ref | None:
+        """
+        Return the event that removed a vertex, None where it was not.
+        """
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            version = state.removed.get(Ref(ref.version) if stream == ref.stream else ref)
+            if version is not None:
+                return Ref(version, stream)
+        return None
+
+    def vertices(self) -> Iterator[Ref]:
+        """
+        Yield the vertices of the graph: round after round, as they were registered.
+        """
+        for stream, state in self.rounds:
+            for version in state.vertices:
+                ref = Ref(version, stream)
+                if self.is_there(ref):
+                    yield ref
+
+    # Edges
+
+    def bridged_to(self, ref: Ref) -> Iterable[Ref]:
+        """
+        Return the leaves that are bridged to a query; removed ones too.
+        """
+        return self._bridges.get(ref, ())
+
+    def predecessors(self, ref: Ref) -> list[Edge]:
+        """
+        Return the edges that lead to a vertex.
+        """
+        event = self.event(ref)
+        found = [Edge(leaf, BRIDGE, 0) for leaf in self.bridged_to(ref)]
+        if isinstance(event, NodeRegistered):
+            found += [Edge(_absolute(source, ref.stream), event.edge, ref.version) for source in event.sources]
+        return self._there(found + self._added(ref, lambda state: state.into))
+
+    def successors(self, ref: Ref) -> list[Edge]:
+        """
+        Return the edges that lead on from a vertex.
+        """
+        found = self._added(ref, lambda state: state.out)
+        found += [Edge(query, BRIDGE, 0) for query, leaves in self._bridges.items() if ref in leaves]
+        return self._there(found)
+
+    def _added(self, ref: Ref, side: Callable[[RunState], Edges]) -> list[Edge]:
+        found: list[Edge] = []
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            if stream != ref.stream and not state.touches_past:
+                continue
+            seen = Ref(ref.version) if stream == ref.stream else ref
+            found += [
+                Edge(_absolute(edge.end, stream), edge.type, edge.version) for edge in row_of(side(state).get(seen))
+            ]
+        return found
+
+    def _there(self, edges: Iterable[Edge]) -> list[Edge]:
+        return [edge for edge in edges if self.is_there(edge.end)]
+
+    @cached_property
+    def _bridges(self) -> dict[Ref, dict[Ref, None]]:
+        """The leaves that each query is bridged to."""
+        bridges: dict[Ref, dict[Ref, None]] = {}
+        waiting: list[Ref] = []
+        for place, (stream, state) in enumerate(self.rounds):
+            query = Ref(state.query, stream)
+            if self.is_there(query):
+                bridges[query] = dict.fromkeys(waiting)
+                waiting = []
+            if place < len(self.state.past):
+                waiting += [Ref(leaf.version, stream) for leaf in self._leaves(place)]
+        return bridges
+
+    def _leaves(self, place: int) -> tuple[Ref, ...]:
+        """Return the leaves of an earlier round; where later ones removed some of it, others are leaves now."""
+        stream, state = self.rounds[place]
+        later = (ref for _, after in self.rounds[place + 1 :] if after.touches_past for ref in after.removed)
+        gone = {Ref(ref.version) for ref in later if ref.stream == stream}
+        return leaves_of(state, gone) if gone else self.state.past[place].leaves
+
+    @property
+    def root(self) -> Ref | None:
+        """The query of the first round that has one."""
+        queries = (Ref(state.query, stream) for stream, state in self.rounds)
+        return next(filter(self.is_there, queries), None)
+
+    # Ways
+
+    def leading_to(self, refs: Iterable[Ref], *, over_bridges: bool = True) -> set[Ref]:
+        """
+        Return the vertices from which a way leads to one of `refs`; without bridges it stays within each round.
+        """
+        return _reached(
+            refs,
+            lambda ref: [edge.end for edge in self.predecessors(ref) if over_bridges or edge.version],
+        )
+
+    def led_to(self, refs: Iterable[Ref]) -> set[Ref]:
+        """
+        Return the vertices to which a way leads from one of `refs`.
+        """
+        return _reached(refs, lambda ref: [edge.end for edge in self.successors(ref)])
+
+    def closes_cycle(self, source: Ref, target: Ref) -> bool:
+        """
+        Return whether an edge would close a cycle; quick where no edge ever led backward, and this does not.
+        """
+        places = (self._places[source.stream], source.version), (self._places[target.stream], target.version)
+        if source == target:
+            return True
+        if places[0] < places[1] and not any(state.goes_backward for _, state in self.rounds):
+            return False
+        return source in self.led_to([target])
+
+
+def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ...]:
+    """
+    Return the vertices of one run that have no successor in it; data too (SPEC D7.8). `gone_since` names those that
+    were removed by others.
+    """
+
+    def is_gone(ref: Ref) -> bool:
+        return ref in state.removed or ref in gone_since
+
+    def is_leaf(ref: Ref) -> bool:
+        return all(edge.end.stream or is_gone(edge.end) for edge in row_of(state.out.get(ref)))
+
+    return tuple(ref for ref in map(Ref, state.vertices) if not is_gone(ref) and is_leaf(ref))
+
+
+def _reached(refs: Iterable[Ref], following: Callable[[Ref], Iterable[Ref]]) -> set[Ref]:
+    reached: set[Ref] = set()
+    waiting = list(refs)
+    while waiting:
+        for ref in following(waiting.pop()):
+            if ref not in reached:
+                reached.add(ref)
+                waiting.append(ref)
+    return reached
+
+
+def _absolute(ref: Ref, stream: str) -> Ref:
+    """Return a vertex as seen from the run, which `stream` names as its own."""
+    return ref if ref.stream else Ref(ref.version, stream)

@@ -1,0 +1,1 @@
+"""How contexts come from each other, drawn as lanes."""

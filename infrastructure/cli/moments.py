@@ -1,0 +1,92 @@
+"""`refold moments`: the names that moments of the whole store have."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from ...domain.envelope import RecordedEvent
+from ...domain.moments import STREAM
+from ...domain.system import REAL_SYSTEM
+from ..store import Store
+from .changes import note
+from .options import actor, as_json, changing, checked_text, database, optional_text, reading
+from .shapes import print_json, print_json_list
+from .terminal import aligned, cut, is_cut_short, one_line, paint, terminal_width
+from .times import exact, told
+
+__all__ = ["command"]
+
+HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
+BARE_POSITION = re.compile(r"[0-9.]+")
+
+
+def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A position as `refold log` prints it, with pos: or without, or another name."""
+    text = None if value is None else checked_text(value)
+    return f"pos:{text}" if text is not None and BARE_POSITION.fullmatch(text) else text
+
+
+@click.command("moments")
+@click.argument("name", metavar="[NAME", required=False, callback=optional_text)
+@click.argument("position", metavar="[POSITION]]", required=False, callback=_position)
+@actor
+@database
+@as_json
+def command(name: str | None, position: str | None, actor: str, location: str, as_json: bool) -> None:
+    """
+    List the moments of the whole store that have a name; or give a name to POSITION, or to now. A name that is given
+    again moves.
+
+    `refold contexts --at NAME` and `refold changes NAME` take it; a version of one context is named by the program that
+    writes it.
+
+    With --json: an array of {name, position, named_at, named_by}, with NAME its own.
+    """
+    if name is None:
+        with reading(location) as store:
+            _print(_named(store), as_json)
+        return
+    with changing(location, actor) as store:
+        store.name_moment(name, position)
+        found = _named(store)[name]
+    if as_json:
+        print_json(_shape(found))
+    else:
+        click.echo(f"{one_line(name)} is pos:{found.event.moment}")
+
+
+def _named(store: Store) -> dict[str, RecordedEvent]:
+    """Return the event that gave each name, the last one where it was given again."""
+    return {recorded.event.name: recorded for recorded in store.log.read(STREAM)}
+
+
+def _print(found: dict[str, RecordedEvent], as_json: bool) -> None:
+    if as_json:
+        print_json_list(map(_shape, found.values()))
+        return
+    if not found:
+        note("no moment has a name yet: `refold moments NAME` names the present one")
+        return
+    now = REAL_SYSTEM.now()
+    rows = [_cells(recorded, now) for recorded in found.values()]
+    heading, *lines = aligned([HEADINGS, *rows])
+    click.echo(paint(heading, "dim"))
+    for line in lines:
+        click.echo(cut(line, terminal_width()) if is_cut_short() else line)
+
+
+def _cells(recorded: RecordedEvent, now: float) -> tuple[str, ...]:
+    actor = one_line(recorded.meta.actor or "-")
+    return one_line(recorded.event.name), recorded.event.moment, told(recorded.recorded_at, now), actor
+
+
+def _shape(recorded: RecordedEvent) -> dict[str, Any]:
+    return {
+        "name": recorded.event.name,
+        "position": recorded.event.moment,
+        "named_at": exact(recorded.recorded_at),
+        "named_by": recorded.meta.actor,
+    }

@@ -1,0 +1,145 @@
+"""
+Reading past what is damaged: all events that can be read still, and what is to be said of the others.
+
+One event that cannot be read is no reason to show nothing. It is left out, and the command says so at the end, and
+fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...domain.envelope import RecordedEvent
+from ...domain.errors import DamagedError, RefoldError
+from ...domain.ports import LiveLog, Page
+from ...domain.positions import BEGINNING, Moment
+from ...projections.contract import Projection
+from ..projecting.folding import fold_page
+from ..projecting.store import MemoryProjectionStore
+from .naming import counted
+from .options import reading, summed_up
+
+__all__ = ["LeftOutError", "Readable", "rows_of"]
+
+PAGE_EVENTS = 512
+# A page that cannot be read is read in so many parts, down to single events.
+PARTS = 8
+# A position that is wrong by millions would have as many holes in front of it.
+LEFT_OUT_MAX = 10_000
+
+
+class LeftOutError(RefoldError):
+    """Some events could not be read; all others were shown."""
+
+    def __init__(self, faults: Sequence[DamagedError]) -> None:
+        first = faults[0]
+        more = f", the first of {counted(len(faults), 'fault')}" if len(faults) > 1 else ""
+        super().__init__(
+            f"what cannot be read is left out: {first.what} is damaged ({first.reason}){more}; `refold verify` tells "
+            "all that is wrong"
+        )
+
+
+class Readable:
+    """The events of a log that can be read; `left_out` has what was found instead of the others."""
+
+    def __init__(self, log: LiveLog) -> None:
+        self._log = log
+        self.left_out: list[DamagedError] = []
+
+    def require_whole(self) -> None:
+        """
+        Do nothing where nothing was left out.
+
+        Raises:
+            LeftOutError: something was.
+        """
+        if self.left_out:
+            raise LeftOutError(self.left_out)
+
+    def pages(self, after: Moment = BEGINNING) -> Iterator[Page]:
+        """
+        Yield the events behind a moment, in the order of the log.
+
+        Raises:
+            DamagedError: too many cannot be read.
+        """
+        moment, size = after, PAGE_EVENTS
+        while True:
+            try:
+                page = self._log.read_all(after=moment, limit=size)
+            except DamagedError as error:
+                if size == 1:
+                    moment = self._behind_damage(moment, error)
+                size = max(1, size // PARTS)
+                continue
+            if not page.events:
+                return
+            yield page
+            moment, size = page.moment, min(size * PARTS, PAGE_EVENTS)
+
+    def of_stream(self, stream: str, *, after: int, until: int) -> Iterator[RecordedEvent]:
+        """
+        Yield the events of a stream with versions above `after`, up to and including `until`.
+
+        Raises:
+            DamagedError: too many cannot be read.
+        """
+        size = PAGE_EVENTS
+        while after < until:
+            end = min(until, after + size)
+            try:
+                events = self._log.read(stream, after=after, until=end)
+            except DamagedError as error:
+                if end - after == 1:
+                    self._leave_out(error)
+                    after = end
+                size = max(1, (end - after) // PARTS)
+                continue
+            yield from events
+            after, size = end, min(size * PARTS, PAGE_EVENTS)
+
+    def rows(self, projections: Sequence[Projection]) -> list[list[Any]]:
+        """
+        Return the rows that projections make of what can be read.
+        """
+        store = MemoryProjectionStore()
+        for page in self.pages():
+            for one in projections:
+                rows = fold_page(one, page.events, store)
+                store.save(one, rows, before=store.checkpoint(one), after=page.moment)
+        return [store.rows(one) for one in projections]
+
+    def _behind_damage(self, moment: Moment, error: DamagedError) -> Moment:
+        """Return the moment behind the next event of each slice that cannot be read."""
+        heads, ends = dict(moment.heads), dict(self._log.now().heads)
+        behind = dict(heads)
+        for lane, end in ends.items():
+            if heads.get(lane, 0) == end:
+                continue
+            try:
+                self._log.read_all(after=Moment.of({**ends, lane: heads.get(lane, 0)}), limit=1)
+            except DamagedError as found:
+                self._leave_out(found)
+                behind[lane] = heads.get(lane, 0) + 1
+        if behind == heads:
+            raise error
+        return Moment.of(behind)
+
+    def _leave_out(self, error: DamagedError) -> None:
+        self.left_out.append(error)
+        if len(self.left_out) > LEFT_OUT_MAX:
+            raise error
+
+
+def rows_of(location: str, projections: Sequence[Projection]) -> tuple[list[list[Any]], Readable | None]:
+    """
+    Return the rows of projections; where events cannot be read those that the others give, and what was left out.
+    """
+    with suppress(DamagedError):
+        return summed_up(location, lambda store: [store.rows(one.name) for one in projections]), None
+    with reading(location) as store:
+        readable = Readable(store.log)
+        return readable.rows(projections), readable

@@ -1,0 +1,92 @@
+"""`refold replay`: what a model would have seen under another policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ...domain.chat.items import ChatItem
+from ...domain.chat.replaying import Replay, policy_of
+from ...domain.errors import InvalidInputError
+from .addresses import existing, opened
+from .changes import note
+from .listing import Row, print_rows
+from .naming import counted
+from .options import as_json, database, reading, required_text
+from .seen_chat import SeenChat
+from .shapes import item_shape, print_json
+from .speaking import body_of
+from .terminal import aligned, one_line, paint
+
+__all__ = ["command"]
+
+HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
+FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
+
+
+def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        policy_of(required_text(ctx, param, value))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
+@click.command("replay")
+@click.argument("context", metavar="CTX", callback=existing)
+@click.option(
+    "--policy",
+    metavar="P",
+    required=True,
+    callback=_policy,
+    help="all (everything stays), tokens:N or items:N (truncated to so many before each call).",
+)
+@click.option("--seen", metavar="VERSION", type=click.IntRange(min=1), help="The items of the prompt of this call.")
+@database
+@as_json
+def command(context: str, policy: str, seen: int | None, location: str, as_json: bool) -> None:
+    """
+    Run the history of a chat again under another policy, and compare what the model was sent with what it would have
+    been sent. No model is asked, and nothing is recorded.
+
+    A line for each call: the VERSION that brought the first item of the answer, the tokens of the prompt, and how many
+    of them a provider's cache would have had from the call before. All are estimates.
+
+    With --json: {context, kind, policy, calls: [{version, tokens_then, tokens_now, cached_then, cached_now}], sums:
+    {calls, tokens_then, tokens_now, cached_then, cached_now}}; with --seen {context, kind, policy, version, items}.
+    """
+    with reading(location) as store:
+        chat = opened(store, context)
+        replay = chat.replay(policy)
+        about = {"context": chat.id, "kind": chat.stream_kind, "policy": policy}
+        if seen is not None:
+            _print_seen(SeenChat(store.log, chat, chat.version), replay.seen(seen), seen, about, as_json)
+        elif as_json:
+            sums = {"calls": len(replay.calls), **{field: getattr(replay, field) for field in FIELDS}}
+            print_json({**about, "calls": [call._asdict() for call in replay.calls], "sums": sums})
+        elif replay.calls:
+            _print_calls(replay)
+        else:
+            note(f"chat:{chat.id} holds no answer of a model: there is nothing to compare")
+
+
+def _print_calls(replay: Replay) -> None:
+    rows = [(f"@{call.version}", *(f"{getattr(call, field):,}" for field in FIELDS)) for call in replay.calls]
+    sums = ("all", *(f"{getattr(replay, field):,}" for field in FIELDS))
+    heading, *lines, last = aligned([HEADINGS, *rows, sums], right=range(len(HEADINGS)))
+    click.echo(paint(heading, "dim"))
+    for line in lines:
+        click.echo(line)
+    click.echo(paint(last, "bold"))
+
+
+def _print_seen(view: SeenChat, items: Sequence[ChatItem], version: int, about: dict[str, Any], as_json: bool) -> None:
+    entries = view.entries_of([item.id for item in items])
+    if as_json:
+        print_json({**about, "version": version, "items": [item_shape(entry) for entry in entries]})
+        return
+    head = f"{one_line(view.stream)} before @{version}, under {about['policy']}"
+    click.echo(paint(head, "bold") + paint(f"  {counted(len(entries), 'item')}", "dim"))
+    print_rows([Row(entry, body_of(entry.item)) for entry in entries])

@@ -1,0 +1,1 @@
+"""Commands that look after projections, and look a store over."""

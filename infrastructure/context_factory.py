@@ -1,0 +1,225 @@
+"""
+The seed's factory: one context for each round and agent in a process, kept until it is let go (SPEC D1).
+
+A context is a run: of the store at the database that the options name, else detached. The runs of a detached session
+share a log in memory, which goes when the last of them is let go.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+from ..domain.errors import InvalidInputError, RefoldError
+from ..domain.trajectory import Run, RunFactory, RunId
+from .bootstrap import open_store
+from .store import Store
+
+__all__ = ["ContextFactory", "ContextInitOptions", "HeldContexts", "build_context_init_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextInitOptions:
+    """
+    Where a context is kept, and the steps that `init_todolist()` fills its queues with: names, or dicts with `name`.
+
+    `database_url` is what `refold.open` takes: a URL, a path, or ":memory:".
+    """
+
+    database_url: str | None = None
+    pre_workflow: tuple[str | Mapping[str, Any], ...] = ()
+    post_workflow: tuple[str | Mapping[str, Any], ...] = ()
+
+
+def build_context_init_options(config: Any) -> ContextInitOptions:
+    """
+    Return the options that a configuration says: `CONTEXT.database.url`, `PRE_WORKFLOW` and `POST_WORKFLOW`.
+
+    It is nested mappings, or anything whose `get` knows a path with dots (SPEC D1.9).
+    """
+    return ContextInitOptions(
+        database_url=_configured(config, "CONTEXT.database.url"),
+        pre_workflow=tuple(_configured(config, "PRE_WORKFLOW") or ()),
+        post_workflow=tuple(_configured(config, "POST_WORKFLOW") or ()),
+    )
+
+
+def _configured(config: Any, path: str) -> Any:
+    found = config.get(path)
+    if found is not None:
+        return found
+    found = config
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+class _Home(NamedTuple):
+    """Where runs come from, and how they are let go."""
+
+    run: Callable[..., Run]
+    release: Callable[..., int]
+
+
+class _Held(NamedTuple):
+    """A context, and the options it was made with."""
+
+    run: Run
+    options: ContextInitOptions
+
+
+class HeldContexts:
+    """The contexts of a process, or of a part of one that wants its own; any number of threads may ask."""
+
+    def __init__(self) -> None:
+        self._held: dict[RunId, _Held] = {}
+        self._stores: dict[str, Store] = {}
+        self._sessions: dict[tuple[str, str], RunFactory] = {}
+        self._lock = threading.RLock()
+
+    def get_context(
+        self,
+        user_id: str,
+        session_id: str,
+        run_id: int,
+        sub_id: int | None = None,
+        options: ContextInitOptions | None = None,
+    ) -> Run:
+        """
+        Return the context of a round and agent, which is made if need be; see `ContextFactory.get_context`.
+        """
+        with self._lock:
+            # A new sub-agent lives where the main one does.
+            known = self._held.get(RunId(user_id, session_id, run_id, sub_id or 0))
+            options = _settled(options, known, is_new=sub_id is None)
+            try:
+                run = self._home(options.database_url, user_id, session_id).run(user_id, session_id, run_id, sub_id)
+            except RefoldError:
+                self._forget_empty(user_id, session_id)
+                raise
+            return self._kept(run, options)
+
+    def _kept(self, run: Run, options: ContextInitOptions) -> Run:
+        known = self._held.get(run.identity)
+        # One that was begun in a transaction that was rolled back is another one now.
+        if known is None or known.run is not run:
+            run.pre_workflow, run.post_workflow = options.pre_workflow, options.post_workflow
+            self._held[run.identity] = _Held(run, options)
+        return run
+
+    def _home(self, url: str | None, user_id: str, session_id: str) -> _Home:
+        if url is None:
+            factory = self._sessions.setdefault((user_id, session_id), RunFactory())
+            return _Home(factory.run, factory.release)
+        store = self._stores.get(url)
+        if store is None:
+            store = self._stores[url] = open_store(url)
+        return _Home(store.run, store.release_runs)
+
+    def _forget_empty(self, user_id: str, session_id: str) -> None:
+        if not any(identity[:2] == (user_id, session_id) for identity in self._held):
+            self._sessions.pop((user_id, session_id), None)
+
+    def clear_context(self) -> None:
+        """
+        Let go of all contexts; see `ContextFactory.clear_context`.
+        """
+        with self._lock:
+            for user_id, session_id in {identity[:2] for identity in self._held}:
+                self.release_context(user_id, session_id)
+
+    def release_context(
+        self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
+    ) -> int:
+        """
+        Let go of some contexts, and return how many; see `ContextFactory.release_context`.
+        """
+        wanted = (user_id, session_id, run_id, sub_id)
+        with self._lock:
+            leaving = [
+                key for key in self._held if all(part in (None, own) for part, own in zip(wanted, key, strict=True))
+            ]
+            for identity in leaving:
+                held = self._held.pop(identity)
+                self._home(held.options.database_url, user_id, session_id).release(*identity)
+            self._forget_empty(user_id, session_id)
+            return len(leaving)
+
+    def close(self) -> None:
+        """
+        Let go of all contexts and close their stores; see `ContextFactory.close`.
+        """
+        with self._lock:
+            self.clear_context()
+            while self._stores:
+                self._stores.popitem()[1].close()
+
+
+def _settled(given: ContextInitOptions | None, known: _Held | None, *, is_new: bool) -> ContextInitOptions:
+    """Return the options that count: those of the first call, or for a new sub-agent its own, at the same database."""
+    if known is None:
+        return given or ContextInitOptions()
+    if given is None:
+        return known.options
+    url = known.options.database_url
+    if given.database_url not in (None, url):
+        raise InvalidInputError(
+            f"{known.run.stream} was made with the database {url!r}, not {given.database_url!r}: release it first"
+        )
+    return replace(given, database_url=url) if is_new else known.options
+
+
+class ContextFactory:
+    """The contexts of this process, under the seed's names."""
+
+    _contexts: ClassVar[HeldContexts] = HeldContexts()
+
+    @classmethod
+    def get_context(
+        cls,
+        user_id: str,
+        session_id: str,
+        run_id: int,
+        sub_id: int | None = None,
+        options: ContextInitOptions | None = None,
+    ) -> Run:
+        """
+        Return the context of a round and agent, which is made if need be (SPEC D1.2).
+
+        0 is the main agent; without `sub_id` it is a new one, of the next sub-agent that is free (SPEC D1.5,
+        repaired). The options of the first call count; a sub-agent has its main agent's where it is given none. The
+        store of a database is opened once.
+
+        Raises:
+            InvalidInputError: there is no main agent yet whose sub-agent it would be (a ValueError, SPEC D1.4); a part
+                that cannot be one, or a database that cannot be one, or another than the context was made with.
+            StorageUnavailableError: the database cannot be reached, or is not one of Refold's.
+        """
+        return cls._contexts.get_context(user_id, session_id, run_id, sub_id, options)
+
+    @classmethod
+    def clear_context(cls) -> None:
+        """
+        Let go of all contexts: who asks again gets new ones. What a database holds stays (SPEC D1.7).
+        """
+        cls._contexts.clear_context()
+
+    @classmethod
+    def release_context(
+        cls, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
+    ) -> int:
+        """
+        Let go of the contexts of a session, a round or one agent, and return how many there were (SPEC D1.8).
+
+        What a database holds stays. What a detached session holds goes with its last context.
+        """
+        return cls._contexts.release_context(user_id, session_id, run_id, sub_id)
+
+    @classmethod
+    def close(cls) -> None:
+        """
+        Let go of all contexts and close the stores that were opened for them.
+        """
+        cls._contexts.close()

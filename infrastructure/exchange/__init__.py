@@ -1,0 +1,8 @@
+"""Refold's own form: contexts with their whole past, as a file that another store takes in."""
+
+from __future__ import annotations
+
+from .exporting import ExportReport, export_events
+from .taking_in import TakenIn, take_in_events
+
+__all__ = ["ExportReport", "TakenIn", "export_events", "take_in_events"]

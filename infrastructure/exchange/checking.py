@@ -1,0 +1,133 @@
+"""
+Looking at a whole file before any of it is written: can a store take it in, and end up whole?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ...domain.envelope import encode_payload
+from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.ports import LiveLog
+from ...domain.streams import split_stream_id, stream_id
+from ..codec import tag_of
+from ..named_versions import named_versions
+from ..opening import root_of
+from ..subscribed import KINDS
+from .form import EventLine
+from .reading import event_lines
+
+__all__ = ["checked_file"]
+
+PAGE_EVENTS = 1_000
+
+
+def checked_file(path: Path, log: LiveLog) -> int:
+    """
+    Look at a whole file, and compare it with what is in a log; return how many streams it has.
+
+    Raises:
+        InvalidInputError: the file is not whole, or what is there is another past.
+    """
+    check = _FileCheck(path, log)
+    for stream, lines in groupby(event_lines(path), key=lambda line: line.stream):
+        check.look_at(stream, lines)
+    check.require_what_is_named()
+    return len(check.versions)
+
+
+class _FileCheck:
+    """What is known of a file so far."""
+
+    def __init__(self, path: Path, log: LiveLog) -> None:
+        self._path, self._log = path, log
+        # The last version of each stream, and the highest that is named of any.
+        self.versions: dict[str, int] = {}
+        self._named: dict[str, int] = {}
+
+    def look_at(self, stream: str, lines: Iterator[EventLine]) -> None:
+        """
+        Look at the events of a stream.
+        """
+        if stream in self.versions:
+            raise self._fault(f"has the events of {stream} in two places: export it again")
+        kind, context_id = split_stream_id(stream)
+        if kind not in KINDS:
+            raise self._fault(f"has events of {stream!r}, which is no context")
+        try:
+            stream_id(kind, context_id)
+        except InvalidInputError as error:
+            raise self._fault(f"has a context that cannot be: {error}") from error
+        present = _Present(self._log, stream)
+        calls: dict[str, int] = {}
+        version = 0
+        for version, line in enumerate(lines, 1):
+            self._check(line, version, kind)
+            self._check_key(line, calls)
+            if not present.agrees(line, version):
+                raise InvalidInputError(
+                    f"{stream} is here already, and its version {version} is another than {self._path} has: take the "
+                    "file into another store"
+                )
+        self.versions[stream] = version
+
+    def _check(self, line: EventLine, version: int, kind: str) -> None:
+        stream = line.stream
+        if line.version != version:
+            raise self._fault(f"has version {line.version} of {stream} behind version {version - 1}")
+        if not tag_of(line.event).startswith(f"{kind}."):
+            raise self._fault(f"has an event in {stream} that does not belong there: {tag_of(line.event)}")
+        if version == 1 and line.root != root_of(line.event, stream):
+            raise self._fault(f"has {line.root!r} as the root of {stream}, and its first event says another")
+        try:
+            for name, last in named_versions(line.event, stream):
+                self._named[name] = max(last, self._named.get(name, 0))
+        except DamagedError as error:
+            raise self._fault(f"has a damaged event, version {version} of {stream}: {error.reason}") from error
+
+    def _check_key(self, line: EventLine, calls: dict[str, int]) -> None:
+        """See to it that the events of a call, by its key, follow each other: they are appended together."""
+        key = line.meta.idempotency_key
+        if key is None:
+            return
+        last = calls.get(key, line.version - 1)
+        if last != line.version - 1:
+            raise self._fault(f"has {key!r} as the key of two calls of {line.stream}, at {last} and {line.version}")
+        calls[key] = line.version
+
+    def require_what_is_named(self) -> None:
+        """
+        Require that everything that events name is in the file, or in the log already.
+        """
+        for stream, version in sorted(self._named.items()):
+            if version > self.versions.get(stream, 0) and version > self._log.head(stream):
+                raise self._fault(f"names version {version} of {stream}, which is neither in it nor here")
+
+    def _fault(self, what: str) -> InvalidInputError:
+        return InvalidInputError(f"{self._path} {what}")
+
+
+class _Present:
+    """What a log has of a stream, read page by page."""
+
+    def __init__(self, log: LiveLog, stream: str) -> None:
+        self._log, self._stream = log, stream
+        self._head = log.head(stream)
+        self._page: list[Any] = []
+
+    def agrees(self, line: EventLine, version: int) -> bool:
+        """
+        Return whether the log has the same event at a version, or goes less far.
+        """
+        if version > self._head:
+            return True
+        place = (version - 1) % PAGE_EVENTS
+        if place == 0:
+            end = min(self._head, version - 1 + PAGE_EVENTS)
+            self._page = self._log.read_events(self._stream, after=version - 1, until=end)
+        # A number that is none does not equal itself, and its bytes do.
+        here = self._page[place]
+        return bool(here == line.event) or encode_payload(here) == encode_payload(line.event)

@@ -1,0 +1,47 @@
+"""
+Files to be read and written, where what goes wrong is said in Refold's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ...domain.errors import InvalidInputError
+from ..atomic_files import replacing
+
+__all__ = ["reading_file", "writing_file"]
+
+
+@contextmanager
+def reading_file(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Yield a file to be read.
+
+    Raises:
+        InvalidInputError: there is none, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"there is no file {path}: check the name") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+@contextmanager
+def writing_file(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Yield a file that takes the place of `path` at the end, or not at all.
+
+    Raises:
+        InvalidInputError: it cannot be written.
+    """
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,132 @@
+"""
+The log as a Parquet file, for DuckDB, Polars, Spark and whatever else reads tables.
+
+Its columns are stable: new ones may come behind them, and none changes its meaning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...domain.envelope import RecordedEvent
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ports import LiveLog
+from ...domain.positions import BEGINNING, Moment
+from ...domain.streams import split_stream_id
+from ..codec import tag_of
+from ..plain_events import plain_fields
+from .files import writing_file
+
+__all__ = ["COLUMNS", "export_parquet"]
+
+PAGE_EVENTS = 2_048
+# A group of rows is held in memory until it is written.
+ROW_GROUP_EVENTS = 65_536
+ROW_GROUP_BYTES = 64 << 20
+# Name and Arrow type of each column, in order.
+COLUMNS = {
+    "stream": "string",
+    "kind": "string",
+    "context": "string",
+    "version": "int64",
+    "slice": "int32",
+    "position": "int64",
+    "recorded_at": "timestamp[us, tz=UTC]",
+    "type": "string",
+    "actor": "string",
+    "correlation_id": "string",
+    "causation": "string",
+    "idempotency_key": "string",
+    "payload": "string",
+    "digest": "binary",
+}
+PAYLOAD = list(COLUMNS).index("payload")
+Progress = Callable[[int, int], None]
+_json = msgspec.json.Encoder().encode
+
+
+def export_parquet(
+    log: LiveLog,
+    path: str | os.PathLike[str],
+    streams: Iterable[str] | None = None,
+    *,
+    after: Moment = BEGINNING,
+    progress: Progress | None = None,
+) -> int:
+    """
+    Write the events behind a moment, of some streams (`kind:id`) or of all, into a Parquet file; return how many.
+
+    The rows come in the order of the log; `payload` is the event as JSON, without the fields that have their default;
+    `slice` is -1 where the log has one sequence. The file is replaced as a whole. `progress` is called with the events
+    written so far, twice.
+
+    Raises:
+        NotFoundError: there is no such context; nothing was written.
+        InvalidInputError: the package for it is missing: install `refold[parquet]`; or the file cannot be written.
+    """
+    arrow, parquet = _packages()
+    wanted = None if streams is None else frozenset(streams)
+    unknown = sorted(stream for stream in wanted or () if not log.head(stream))
+    if unknown:
+        raise NotFoundError(f"there is no context {unknown[0]!r}: `refold contexts` lists them")
+    schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
+    rows: list[tuple[Any, ...]] = []
+    written = size = 0
+    with writing_file(Path(path)) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        while True:
+            page = log.read_all(after=after, limit=PAGE_EVENTS)
+            more = [_row(event) for event in page.events if wanted is None or event.stream in wanted]
+            rows, size = rows + more, size + sum(len(row[PAYLOAD]) for row in more)
+            if rows and (len(rows) >= ROW_GROUP_EVENTS or size >= ROW_GROUP_BYTES or not page.events):
+                writer.write_table(_table(arrow, schema, rows))
+                written, rows, size = written + len(rows), [], 0
+                if progress is not None:
+                    progress(written, written)
+            if not page.events:
+                return written
+            after = page.moment
+
+
+def _packages() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InvalidInputError("Parquet files take another package: pip install 'refold[parquet]'") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _type(arrow: Any, kind: str) -> Any:
+    return arrow.timestamp("us", tz="UTC") if kind.startswith("timestamp") else arrow.type_for_alias(kind)
+
+
+def _row(recorded: RecordedEvent) -> tuple[Any, ...]:
+    kind, context = split_stream_id(recorded.stream)
+    meta = recorded.meta
+    return (
+        recorded.stream,
+        kind,
+        context,
+        recorded.version,
+        recorded.position.slice,
+        recorded.position.number,
+        recorded.recorded_at,
+        tag_of(recorded.event),
+        meta.actor,
+        meta.correlation_id,
+        meta.causation,
+        meta.idempotency_key,
+        _json(plain_fields(recorded.event, recorded.stream)).decode(),
+        recorded.digest,
+    )
+
+
+def _table(arrow: Any, schema: Any, rows: list[tuple[Any, ...]]) -> Any:
+    columns = zip(*rows, strict=True)
+    arrays = [arrow.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    return arrow.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,227 @@
+"""
+Transcripts as runs: a round for each question, an action for each call, a conclusion for each text, and the data that
+calls returned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...domain.acting import acting
+from ...domain.canonical import canonical_json
+from ...domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
+from ...domain.chat.formats.batches import Batch, arguments_of
+from ...domain.errors import InvalidInputError
+from ...domain.trajectory import Run, RunId
+from ...domain.trajectory.events import MessageRecorded, QueryRegistered
+from ..store import Store
+from .importer import ImportedContext, ImportReport, Progress
+from .rounds import Round, is_failure, parsed_data, rounds_of
+from .runs import Run as Transcript
+
+__all__ = ["import_as_runs", "record_transcript"]
+
+# Whose sessions they are where nobody says.
+USER = "import"
+RESULT = "tool result"
+# Characters of a call's arguments in the label of its data; of longer ones a digest tells them apart.
+ARGUMENTS_SHOWN_MAX = 200
+
+
+class _Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A round that is to be recorded as a run, unless it is there."""
+
+    identity: RunId
+    round: Round
+    is_there: bool
+    agent: str | None = None
+    tools: tuple[tuple[str, dict[str, Any]], ...] = ()
+    beside: Mapping[str, Any] = {}
+
+
+def record_transcript(
+    store: Store,
+    messages: Sequence[Any],
+    *,
+    user_id: str,
+    session_id: str,
+    agent: str | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    attributes: Mapping[str, Any] | None = None,
+) -> list[Run]:
+    """
+    Record a transcript of OpenAI messages as runs of a session, and return them: one for each message of the user.
+
+    Each round is one transaction. What was recorded before is left as it is, so that a transcript may be recorded
+    again, also when rounds have been added to it. `tools` are definitions as OpenAI takes them, `attributes` what is
+    known of the transcript; both are kept with the first round.
+
+    Raises:
+        InvalidInputError: something is no message, no tool or no JSON, nobody asks anything, or a round differs from
+            the one that is there; nothing was written.
+    """
+    planned = _planned(store, messages, RunId(user_id, session_id), agent, tools, attributes or {})
+    return [_written(store, plan) for plan in planned]
+
+
+def import_as_runs(
+    store: Store, transcripts: Sequence[Transcript], *, user: str | None = None, progress: Progress | None = None
+) -> ImportReport:
+    """
+    Record transcripts that were read from files as runs, each as a session of its own, named as its context would be.
+
+    `progress` is called with the transcripts recorded so far and their number.
+
+    Raises:
+        InvalidInputError: as for `record_transcript`; nothing was written.
+        ConcurrencyError, StorageError: the rounds before the one it happened at are recorded; do it again.
+    """
+    plans = [_planned_file(store, one, user or USER) for one in transcripts]
+    done: list[ImportedContext] = []
+    for number, planned in enumerate(plans, 1):
+        with acting(actor="import"):
+            done += [_told(_written(store, plan), plan) for plan in planned]
+        if progress is not None:
+            progress(number, len(plans))
+    return ImportReport(contexts=tuple(done))
+
+
+# Comparing with what is there
+
+
+def _planned_file(store: Store, transcript: Transcript, user: str) -> list[_Plan]:
+    beside = {"source": transcript.source, **transcript.attributes}
+    tools = beside.pop("tools", None) or ()
+    try:
+        return _planned(store, transcript.messages, RunId(user, transcript.context_id), None, tools, beside)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{transcript.where}: {error}") from error
+
+
+def _planned(
+    store: Store,
+    messages: Sequence[Any],
+    first: RunId,
+    agent: str | None,
+    tools: Sequence[Mapping[str, Any]],
+    beside: Mapping[str, Any],
+) -> list[_Plan]:
+    rounds = rounds_of(messages, session_id=first.session_id)
+    canonical_json(dict(beside), what="what lies beside the messages")
+    defined = tuple(_tool(number, tool) for number, tool in enumerate(tools))
+    identities = [first._replace(run_id=number) for number, _ in enumerate(rounds)]
+    return [
+        _Plan(
+            identity=identity,
+            round=one,
+            is_there=_is_there(store, identity, one),
+            agent=agent,
+            tools=() if identity.run_id else defined,
+            beside={} if identity.run_id else beside,
+        )
+        for identity, one in zip(identities, rounds, strict=True)
+    ]
+
+
+def _tool(number: int, definition: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name of a tool, and what its node has."""
+    function = definition.get("function", definition) if isinstance(definition, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"tool {number} (from 0): expected an object with the name of a function")
+    canonical_json(definition, what=f"tool {number} (from 0)")
+    description, params = function.get("description") or "", function.get("parameters")
+    return name, {"description": description, "tool_params": params, "tool_returns": None}
+
+
+def _is_there(store: Store, identity: RunId, one: Round) -> bool:
+    if not store.log.head(identity.stream):
+        return False
+    events = store.log.read_events(identity.stream)
+    recorded = [event.record for event in events if isinstance(event, MessageRecorded)]
+    wanted = [canonical_json(record, what="a message") for record in one.records]
+    if not recorded and not any(isinstance(event, QueryRegistered) for event in events):
+        # Somebody opened it, and that was all.
+        return False
+    # What was said here since is no fault of the transcript.
+    if recorded[: len(wanted)] != wanted:
+        raise InvalidInputError(
+            f"round {identity.run_id} (from 0) differs from the run {identity.stream!r} that is there: record it in "
+            "another session, or import the file with another --prefix"
+        )
+    return True
+
+
+def _told(run: Run, plan: _Plan) -> ImportedContext:
+    if plan.is_there:
+        return ImportedContext(id=run.id, outcome="unchanged", messages=0, items=0)
+    nodes = sum(node.run_id == run.run_id for node in run.graph().nodes.values())
+    return ImportedContext(id=run.id, outcome="added", messages=len(plan.round.records), items=nodes)
+
+
+# Writing
+
+
+def _written(store: Store, plan: _Plan) -> Run:
+    if plan.is_there:
+        return store.run(*plan.identity, create=False)
+    extra: dict[str, Any] = {"attributes": dict(plan.beside)} if plan.beside else {}
+    with store.transaction():
+        run = store.run(*plan.identity, agent=plan.agent)
+        run.record_messages(*plan.round.records)
+        query = run.register_query(plan.round.query, **extra)
+        for name, fields in plan.tools:
+            run.register_node("Tool", predecessor_node=[query], edge_type="find_relevant_tool", label=name, **fields)
+        _record_turns(run, query, plan.round.turns)
+    return run
+
+
+def _record_turns(run: Run, query: str, turns: Sequence[MessageAdded | Batch]) -> None:
+    """Register conclusions and actions; each follows from the one before, or from all calls that were made at once."""
+    ends = [query]
+    for turn in turns:
+        if isinstance(turn, list):
+            after = ends
+            ends = [_record_call(run, after, call, returned) for call, returned in turn]
+        elif text := _text(turn):
+            ends = [run.register_node("State", "", ends, state=text)]
+
+
+def _record_call(run: Run, after: list[str], call: FunctionCalled, returned: FunctionReturned | None) -> str:
+    params = arguments_of(call.arguments)
+    action = run.register_node(
+        "Action",
+        f"call of {call.name}",
+        after,
+        # Said, since there is no usual type from one call to the next.
+        "triggers",
+        action=call.name,
+        params=params,
+        output=None if returned is None else returned.output,
+        success=None if returned is None else not is_failure(returned),
+        call_id=call.call_id,
+    )
+    data = None if returned is None or is_failure(returned) else parsed_data(returned.output)
+    if data is not None:
+        # The same call in a later round meets the same data again.
+        run.register_node(
+            "Knowledge", "", [action], label=_label(call.name, params), knowledge_type=RESULT, knowledge_content=data
+        )
+    return action
+
+
+def _label(name: str, params: Mapping[str, Any]) -> str:
+    arguments = canonical_json(params, what="the arguments").decode()
+    if len(arguments) > ARGUMENTS_SHOWN_MAX:
+        digest = hashlib.blake2b(arguments.encode(), digest_size=6).hexdigest()
+        arguments = f"{arguments[:ARGUMENTS_SHOWN_MAX]}... {digest}"
+    return f"{name}({arguments})"
+
+
+def _text(message: MessageAdded) -> str:
+    parts = (message.content,) if isinstance(message.content, str) else message.content
+    return "\n".join(part for part in parts if isinstance(part, str))

@@ -1,0 +1,118 @@
+"""
+A shadow on its way from its checkpoint to the end of the log: by one process at a time, page by page.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from ...domain.errors import ProjectionError, StorageBusyError, StorageError
+from ...domain.ports import LiveLog
+from ...domain.positions import Moment
+from ...domain.system import Stopwatch
+from ...projections.contract import Projection
+from .leases import TAKE_OVER_SECONDS, Lease, holder_of
+from .runner import ProjectionRunner
+from .shadows import Purpose, shadow_of
+from .store import ProjectionStore
+
+__all__ = ["Build", "Progress", "RebuildProgress", "Stop"]
+
+# That of a process that was killed is free after the one, and looked for that often.
+PATIENCE_SECONDS = TAKE_OVER_SECONDS + 1.0
+LOOK_SECONDS = 0.1
+
+
+class RebuildProgress(NamedTuple):
+    """How many events were folded, of how many; how many a second; and about how many seconds are left."""
+
+    projection: str
+    done: int
+    total: int
+    rate: float
+    seconds_left: float
+
+
+Progress = Callable[[RebuildProgress], None]
+Stop = Callable[[], bool]
+
+
+class Build:
+    """The shadow of a projection, which nobody else builds or drops within a `with` block."""
+
+    def __init__(
+        self,
+        log: LiveLog,
+        store: ProjectionStore,
+        projection: Projection,
+        purpose: Purpose,
+        *,
+        watch: Stopwatch,
+        progress: Progress | None,
+    ) -> None:
+        self.shadow = shadow_of(projection, purpose)
+        self._log, self._store, self._projection = log, store, projection
+        self._watch, self._progress = watch, progress
+        self._lease = Lease(store, self.shadow.name, watch)
+        self._runner = ProjectionRunner(log, store, [self.shadow])
+        self.folded = 0
+
+    def __enter__(self) -> Build:
+        end = self._watch.monotonic() + PATIENCE_SECONDS
+        while not self._lease.hold():
+            if self._watch.monotonic() > end:
+                raise self._taken()
+            time.sleep(LOOK_SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # It runs out by itself as well, and what went wrong in the block is the error to be told.
+        with suppress(StorageError):
+            self._lease.release()
+
+    def run(self, stop: Stop, *, until: Moment | None = None) -> bool:
+        """
+        Build until there is nothing more, or up to a moment; False where it was stopped.
+
+        Raises:
+            ProjectionError: the projection cannot fold an event.
+            StorageBusyError: this process stood still for so long that another one took over.
+        """
+        try:
+            return self._run(stop, until)
+        except ProjectionError as error:
+            raise ProjectionError(self._projection.name, error.event, error.reason) from error
+
+    def _run(self, stop: Stop, until: Moment | None) -> bool:
+        began, before = self._watch.monotonic(), _count(self._store.checkpoint(self.shadow))
+        total, folded = _count(self._log.now()), self.folded
+        for moment in self._runner.pages(self.shadow, until=until):
+            done = _count(moment)
+            self.folded = folded + done - before
+            self._tell(done, max(total, done), done - before, self._watch.monotonic() - began)
+            if not self._lease.hold():
+                raise self._taken()
+            if stop():
+                return False
+        return True
+
+    def _tell(self, done: int, total: int, folded: int, seconds: float) -> None:
+        if self._progress is None:
+            return
+        rate = folded / seconds if seconds else 0.0
+        left = (total - done) / rate if rate else 0.0
+        self._progress(RebuildProgress(self._projection.name, done, total, rate, left))
+
+    def _taken(self) -> StorageBusyError:
+        holder = holder_of(self._store, self.shadow.name) or "another process"
+        return StorageBusyError(
+            f"the projection {self._projection.name} is being rebuilt or checked by {holder}: try again after that"
+        )
+
+
+def _count(moment: Moment) -> int:
+    """Positions have no holes, so the heads say how many events there are."""
+    return sum(number for _, number in moment.heads)

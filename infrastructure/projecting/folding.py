@@ -1,0 +1,53 @@
+"""
+Folding a page of events into the rows that it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ...domain.envelope import RecordedEvent
+from ...projections.contract import BulkProjection, Projection, SelectiveProjection
+from .storable import require_keys, require_storable
+from .store import ProjectionStore
+
+__all__ = ["fold_page"]
+
+
+def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore) -> dict[str, Any]:
+    """
+    Return the rows that `events` change, as they are afterwards.
+
+    Raises:
+        TypeError, ValueError: a row cannot be stored; and whatever the projection itself raises.
+    """
+    touched: dict[str, list[RecordedEvent]] = {}
+    for event in _concerning(projection, events):
+        for key in projection.keys(event):
+            touched.setdefault(key, []).append(event)
+    if not touched:
+        return {}
+    require_keys(touched)
+    rows: dict[str, Any] = store.load(projection, touched)
+    evolve_all = projection.evolve_all if isinstance(projection, BulkProjection) else partial(_evolve_all, projection)
+    for key, of_key in touched.items():
+        row = evolve_all(key, rows.get(key), of_key)
+        if row is not None:
+            rows[key] = row
+    require_storable(projection, rows)
+    return rows
+
+
+def _concerning(projection: Projection, events: Sequence[RecordedEvent]) -> Sequence[RecordedEvent]:
+    if not isinstance(projection, SelectiveProjection):
+        return events
+    wanted = projection.events
+    return [event for event in events if type(event.event) in wanted]
+
+
+def _evolve_all(projection: Projection, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Any:
+    for event in events:
+        row = projection.evolve(key, row, event)
+    return row

@@ -1,0 +1,77 @@
+"""
+Who works on a projection: one process at a time, and another one soon after that was killed.
+
+A lease is a note that its holder changes every moment. Whoever wants it watches: a note that stays as it is for longer
+than its holder would let it belongs to nobody any more. No two clocks are compared for this.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+from ...domain.system import Stopwatch
+from .store import ProjectionStore
+
+__all__ = ["TAKE_OVER_SECONDS", "Lease", "holder_of"]
+
+BEAT_SECONDS = 0.5
+TAKE_OVER_SECONDS = 3.0
+
+
+class Lease:
+    """The wish of one worker to be the only one who works on something; ask `hold` again and again."""
+
+    def __init__(self, store: ProjectionStore, name: str, watch: Stopwatch) -> None:
+        self._store, self._watch = store, watch
+        self._note = note_of(name)
+        self._owner = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._beat = 0
+        # What this worker last wrote there, None where it does not hold the lease; and when.
+        self._held: str | None = None
+        self._held_at = 0.0
+        self._seen: str | None = None
+        self._seen_at = 0.0
+
+    def hold(self) -> bool:
+        """
+        Take the lease, or show that it is still held; return whether it is.
+        """
+        now = self._watch.monotonic()
+        if self._held is not None:
+            return now - self._held_at < BEAT_SECONDS or self._write(self._held, now)
+        seen = self._store.note(self._note)
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        is_free = seen is None or now - self._seen_at > TAKE_OVER_SECONDS
+        return is_free and self._write(seen, now)
+
+    def _write(self, before: str | None, now: float) -> bool:
+        self._beat += 1
+        mine = f"{self._owner}.{self._beat}"
+        is_mine = self._store.set_note(self._note, before=before, after=mine)
+        self._held, self._held_at = (mine if is_mine else None), now
+        return is_mine
+
+    def release(self) -> None:
+        """
+        Let go of it, so that others need not wait.
+        """
+        if self._held is not None:
+            self._store.set_note(self._note, before=self._held, after=None)
+            self._held = None
+
+
+def note_of(name: str) -> str:
+    """
+    Return the name of the note that a lease is.
+    """
+    return f"lease/{name}"
+
+
+def holder_of(store: ProjectionStore, name: str) -> str | None:
+    """
+    Return which process holds a lease, as `PID.ID`, or held it before it was killed; None where nobody does.
+    """
+    held = store.note(note_of(name))
+    return None if held is None else held.rpartition(".")[0]

@@ -1,0 +1,159 @@
+"""
+Making a projection anew: in the shadow of the rows that are read, which stay until the new ones take their place.
+
+A rebuild that is stopped, or killed, leaves its shadow and goes on from there the next time. A check builds a shadow of
+its own, compares, and drops it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.ports import LiveLog
+from ...domain.positions import BEGINNING
+from ...domain.system import REAL_SYSTEM, Stopwatch
+from ...projections.contract import Projection
+from .building import Build, Progress, RebuildProgress, Stop
+from .runner import ProjectionRunner
+from .store import ProjectionStore
+
+__all__ = ["Difference", "Progress", "RebuildProgress", "RebuildReport", "Stop", "check", "rebuild"]
+
+DIFFERENCES_MAX = 10
+# Writers and workers go on meanwhile: so often the shadow is brought up to date until they leave it a moment.
+MEETINGS_MAX = 100
+
+
+class Difference(NamedTuple):
+    """A row that is not what its fold gives: the row that is read and the one that was built; None for none."""
+
+    key: str
+    live: Any
+    rebuilt: Any
+
+
+class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a rebuild or a check came to.
+
+    `is_done` is False where it was stopped, or where the rows that are read changed all the time. A check says how many
+    rows differ, and the first few of them.
+    """
+
+    projection: str
+    is_done: bool
+    rows: int = 0
+    events: int = 0
+    seconds: float = 0.0
+    differing: int = 0
+    differences: tuple[Difference, ...] = ()
+
+
+def rebuild(
+    log: LiveLog,
+    store: ProjectionStore,
+    projection: Projection,
+    *,
+    restart: bool = False,
+    progress: Progress | None = None,
+    stop: Stop = lambda: False,
+    watch: Stopwatch = REAL_SYSTEM,
+) -> RebuildReport:
+    """
+    Make the rows of a projection anew and put them in place; readers see the old ones until then.
+
+    It goes on with a shadow that was left, unless `restart`. `stop` is asked after each page; `progress` is told then.
+
+    Raises:
+        ProjectionError: it cannot fold an event; the rows that are read stay.
+        StorageBusyError: another process rebuilds it.
+    """
+    began = watch.monotonic()
+    with Build(log, store, projection, "shadow", watch=watch, progress=progress) as build:
+        if restart:
+            store.drop(build.shadow)
+        if not _build_and_replace(store, projection, build, stop):
+            return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
+    return RebuildReport(
+        projection=projection.name,
+        is_done=True,
+        rows=store.count(projection),
+        events=build.folded,
+        seconds=watch.monotonic() - began,
+    )
+
+
+def _build_and_replace(store: ProjectionStore, projection: Projection, build: Build, stop: Stop) -> bool:
+    """Build the shadow and put it in place, if nobody brought the rows that are read further in the meantime."""
+    for _ in range(MEETINGS_MAX):
+        before = store.checkpoint(projection)
+        if not build.run(stop):
+            return False
+        is_empty = store.checkpoint(build.shadow) == BEGINNING
+        if is_empty or store.replace(projection, build.shadow, before=before):
+            return True
+    return False
+
+
+def check(
+    log: LiveLog,
+    store: ProjectionStore,
+    projection: Projection,
+    *,
+    progress: Progress | None = None,
+    stop: Stop = lambda: False,
+    watch: Stopwatch = REAL_SYSTEM,
+) -> RebuildReport:
+    """
+    Make the rows of a projection anew, compare them with those that are read, and leave those as they are.
+
+    Raises:
+        ProjectionError: it cannot fold an event.
+        StorageBusyError: another process checks it.
+    """
+    began = watch.monotonic()
+    with Build(log, store, projection, "check", watch=watch, progress=progress) as build:
+        # What a check left that was killed.
+        store.drop(build.shadow)
+        try:
+            live = _live_rows(log, store, projection, build, stop)
+            if live is None:
+                return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
+            rebuilt = store.rows(build.shadow)
+        finally:
+            store.drop(build.shadow)
+    differences = _differences(live, rebuilt)
+    return RebuildReport(
+        projection=projection.name,
+        is_done=True,
+        rows=len(rebuilt),
+        events=build.folded,
+        seconds=watch.monotonic() - began,
+        differing=len(differences),
+        differences=tuple(differences[:DIFFERENCES_MAX]),
+    )
+
+
+def _live_rows(
+    log: LiveLog, store: ProjectionStore, projection: Projection, build: Build, stop: Stop
+) -> list[Any] | None:
+    """Return the rows that are read, and build the shadow up to the same moment; None where it cannot be."""
+    runner = ProjectionRunner(log, store, [projection])
+    if not build.run(stop):
+        return None
+    for _ in range(MEETINGS_MAX):
+        runner.catch_up(projection)
+        live = store.snapshot(projection)
+        if not build.run(stop, until=live.moment):
+            return None
+        if store.checkpoint(build.shadow) == live.moment:
+            return live.rows
+    return None
+
+
+def _differences(live: list[Any], rebuilt: list[Any]) -> list[Difference]:
+    here, there = ({row.key: row for row in rows} for rows in (live, rebuilt))
+    keys = sorted(here.keys() | there.keys())
+    return [Difference(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]

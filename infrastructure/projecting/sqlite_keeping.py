@@ -1,0 +1,68 @@
+"""
+Whole tables of rows on SQLite, and notes beside them: dropping, putting in place, comparing and setting.
+
+Each function works within a transaction of its caller's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ...projections.contract import Projection, SearchedRow
+from .sqlite_search import drop_index, rename_searched
+
+__all__ = ["drop_table", "note", "put_in_place", "set_note"]
+
+NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+
+
+def drop_table(connection: sqlite3.Connection, projection: Projection) -> None:
+    """
+    Drop the rows of a projection, their index and their checkpoint, where there are any.
+    """
+    table = f"view_{projection.name}"
+    drop_index(connection, table)
+    connection.execute(f"DROP TABLE IF EXISTS {table}")
+    if _has_table(connection, "checkpoint"):
+        connection.execute("DELETE FROM checkpoint WHERE projection = ?", (projection.name,))
+
+
+def put_in_place(connection: sqlite3.Connection, projection: Projection, shadow: Projection) -> None:
+    """
+    Let the rows and the checkpoint of `shadow`, which has some, be those of `projection`.
+    """
+    drop_table(connection, projection)
+    live, built = f"view_{projection.name}", f"view_{shadow.name}"
+    if issubclass(projection.row, SearchedRow):
+        rename_searched(connection, built, live)
+    else:
+        connection.execute(f"ALTER TABLE {built} RENAME TO {live}")
+    connection.execute("UPDATE checkpoint SET projection = ? WHERE projection = ?", (projection.name, shadow.name))
+
+
+def note(connection: sqlite3.Connection, name: str) -> str | None:
+    """
+    Return what was noted under a name, None where nothing was.
+    """
+    if not _has_table(connection, "note"):
+        return None
+    found = connection.execute("SELECT value FROM note WHERE name = ?", (name,)).fetchone()
+    return found[0] if found else None
+
+
+def set_note(connection: sqlite3.Connection, name: str, before: str | None, after: str | None) -> bool:
+    """
+    Note something under a name, if `before` is still what is noted there; say whether it was.
+    """
+    connection.execute(NOTES)
+    if note(connection, name) != before:
+        return False
+    if after is None:
+        connection.execute("DELETE FROM note WHERE name = ?", (name,))
+    else:
+        connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (name, after))
+    return True
+
+
+def _has_table(connection: sqlite3.Connection, table: str) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone() is not None

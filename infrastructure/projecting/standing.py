@@ -1,0 +1,56 @@
+"""
+How the projections of a store stand.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...domain.ports import LiveLog
+from ...projections.contract import Projection
+from .faults import fault_of
+from .leases import holder_of
+from .shadows import shadow_of
+from .store import ProjectionStore
+
+__all__ = ["ProjectionStatus", "status_of"]
+
+
+class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A projection: how many rows it has, and how many events it has not seen yet.
+
+    `worker` is the process that holds its lease, as `PID.ID`; `rebuilt` is how many events a rebuild that was stopped
+    has behind it; `stopped_at` is the event that it cannot fold, and `error` why.
+    """
+
+    name: str
+    version: int
+    rows: int
+    position: str
+    behind: int
+    worker: str | None = None
+    rebuilt: int | None = None
+    stopped_at: str | None = None
+    error: str | None = None
+
+
+def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
+    """
+    Return how a projection stands now.
+    """
+    checkpoint = store.checkpoint(projection)
+    seen = dict(checkpoint.heads)
+    fault = fault_of(store, projection)
+    built = sum(number for _, number in store.checkpoint(shadow_of(projection)).heads)
+    return ProjectionStatus(
+        name=projection.name,
+        version=projection.version,
+        rows=store.count(projection),
+        position=str(checkpoint),
+        behind=sum(number - seen.get(lane, 0) for lane, number in log.now().heads),
+        worker=holder_of(store, projection.name),
+        rebuilt=built or None,
+        stopped_at=None if fault is None else fault.event,
+        error=None if fault is None else fault.error,
+    )

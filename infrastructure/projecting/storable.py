@@ -1,0 +1,92 @@
+"""
+Which rows can be stored: those of the projection's own type, with values that every kind of store can hold.
+
+One kind of database would take other values as they are, another one would change them, and a third one stumble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any
+
+import msgspec
+
+from ...domain.errors import InvalidInputError
+from ...projections.contract import Projection, SearchedRow
+
+__all__ = ["require_keys", "require_row", "require_storable"]
+
+TYPES = (str, int, float, bytes)
+# Columns that tables have beside those of their rows, and those of searched rows.
+TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
+NUMBER_MAX = 2**63 - 1
+Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
+
+
+def require_row(projection: Projection) -> None:
+    """
+    Require that rows of a projection's type can be stored at all.
+
+    Raises:
+        InvalidInputError: its first field is not `key`, or a field has another type or a name that tables use already.
+    """
+    fields = msgspec.structs.fields(projection.row)
+    if not fields or (fields[0].name, fields[0].type) != ("key", str):
+        raise InvalidInputError(f"the rows of {projection.name} have no key: let `key: str` be the first field")
+    taken = TAKEN_SEARCHED if issubclass(projection.row, SearchedRow) else TAKEN
+    for field in fields:
+        if field.type not in TYPES:
+            where = f"{field.name} of the rows of {projection.name}"
+            raise InvalidInputError(f"{where} is of the type {field.type}: take str, int, float or bytes")
+        if field.name in taken:
+            raise InvalidInputError(f"a row of {projection.name} cannot have a field {field.name!r}: call it otherwise")
+
+
+def require_keys(keys: Iterable[str]) -> None:
+    """
+    Require that rows can be stored under keys, and looked up.
+
+    Raises:
+        ValueError: one has a NUL in it.
+    """
+    for key in keys:
+        if "\0" in key:
+            raise ValueError(f"there is a NUL in the key {key!r}")
+
+
+def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
+    """
+    Require that rows can be stored.
+
+    Raises:
+        TypeError, ValueError: one cannot be; the message says what is wrong with it.
+    """
+    for key, row in rows.items():
+        if type(row) is not projection.row:
+            raise TypeError(f"under {key!r} it makes {row!r}, and its rows are of the type {projection.row.__name__}")
+    values = [*map(msgspec.structs.astuple, rows.values())]
+    for key, row in zip(rows, values, strict=True):
+        if row[0] != key:
+            raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
+    try:
+        msgspec.convert(values, _values_of(projection.row))
+    except msgspec.ValidationError:
+        for key, row in rows.items():
+            _require_values(key, row)
+        raise
+
+
+@cache
+def _values_of(row: type[msgspec.Struct]) -> Any:
+    types = [Number if field.type is int else field.type for field in msgspec.structs.fields(row)]
+    return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
+
+
+def _require_values(key: str, row: msgspec.Struct) -> None:
+    for field in msgspec.structs.fields(row):
+        value = getattr(row, field.name)
+        try:
+            msgspec.convert(value, Number if field.type is int else field.type)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"{field.name} of the row {key!r} is {value!r}: {error}") from None

@@ -1,0 +1,149 @@
+"""
+Keeping projections up to date all the time, in a thread of this process or in a process of its own.
+
+Any number of workers may try: each projection is worked on by one, who holds its lease. What fails is tried again a few
+times; an event that a projection cannot fold stops that projection alone, and is noted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from ...domain.errors import ProjectionError, StorageClosedError, StorageError
+from ...domain.ports import LiveLog
+from ...domain.system import REAL_SYSTEM, Stopwatch
+from ...projections.contract import Projection
+from .faults import Fault, fault_of, note_fault
+from .leases import Lease
+from .runner import ProjectionRunner
+from .store import ProjectionStore
+
+__all__ = ["ProjectionWorker", "WorkingThread"]
+
+WAIT_SECONDS = 0.25
+# After an error of the database; twice as long each time, up to the last.
+PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
+log = logging.getLogger("refold.projections")
+
+
+class _Task:
+    """One projection as a worker sees it: its lease, and how often it failed in a row."""
+
+    def __init__(self, projection: Projection, lease: Lease) -> None:
+        self.projection, self.lease = projection, lease
+        self.failures = 0
+        self.resting_until = 0.0
+
+
+class ProjectionWorker:
+    """Works on the projections of a store whose leases it gets."""
+
+    def __init__(
+        self,
+        events: LiveLog,
+        store: ProjectionStore,
+        projections: Iterable[Projection],
+        *,
+        watch: Stopwatch = REAL_SYSTEM,
+    ) -> None:
+        self._events, self._store, self._watch = events, store, watch
+        self._tasks = [_Task(one, Lease(store, one.name, watch)) for one in projections]
+        self._runner = ProjectionRunner(events, store, [task.projection for task in self._tasks])
+
+    def run(self, stop: threading.Event) -> None:
+        """
+        Work until `stop` is set; the leases are free then.
+        """
+        failures = 0
+        try:
+            while not stop.is_set():
+                try:
+                    self._work_and_wait(stop)
+                    failures = 0
+                except StorageClosedError:
+                    raise
+                except StorageError as error:
+                    pause = _pause_after(failures)
+                    log.warning("the log: %s; trying again in %s s", error, pause)
+                    failures += 1
+                    stop.wait(pause)
+        finally:
+            for task in self._tasks:
+                with suppress(StorageError):
+                    task.lease.release()
+
+    def _work_and_wait(self, stop: threading.Event) -> None:
+        seen = self._events.now()
+        self.work(stop.is_set)
+        if not stop.is_set():
+            self._events.wait_for_news(seen, timeout_seconds=WAIT_SECONDS)
+
+    def work(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """
+        Bring every projection up to date whose lease this worker gets.
+        """
+        for task in self._tasks:
+            if stop():
+                return
+            if self._watch.monotonic() >= task.resting_until:
+                self._attempt(task, stop)
+
+    def _attempt(self, task: _Task, stop: Callable[[], bool]) -> None:
+        try:
+            self._advance(task, stop)
+            task.failures = 0
+        except StorageClosedError:
+            raise
+        except Exception as error:
+            pause = _pause_after(task.failures)
+            log.warning("the projection %s: %s; trying again in %s s", task.projection.name, error, pause)
+            task.failures += 1
+            task.resting_until = self._watch.monotonic() + pause
+
+    def _advance(self, task: _Task, stop: Callable[[], bool]) -> None:
+        """Bring a projection up to date, unless another worker holds it or an event stopped it."""
+        projection = task.projection
+        if not task.lease.hold() or fault_of(self._store, projection) is not None:
+            return
+        try:
+            for _ in self._runner.pages(projection):
+                if stop() or not task.lease.hold():
+                    return
+        except ProjectionError as error:
+            log.error("%s", error)
+            note_fault(self._store, projection, Fault(error.event, error.reason, projection.version))
+
+
+def _pause_after(failures: int) -> float:
+    return PAUSES_SECONDS[min(failures, len(PAUSES_SECONDS) - 1)]
+
+
+class WorkingThread:
+    """A worker in a thread of its own; `stop()` ends it, and so does the end of the process."""
+
+    def __init__(self, worker: ProjectionWorker) -> None:
+        self._stop = threading.Event()
+        self._worker = worker
+        self._thread = threading.Thread(target=self._run, name="refold-projections", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        # The store was closed while the worker looked at it.
+        with suppress(StorageClosedError):
+            self._worker.run(self._stop)
+
+    def stop(self, timeout_seconds: float = 30.0) -> None:
+        """
+        Let the worker finish the page it is at, and wait for that.
+        """
+        self._stop.set()
+        self._thread.join(timeout_seconds)
+
+    def __enter__(self) -> WorkingThread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,140 @@
+"""
+The form of the two files: what the originals write, and beside it what they lose (SPEC D13.1 to D13.3).
+
+What the originals do not write lies under names that their readers pass over, so that these files can be read by
+them too: `label`, `created_at`, `history` and the ids of a node, and `refold` in the graph's own attributes and
+beside the pointers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord
+
+__all__ = [
+    "FORMAT",
+    "MESSAGES",
+    "OWN_KEYS",
+    "GraphHeader",
+    "HistoryEntry",
+    "MetaHeader",
+    "OwnPart",
+    "graph_form",
+    "meta_form",
+]
+
+FORMAT = 1
+# The one of the originals' keys of messages that holds any.
+MESSAGES = "historical_messages"
+# What a node of ours has beside its attributes; an attribute that bears one of these names lies in `extra`.
+OWN_KEYS = frozenset(
+    ("id", "node_type", "run_id", "sub_id", "user_id", "session_id", "label", "created_at", "history", "extra")
+)
+
+
+class GraphHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whose graph it is, and of which version of the run."""
+
+    format: int
+    run_id: int
+    sub_id: int
+    user_id: str | None = None
+    session_id: str | None = None
+    agent: str | None = None
+    version: int | None = None
+
+
+class MetaHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Of which version of the run the pointers are: another one than the graph's tells of a write that broke off."""
+
+    format: int
+    version: int | None = None
+
+
+class HistoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What became of a node: who did it, when (in seconds since 1970), and what changed attributes had before."""
+
+    kind: Literal["registered", "changed", "portrait"]
+    actor: str | None = None
+    at: float | None = None
+    old: dict[str, Any] = msgspec.field(default_factory=dict)
+    model: str | None = None
+
+
+class OwnPart(msgspec.Struct, kw_only=True):
+    """What a node of ours has and one of the originals has not."""
+
+    created_at: float | None = None
+    history: list[HistoryEntry] = msgspec.field(default_factory=list)
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def graph_form(record: RoundRecord) -> dict[str, Any]:
+    """
+    Return a round in networkx's node-link form.
+    """
+    header = GraphHeader(
+        format=FORMAT,
+        run_id=record.run_id,
+        sub_id=record.sub_id,
+        user_id=record.user_id,
+        session_id=record.session_id,
+        agent=record.agent,
+        version=record.version,
+    )
+    return {
+        "directed": True,
+        "multigraph": False,
+        "graph": {"refold": msgspec.to_builtins(header)},
+        "nodes": [_node_form(node, record) for node in record.nodes],
+        "edges": _edge_forms(record),
+    }
+
+
+def meta_form(record: RoundRecord) -> dict[str, Any]:
+    """
+    Return what lies beside a round's graph: its query, its pointers, its messages.
+    """
+    return {
+        "initial_pt": record.initial,
+        "current_pt": sorted(record.pointers),
+        "messages": {MESSAGES: list(record.messages)} if record.messages else {},
+        "refold": msgspec.to_builtins(MetaHeader(format=FORMAT, version=record.version)),
+    }
+
+
+def _node_form(node: RoundNode, record: RoundRecord) -> dict[str, Any]:
+    extra = {name: value for name, value in node.attributes.items() if name in OWN_KEYS}
+    history = [HistoryEntry(kind="registered", actor=node.actor), *map(_entry, node.changes)]
+    return {
+        **{name: value for name, value in node.attributes.items() if name not in OWN_KEYS},
+        **({"extra": extra} if extra else {}),
+        "id": node.name,
+        "node_type": node.type,
+        "label": node.label,
+        "user_id": record.user_id,
+        "session_id": record.session_id,
+        "run_id": record.run_id,
+        "sub_id": record.sub_id,
+        "created_at": node.created_at,
+        "history": msgspec.to_builtins(history),
+    }
+
+
+def _edge_forms(record: RoundRecord) -> list[dict[str, Any]]:
+    """Return the edges, of which the originals know one between two nodes; where there are more it has all types."""
+    types: dict[tuple[str, str], list[str]] = {}
+    for edge in record.edges:
+        types.setdefault((edge.source, edge.target), []).append(edge.type)
+    return [
+        {"source": source, "target": target, "edge_type": held[-1], **({"edge_types": held} if len(held) > 1 else {})}
+        for (source, target), held in types.items()
+    ]
+
+
+def _entry(change: RoundChange) -> HistoryEntry:
+    kind: Literal["changed", "portrait"] = "portrait" if change.is_portrait else "changed"
+    return HistoryEntry(kind=kind, actor=change.actor, at=change.at, old=change.old, model=change.model)

@@ -1,0 +1,103 @@
+"""
+Making runs from the files of rounds: all are read and compared with what is there before anything is written.
+
+A file is a way in, and the store is the truth: what it has is never changed by a file (SPEC D7.2, D7.3).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import msgspec
+
+from ...domain.acting import acting
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.trajectory import RunId
+from ...domain.trajectory.rounds import IMPORTED, are_same, bring_in, told_round
+from ..store import Store
+from .paths import rounds_in
+from .reading import ReadRound, read_round_files
+
+__all__ = ["ImportedRound", "import_round_files"]
+
+
+class ImportedRound(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one round; `unchanged` is one that was there already. `notes` tell what was left out."""
+
+    run: RunId
+    outcome: Literal["added", "unchanged"]
+    nodes: int
+    edges: int
+    messages: int
+    notes: tuple[str, ...] = ()
+
+
+def import_round_files(
+    store: Store,
+    session_root: str | os.PathLike[str],
+    *,
+    user_id: str,
+    session_id: str,
+    run_id: int | None = None,
+    sub_id: int | None = None,
+) -> tuple[ImportedRound, ...]:
+    """
+    Make runs of a session from the files below its folder: all of them, or those of a round or a sub-agent.
+
+    The files may be ours or the originals'. Each round is one transaction, and a new round of the main agent goes
+    back over the earlier ones. A round that is there already is left as it is. The version at which a run held what
+    was imported, and nothing else, is named `imported`.
+
+    Raises:
+        NotFoundError: there are no such files.
+        InvalidInputError: a file is broken or of another session, or the store has the round with other content;
+            nothing was written.
+        ConcurrencyError, StorageError: the rounds before the one it happened at are written; do it again.
+    """
+    wanted = [one for one in rounds_in(session_root) if run_id in (None, one[0]) and sub_id in (None, one[1])]
+    if not wanted:
+        raise NotFoundError(f"there are no files of such rounds in {os.fspath(session_root)!r}: see SESSION/.context")
+    found = [(RunId(user_id, session_id, *one), read_round_files(session_root, *one)) for one in wanted]
+    for identity, read in found:
+        _require_session(read, identity)
+    # All are compared before the first is written.
+    present = {identity for identity, read in found if _is_present(store, read, identity)}
+    return tuple(_imported(store, read, identity, is_present=identity in present) for identity, read in found)
+
+
+def _require_session(read: ReadRound, identity: RunId) -> None:
+    user, session = read.record.user_id, read.record.session_id
+    for what, held, given in (("user", user, identity.user_id), ("session", session, identity.session_id)):
+        if held not in (None, given):
+            raise InvalidInputError(f"{read.path} is of the {what} {held!r}, and not of {given!r}: import it as that")
+
+
+def _is_present(store: Store, read: ReadRound, identity: RunId) -> bool:
+    """Return whether the store has a round, as it is now or as it was imported once."""
+    if not store.log.head(identity.stream):
+        return False
+    run = store.run(*identity, create=False)
+    views = [run, *([run.at(IMPORTED)] if IMPORTED in run.names() else [])]
+    if not any(are_same(read.record, told_round(view)) for view in views):
+        raise InvalidInputError(
+            f"{read.path} differs from the run {identity.stream!r}, which is there already: the store is the truth, "
+            "so import the file under another session"
+        )
+    return True
+
+
+def _imported(store: Store, read: ReadRound, identity: RunId, *, is_present: bool) -> ImportedRound:
+    record = read.record
+    if not is_present:
+        # Who did what is in the file, if anywhere.
+        with acting(actor="import"), store.transaction():
+            bring_in(store.run(*identity, agent=record.agent), record)
+    return ImportedRound(
+        run=identity,
+        outcome="unchanged" if is_present else "added",
+        nodes=len(record.nodes),
+        edges=len(record.edges),
+        messages=len(record.messages),
+        notes=read.notes,
+    )

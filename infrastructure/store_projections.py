@@ -1,0 +1,131 @@
+"""
+The part of a store that looks after its projections: adding some, rebuilding, checking, and keeping them up to date.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+
+from ..domain.errors import InvalidInputError, NotFoundError
+from ..domain.ports import LiveLog
+from ..projections.contract import Projection
+from .projecting.faults import note_fault
+from .projecting.rebuilding import Progress, RebuildReport, Stop, check, rebuild
+from .projecting.runner import ProjectionRunner
+from .projecting.standing import ProjectionStatus, status_of
+from .projecting.store import ProjectionStore
+from .projecting.working import ProjectionWorker, WorkingThread
+from .verifying import Report, verify
+
+__all__ = ["ProjectionsOfStore"]
+
+# Tables are named after it, and these endings are those of tables beside them.
+NAME = re.compile("(?!.*_(?:shadow|check|words)$)[a-z][a-z0-9_]{0,39}")
+
+
+class ProjectionsOfStore:
+    """Looks after the projections of a store."""
+
+    log: LiveLog
+    _runner: ProjectionRunner
+    _projections: ProjectionStore
+
+    def add_projection(self, projection: Projection) -> None:
+        """
+        Let a projection of one's own be kept as the store's are; `rows` gives what it has.
+
+        Raises:
+            InvalidInputError: there is one of this name, or the name cannot be that of a table.
+        """
+        if not NAME.fullmatch(projection.name):
+            raise InvalidInputError(
+                f"{projection.name!r} cannot name a projection: at most 40 of a-z, 0-9 and _, a letter first, "
+                "and none of the endings _shadow, _check and _words"
+            )
+        if projection.name in self._runner.projections:
+            raise InvalidInputError(f"there is a projection {projection.name!r} already: give it another name")
+        self._runner.projections[projection.name] = projection
+
+    def rows(self, name: str, *, under: str = "") -> list[object]:
+        """
+        Return the rows of a projection, brought up to date first, those whose keys begin with `under`, by their keys.
+
+        Raises:
+            NotFoundError: there is no such projection.
+            ProjectionError: it cannot fold an event.
+        """
+        projection = self._projection(name)
+        return self._runner.rows_under([projection], [under]) if under else self._runner.rows(projection)
+
+    def projections(self) -> list[ProjectionStatus]:
+        """
+        Return how each projection stands: how far behind, who works on it, and what stopped it.
+        """
+        return [status_of(self.log, self._projections, one) for one in self._runner.projections.values()]
+
+    def rebuild(
+        self, name: str, *, restart: bool = False, progress: Progress | None = None, stop: Stop = lambda: False
+    ) -> RebuildReport:
+        """
+        Make the rows of a projection anew beside those that are read, and put them in their place at the end.
+
+        A rebuild that `stop` ended, or that was killed, goes on where it was, unless `restart`.
+
+        Raises:
+            NotFoundError: there is no such projection.
+            ProjectionError: it cannot fold an event; the rows that are read stay.
+        """
+        projection = self._projection(name)
+        report = rebuild(self.log, self._projections, projection, restart=restart, progress=progress, stop=stop)
+        if report.is_done:
+            note_fault(self._projections, projection, None)
+        return report
+
+    def check(self, name: str, *, progress: Progress | None = None, stop: Stop = lambda: False) -> RebuildReport:
+        """
+        Make the rows of a projection anew, say how they differ from those that are read, and change nothing.
+
+        Raises:
+            NotFoundError: there is no such projection.
+            ProjectionError: it cannot fold an event.
+        """
+        return check(self.log, self._projections, self._projection(name), progress=progress, stop=stop)
+
+    def start_projections(self, names: Iterable[str] | None = None) -> WorkingThread:
+        """
+        Keep projections up to date in a thread, until its `stop()`; of several processes one works on each.
+
+        Raises:
+            NotFoundError: there is no such projection.
+        """
+        return WorkingThread(self._worker(names))
+
+    def run_projections(self, stop: threading.Event, names: Iterable[str] | None = None) -> None:
+        """
+        Keep projections up to date right here, until `stop` is set.
+
+        Raises:
+            NotFoundError: there is no such projection.
+        """
+        self._worker(names).run(stop)
+
+    def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Report:
+        """
+        Look at everything: versions, positions, digests, references, large texts, and every projection.
+
+        What is wrong is in the report. With `repair` projections that are not what their fold gives are rebuilt; no
+        event is touched.
+        """
+        return verify(self.log, self._projections, self._runner.projections.values(), repair=repair, progress=progress)
+
+    def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
+        chosen = list(self._runner.projections) if names is None else list(names)
+        return ProjectionWorker(self.log, self._projections, [self._projection(name) for name in chosen])
+
+    def _projection(self, name: str) -> Projection:
+        found = self._runner.projections.get(name)
+        if found is None:
+            raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(self._runner.projections)}")
+        return found

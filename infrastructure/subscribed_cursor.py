@@ -1,0 +1,64 @@
+"""
+How far a named subscription was acknowledged: kept in the store, so that the next one of that name goes on there.
+"""
+
+from __future__ import annotations
+
+from ..domain.addressing import require_name
+from ..domain.errors import ConcurrencyError, InvalidInputError
+from ..domain.positions import Moment
+from .projecting.store import ProjectionStore
+
+__all__ = ["AcknowledgedError", "Cursor"]
+
+
+class AcknowledgedError(ConcurrencyError):
+    """Another subscriber of the same name acknowledged something in the meantime."""
+
+    def __str__(self) -> str:
+        return f"another one acknowledged {self.stream} in the meantime: subscribe again, to go on where it stands"
+
+
+class Cursor:
+    """The moment up to which one subscriber has acknowledged; None before the first time."""
+
+    def __init__(self, store: ProjectionStore, name: str) -> None:
+        self._store, self._name = store, _require_name(name)
+        self._noted = store.note(self._note)
+
+    @property
+    def _note(self) -> str:
+        return f"subscription/{self._name}"
+
+    @property
+    def moment(self) -> Moment | None:
+        """The moment up to which everything was acknowledged."""
+        return None if self._noted is None else Moment.parse(self._noted)
+
+    def move(self, moment: Moment) -> None:
+        """
+        Note that everything up to a moment was acknowledged.
+
+        Raises:
+            AcknowledgedError: another subscriber of this name acknowledged in the meantime; nothing was noted.
+        """
+        text = str(moment)
+        if text == self._noted:
+            return
+        if not self._store.set_note(self._note, before=self._noted, after=text):
+            now = Moment.parse(self._store.note(self._note) or "0")
+            raise AcknowledgedError(self._note, expected=_count(self.moment), actual=_count(now))
+        self._noted = text
+
+
+def _require_name(name: str) -> str:
+    try:
+        return require_name(name)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{name!r} cannot name a subscription: a letter first, at most 100 characters, no blank, @, : or .."
+        ) from error
+
+
+def _count(moment: Moment | None) -> int:
+    return 0 if moment is None else sum(number for _, number in moment.heads)

@@ -1,0 +1,115 @@
+"""
+What if it had gone another way: contexts branched at one moment, together, to be thrown away or kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...domain.chat.context import ChatContext
+from ...domain.chat.rules.decide import CHAT
+from ...domain.decider import Decider
+from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
+from ...domain.home import Home
+from ...domain.journal import Journal, Place
+from ...domain.overlay_log import OverlayLog
+from ...domain.pool import ContextPool, ContextQueue
+from ...domain.ports import LiveLog
+from ...domain.streams import stream_id
+from ...domain.system import REAL_SYSTEM
+from ..opening import root_of
+from .moments import Cut
+
+__all__ = ["WhatIf"]
+
+
+class WhatIf:
+    """
+    Branches of contexts as they were at one moment. They live in memory, and the store knows nothing of them.
+
+    `keep()` writes all of them into the store, as one; a WhatIf that is not kept is gone with its objects.
+    """
+
+    def __init__(self, log: LiveLog, cut: Cut) -> None:
+        self._log = log
+        self._overlay = OverlayLog(log, cut, REAL_SYSTEM)
+        self._is_kept = False
+
+    def chat(self, context_id: str, new_id: str | None = None, *, agent: str | None = None) -> ChatContext:
+        """
+        Return a fork of a chat context as it was, under `new_id` or an id that is made up.
+
+        Raises:
+            NotFoundError: the context did not exist then.
+            InvalidInputError: the id cannot be one, or is taken.
+            DecisionRefusedError: everything was kept already.
+        """
+        then = ChatContext(journal=self._journal("chat", context_id, CHAT))
+        return then.fork(self._free("chat", new_id), agent=agent)
+
+    def queue(self, context_id: str, new_id: str | None = None) -> ContextQueue[Any]:
+        """
+        Return a branch of a context queue as it was.
+
+        Raises:
+            NotFoundError, InvalidInputError, DecisionRefusedError: as for `chat`.
+        """
+        journal = self._journal("queue", context_id, ContextQueue.decider)
+        then: ContextQueue[Any] = ContextQueue.standing_on(journal, self._home())
+        return then.branch(context_id=self._free("queue", new_id))
+
+    def pool(self, context_id: str, new_id: str | None = None) -> ContextPool[Any]:
+        """
+        Return a branch of a context pool as it was.
+
+        Raises:
+            NotFoundError, InvalidInputError, DecisionRefusedError: as for `chat`.
+        """
+        journal = self._journal("pool", context_id, ContextPool.decider)
+        then: ContextPool[Any] = ContextPool.standing_on(journal, self._home())
+        return then.branch(context_id=self._free("pool", new_id))
+
+    def keep(self) -> list[str]:
+        """
+        Write all branches, with what was done in them, into the store, as one; return their streams (`kind:id`).
+
+        Open them there by their ids to go on: the objects made here take nothing more.
+
+        Raises:
+            InvalidInputError: somebody took one of the ids in the meantime; nothing was written.
+            StorageError: the database refused; nothing was written, so try again.
+            DecisionRefusedError: everything was kept already.
+        """
+        self._require_open()
+        appended = self._overlay.finish()
+        try:
+            if appended:
+                self._log.append(appended).result()
+        except BaseException as error:
+            self._overlay.reopen()
+            if isinstance(error, ConcurrencyError):
+                raise InvalidInputError(f"{error.stream} exists already: branch again, under another id") from error
+            raise
+        self._is_kept = True
+        return [new.stream for new in appended]
+
+    def _journal(self, kind: str, context_id: str, decider: Decider[Any]) -> Journal[Any]:
+        self._require_open()
+        stream = stream_id(kind, context_id)
+        version = self._overlay.head(stream)
+        if not version:
+            raise NotFoundError(f"there was no {kind} context {context_id!r} at that moment")
+        first: Any = self._overlay.read_events(stream, until=1)[0]
+        return Journal(self._overlay, Place(stream, root_of(first, stream), first.agent), decider, version=version)
+
+    def _home(self) -> Home:
+        return Home(self._overlay, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False)
+
+    def _free(self, kind: str, new_id: str | None) -> str | None:
+        if new_id is not None and self._log.head(stream_id(kind, new_id)):
+            raise InvalidInputError(f"{kind}:{new_id} exists already: branch under another id")
+        return new_id
+
+    def _require_open(self) -> None:
+        if self._is_kept:
+            raise DecisionRefusedError("these branches were kept: open them in the store, or ask what_if() again")

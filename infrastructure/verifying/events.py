@@ -1,0 +1,138 @@
+"""
+The events of a log: versions and positions without holes, digests that hold, and references to what is there.
+
+All is read in the order of the log, and each stream for itself: the one may find what the other does not need. Every
+reading checks the digests. Where an event is damaged so that the first one stops, the second gives everything that is
+wrong its name.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ...domain.envelope import RecordedEvent
+from ...domain.errors import DamagedError
+from ...domain.ports import LiveLog
+from ...domain.positions import BEGINNING
+from ..named_versions import named_versions
+from .damage import Unreadable, asked, damage_of
+from .places import Places
+from .report import Problem
+
+__all__ = ["EventCheck"]
+
+PAGE_EVENTS = 2_048
+
+
+class EventCheck:
+    """Looks at all events of a log."""
+
+    def __init__(self, log: LiveLog) -> None:
+        self._log = log
+        # The last version of each stream, of those that cannot be read too.
+        self._ends: dict[str, int] = {}
+        self._places = Places()
+        # The highest version of another stream that any event names, and that event.
+        self._named: dict[str, tuple[int, str]] = {}
+        self._unreadable = Unreadable()
+        self.events = 0
+        self.problems: list[Problem] = []
+        # What keeps the log from being read as a whole.
+        self.damage: DamagedError | None = None
+
+    def run(self) -> None:
+        """
+        Look at everything; what is wrong is in `problems`.
+        """
+        try:
+            self._read_all()
+        except Exception as error:
+            self.damage = damage_of(error, "the log")
+            self._ends.clear()
+            self._named.clear()
+            self.events, self.problems = 0, []
+        self._read_streams()
+        self.problems += self._unreadable.problems()
+        if self.damage is not None:
+            places, count = self._places, self._unreadable.count
+            self.problems += asked(self.problems, "the log", lambda: places.problems(self._log, count)) or []
+        self._check_references()
+        texts = asked(self.problems, "the large texts", lambda: list(self._log.damaged_texts()))
+        self.problems += [Problem("file", error.what, error.reason) for error in self._log.damaged_files()]
+        self.problems += [Problem("text", error.what, error.reason) for error in texts or ()]
+
+    def _read_all(self) -> None:
+        moment, places = BEGINNING, Places()
+        while True:
+            page = self._log.read_all(after=moment, limit=PAGE_EVENTS)
+            if not page.events:
+                return
+            for recorded in page.events:
+                fault = places.fault_of_next(recorded)
+                if fault:
+                    self._report("position", recorded, fault)
+                self._check(recorded)
+            moment = page.moment
+
+    def _read_streams(self) -> None:
+        for stream in asked(self.problems, "the streams", self._log.streams) or ():
+            head = asked(self.problems, stream, functools.partial(self._log.head, stream)) or 0
+            end = max(head, self._ends.get(stream, 0))
+            for after in range(0, end, PAGE_EVENTS):
+                self._read_some(stream, after, min(end, after + PAGE_EVENTS))
+
+    def _read_some(self, stream: str, after: int, until: int) -> None:
+        """Look at some versions of a stream: where they cannot be read together, at each half of them."""
+        try:
+            found = self._read(stream, after, until)
+        except Exception as error:
+            damage = damage_of(error, f"event {stream}@{until}")
+            if until - after == 1:
+                self._unreadable.add(stream, until, damage)
+                self._ends[stream] = until
+                return
+            middle = (after + until) // 2
+            self._read_some(stream, after, middle)
+            self._read_some(stream, middle, until)
+            return
+        for version in range(after + found + 1, until + 1):
+            self._unreadable.add(stream, version, DamagedError(f"event {stream}@{version}", "it is missing"))
+            self._ends[stream] = version
+
+    def _read(self, stream: str, after: int, until: int) -> int:
+        """Read some versions and return how many there are; look at them, unless that was done in the log's order."""
+        if self.damage is None:
+            return len(self._log.read_events(stream, after=after, until=until))
+        page = self._log.read(stream, after=after, until=until)
+        for recorded in page:
+            self._places.add(recorded)
+            self._check(recorded)
+        return len(page)
+
+    def _check(self, recorded: RecordedEvent) -> None:
+        self.events += 1
+        before = self._ends.get(recorded.stream, 0)
+        if recorded.version != before + 1:
+            self._report("version", recorded, f"it is right behind version {before} of its stream")
+        self._ends[recorded.stream] = recorded.version
+        self._note_names(recorded)
+
+    def _note_names(self, recorded: RecordedEvent) -> None:
+        for stream, version in named_versions(recorded.event, recorded.stream):
+            if version > self._named.get(stream, (0, ""))[0]:
+                self._named[stream] = (version, recorded.reference)
+
+    def _check_references(self) -> None:
+        for stream, (version, reference) in sorted(self._named.items()):
+            end = self._ends.get(stream)
+            if end is None or end < version:
+                has = "there is no such stream" if end is None else f"it ends at version {end}"
+                self.problems.append(Problem("reference", reference, f"it names {stream}@{version}, and {has}"))
+
+    def _report(self, kind: str, recorded: RecordedEvent, reason: str) -> None:
+        self.problems.append(Problem(kind, recorded.reference, reason))
+
+    @property
+    def streams(self) -> int:
+        """How many streams have events."""
+        return len(self._ends)

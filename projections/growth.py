@@ -1,0 +1,91 @@
+"""
+How much did a context hold at a version? One row for every 512 versions: by how much they made it grow.
+
+What was held at any version is then a sum of a few rows and the events behind them, however long the context is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..domain.chat.events import ITEM_EVENTS
+from ..domain.chat.state.arena import totals_of
+from ..domain.envelope import RecordedEvent
+from ..domain.totals import Totals
+from .catalogue import change_of
+
+__all__ = ["GROWTH", "GROWTH_EVENTS", "Growth", "GrowthRow", "growth_key", "growth_of"]
+
+GROWTH_EVENTS = 512
+
+
+class GrowthRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Neighbouring versions of a context, and by how much they changed what it holds.
+
+    `key` is the stream, `@`, which no id has, and the number of the 512 versions, counted from 0.
+    """
+
+    key: str
+    events: int = 0
+    items: int = 0
+    turns: int = 0
+    tokens: int = 0
+
+
+class Growth:
+    """The fold behind counts and tokens of the past."""
+
+    name = "growth"
+    version = 1
+    row = GrowthRow
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the 512 versions that the event belongs to.
+        """
+        return (growth_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
+
+    def evolve(self, key: str, row: GrowthRow | None, event: RecordedEvent) -> GrowthRow:
+        """
+        Return the row after `event`.
+        """
+        return self.evolve_all(key, row, (event,))
+
+    def evolve_all(self, key: str, row: GrowthRow | None, events: Sequence[RecordedEvent]) -> GrowthRow:
+        """
+        Return the row after `events`: it is replaced once for all of them.
+        """
+        row = row or GrowthRow(key=key)
+        change = growth_of([event.event for event in events])
+        return GrowthRow(
+            key=key,
+            events=row.events + len(events),
+            items=row.items + change.items,
+            turns=row.turns + change.turns,
+            tokens=row.tokens + change.tokens,
+        )
+
+
+def growth_key(stream: str, number: int) -> str:
+    """
+    Return the key of the row for some versions of a stream; the keys of a stream are in the order of versions.
+    """
+    return f"{stream}@{number:010}"
+
+
+def growth_of(events: Sequence[object]) -> Totals:
+    """
+    Return by how much events change what their context holds.
+    """
+    items = turns = tokens = 0
+    for event in events:
+        change = totals_of(event) if isinstance(event, ITEM_EVENTS) else change_of(event)
+        if change is not None:
+            items, turns, tokens = items + change.items, turns + change.turns, tokens + change.tokens
+    return Totals(items, turns, tokens)
+
+
+GROWTH = Growth()

@@ -1,0 +1,111 @@
+"""
+What comes from what? One row for each edge of the graph of forks and merges: from one context to another.
+
+A context that was adopted from another log came with its past, and no event says from where; what it was forked from,
+and what was merged into it, has edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..domain.chat.events import Forked, Merged
+from ..domain.envelope import Event, RecordedEvent
+from ..domain.pool.events import BranchedEvent, MergedEvent, PoolBranched, PoolMerged, QueueBranched, QueueMerged
+from ..domain.spans import Segment
+from ..domain.trajectory.events import RoundsRestored
+
+__all__ = ["LINEAGE", "Lineage", "LineageRow"]
+
+VERSION_DIGITS = 10
+
+
+class LineageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An edge: `target` at `target_version` has something of `source` at `source_version`. Both are streams.
+
+    `kind` is `forked`, `branched` (queues and pools), `merged` or `restored` (a run goes back over an earlier round);
+    `how` says how a chat was forked or merged, and is empty elsewhere. The event is `target@target_version`; `lane`
+    and `number` are its position, `recorded_at` is in microseconds since 1970, UTC; an empty text is "not given".
+    """
+
+    key: str
+    kind: str
+    how: str
+    source: str
+    source_version: int
+    target: str
+    target_version: int
+    lane: int
+    number: int
+    recorded_at: int
+    actor: str
+    cause: str
+    correlation_id: str
+
+
+class Lineage:
+    """The fold behind `store.lineage()`."""
+
+    name = "lineage"
+    version = 1
+    row = LineageRow
+    events: frozenset[type[Event]] = frozenset(
+        (Forked, Merged, QueueBranched, PoolBranched, QueueMerged, PoolMerged, RoundsRestored)
+    )
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the edges that the event brought, those into a context in the order of its versions.
+        """
+        sources = _sources(event.event)
+        return [f"{event.stream}@{event.version:0{VERSION_DIGITS}}/{place:06}" for place in range(len(sources))]
+
+    def evolve(self, key: str, row: LineageRow | None, event: RecordedEvent) -> LineageRow:
+        """
+        Return the edge, which never changes.
+        """
+        recorded = event.event
+        source = _sources(recorded)[int(key.rpartition("/")[2])]
+        return LineageRow(
+            key=key,
+            kind=_kind(recorded),
+            how=getattr(recorded, "how", ""),
+            source=source.stream,
+            source_version=source.version,
+            target=event.stream,
+            target_version=event.version,
+            lane=event.position.slice,
+            number=event.position.number,
+            recorded_at=event.recorded_at,
+            actor=event.meta.actor or "",
+            cause=event.meta.causation or "",
+            correlation_id=event.meta.correlation_id or "",
+        )
+
+
+def _sources(event: Event) -> tuple[Segment, ...]:
+    match event:
+        case RoundsRestored(rounds=rounds):
+            return rounds
+        case Merged(source=source, version=version) | MergedEvent(source=source, version=version):
+            return (Segment(source, version),)
+        case Forked(parent=parent, version=version) | BranchedEvent(parent=parent, version=version):
+            return (Segment(parent, version),)
+    raise AssertionError(f"{type(event).__name__} brings nothing from elsewhere")
+
+
+def _kind(event: Event) -> str:
+    match event:
+        case Forked():
+            return "forked"
+        case RoundsRestored():
+            return "restored"
+        case Merged() | MergedEvent():
+            return "merged"
+    return "branched"
+
+
+LINEAGE = Lineage()

@@ -1,0 +1,84 @@
+"""
+How rows about runs are called, so that those of a session, a round, a run or a node are a range of keys.
+
+A vertex is named by its run's stream and version, as events name it: the version with leading zeros, so that keys
+stand in order. Texts of any length and kind are in keys as their digests; a column has the text itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+from ..domain.errors import InvalidInputError
+from ..domain.spans import Ref
+from ..domain.streams import split_stream_id
+from ..domain.trajectory.identity import KIND, RunId, run_id_of
+
+__all__ = ["digest_of", "place_in", "reference_of", "run_of", "runs_prefix", "vertex_key"]
+
+VERSION_DIGITS = 10
+DIGEST_BYTES = 12
+# The streams of a page: an event after the other is about the same few runs.
+STREAMS_KEPT_MAX = 1_024
+# What a column of a table can hold.
+NUMBER_MAX = (1 << 63) - 1
+
+
+def vertex_key(stream: str, ref: Ref) -> str:
+    """
+    Return the key of a vertex that an event of `stream` names.
+    """
+    return f"{ref.stream or stream}@{ref.version:0{VERSION_DIGITS}}"
+
+
+def place_in(key: str) -> tuple[str, int]:
+    """
+    Return the stream and the version that the key of a vertex, or the reference of an event, is made of.
+    """
+    stream, _, version = key.rpartition("@")
+    return stream, int(version)
+
+
+def reference_of(key: str) -> str:
+    """
+    Return `stream@version` of the event that registered the vertex with this key.
+    """
+    stream, version = place_in(key)
+    return f"{stream}@{version}"
+
+
+def digest_of(text: str) -> str:
+    """
+    Return a text as a key has it.
+    """
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+@lru_cache(STREAMS_KEPT_MAX)
+def run_of(stream: str) -> RunId | None:
+    """
+    Return which run a stream holds; None where its name does not say so.
+    """
+    kind, context_id = split_stream_id(stream)
+    if kind != KIND:
+        return None
+    try:
+        identity = run_id_of(context_id)
+        is_named_so = identity.stream == stream
+    except InvalidInputError:
+        return None
+    return identity if is_named_so and max(identity.run_id, identity.sub_id) <= NUMBER_MAX else None
+
+
+def runs_prefix(user_id: str, session_id: str, run_id: int | None, sub_id: int | None) -> str:
+    """
+    Return what the keys of all vertices of a session begin with, of a round, or of one agent's round.
+
+    Raises:
+        InvalidInputError: a part that cannot be one.
+    """
+    stream = RunId(user_id, session_id, run_id or 0, sub_id or 0).stream
+    if run_id is None:
+        return stream.rsplit("/", 2)[0] + "/"
+    return stream.rsplit("/", 1)[0] + "/" if sub_id is None else stream + "@"

@@ -1,0 +1,166 @@
+"""
+What became of the attributes of a node? One row for each vertex that was registered, and for each change of one.
+
+A change names its vertex, and not its type and label. So the vertices of a node are a range of keys by what it is
+called, and what became of an attribute of each of them is another range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..domain.canonical import canonical_json
+from ..domain.envelope import Event, RecordedEvent
+from ..domain.spans import Ref
+from ..domain.streams import split_stream_id
+from ..domain.trajectory.events import (
+    NodeChanged,
+    NodeEvent,
+    NodeRegistered,
+    NodeRemoved,
+    PortraitWritten,
+    QueryRegistered,
+)
+from ..domain.trajectory.history import made_at
+from ..domain.trajectory.state.attributes import DESCRIPTION
+from ..domain.trajectory.state.fold import type_of
+from .trajectory_keys import digest_of, run_of, runs_prefix, vertex_key
+
+__all__ = ["TRANSITIONS", "TransitionRow", "Transitions", "changes_prefix", "node_prefix", "removal_prefix"]
+
+
+class TransitionRow(msgspec.Struct, frozen=True):
+    """
+    A change of an attribute, from `old` to `new`, both JSON; `vertex` is the key of the node's row in its table.
+
+    `kind` is `registered`, `changed`, `portrait` or `removed`. The first and the last are about all attributes:
+    `attribute` and `old` are empty, and `new` is the JSON object of what was registered. `cause` is `stream@version` of
+    the event that the change follows from, `reference` that of the change itself, `lane` and `number` are its position;
+    `recorded_at` is in microseconds since 1970, UTC, `made_at` in seconds, and earlier where the change came by an
+    import; an empty text is "not given".
+    """
+
+    key: str
+    vertex: str
+    kind: str
+    attribute: str
+    old: str
+    new: str
+    reference: str
+    lane: int
+    number: int
+    recorded_at: int
+    made_at: float
+    actor: str
+    cause: str
+    correlation_id: str
+
+
+class Transitions:
+    """The fold behind `store.audit_node()`."""
+
+    name = "transitions"
+    version = 1
+    row = TransitionRow
+    events: frozenset[type[Event]] = frozenset(
+        (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, NodeRemoved)
+    )
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the vertex that the event registered, or its changes of one.
+        """
+        if run_of(event.stream) is None:
+            return ()
+        match event.event:
+            case NodeEvent(label=label) as node:
+                return (node_prefix(type_of(node), label) + _id_in(vertex_key(event.stream, Ref(event.version))),)
+            case NodeChanged(node=node, changes=changes):
+                prefixes = [changes_prefix(vertex_key(event.stream, node), one.name) for one in changes]
+            case PortraitWritten(node=node):
+                prefixes = [changes_prefix(vertex_key(event.stream, node), DESCRIPTION)]
+            case NodeRemoved(node=node):
+                prefixes = [removal_prefix(vertex_key(event.stream, node))]
+            case _:
+                prefixes = []
+        place = vertex_key(event.stream, Ref(event.version))
+        return [f"{prefix}{place}/{number}" for number, prefix in enumerate(prefixes)]
+
+    def evolve(self, key: str, row: TransitionRow | None, event: RecordedEvent) -> TransitionRow:
+        """
+        Return the change that `event` made; no other event ever touches it.
+        """
+        match event.event:
+            case NodeEvent() as node:
+                return _row(key, event, Ref(event.version), "registered", new=_attributes(node))
+            case NodeChanged(node=ref, changes=changes):
+                one = changes[int(key.rpartition("/")[2])]
+                return _row(key, event, ref, "changed", one.name, one.old, one.new)
+            case PortraitWritten(node=ref, description=description):
+                new = canonical_json(description, what="a description")
+                return _row(key, event, ref, "portrait", DESCRIPTION, b'""', new)
+            case NodeRemoved(node=ref):
+                return _row(key, event, ref, "removed")
+        raise AssertionError(f"{event.reference} is no change of a node")
+
+
+def node_prefix(node_type: str, label: str, user_id: str | None = None, session_id: str | None = None) -> str:
+    """
+    Return what the keys of all vertices of a name begin with: everywhere, or in a session.
+
+    Raises:
+        InvalidInputError: a part that cannot be one.
+    """
+    prefix = f"{node_type}/{digest_of(label)}/"
+    if user_id is None or session_id is None:
+        return prefix
+    return prefix + _id_in(runs_prefix(user_id, session_id, None, None))
+
+
+def changes_prefix(vertex: str, attribute: str) -> str:
+    """
+    Return what the keys of all changes of an attribute of a vertex begin with.
+    """
+    return f"{vertex}/{digest_of(attribute)}/"
+
+
+def removal_prefix(vertex: str) -> str:
+    """
+    Return what the key of the removal of a vertex begins with; an attribute's digest is no such word.
+    """
+    return f"{vertex}/removal/"
+
+
+def _id_in(key: str) -> str:
+    return split_stream_id(key)[1]
+
+
+def _attributes(node: NodeEvent) -> bytes:
+    fields = msgspec.json.decode(node.fields, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({DESCRIPTION: node.description, **fields})
+
+
+def _row(
+    key: str, event: RecordedEvent, node: Ref, kind: str, attribute: str = "", old: bytes = b"", new: bytes = b""
+) -> TransitionRow:
+    return TransitionRow(
+        key=key,
+        vertex=vertex_key(event.stream, node),
+        kind=kind,
+        attribute=attribute,
+        old=old.decode(),
+        new=new.decode(),
+        reference=event.reference,
+        lane=event.position.slice,
+        number=event.position.number,
+        recorded_at=event.recorded_at,
+        made_at=made_at(event),
+        actor=event.meta.actor or "",
+        cause=event.meta.causation or "",
+        correlation_id=event.meta.correlation_id or "",
+    )
+
+
+TRANSITIONS = Transitions()

@@ -1,0 +1,204 @@
+"""
+How many tokens did which agent use, with which model, on which day? One row for each of the three together.
+
+Estimated is what was appended: `tokens_in` what models read from then on, `tokens_out` what they wrote. What a model
+was given again with every call is not in it. What providers counted is in it where a message says so: in its `metrics`
+(a call in its `metadata`), as `usage` or beside it, in the words of OpenAI, Anthropic or `TokenBudget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..domain.canonical import parse_json
+from ..domain.chat.counting import SCRIPTS
+from ..domain.chat.events import (
+    ITEM_EVENTS,
+    ChatItemEvent,
+    Forked,
+    FunctionCalled,
+    InstructionsReplaced,
+    ItemInserted,
+    MessageAdded,
+    Summarized,
+    added_item,
+)
+from ..domain.chat.tokens import estimate_tokens
+from ..domain.envelope import Event, RecordedEvent
+from ..domain.messages.reading import calls_of, kind_of
+from ..domain.trajectory.events import MessageRecorded, PortraitWritten
+from .run_texts import told_in
+from .trajectory_keys import digest_of
+
+__all__ = ["USAGE", "Usage", "UsageRow"]
+
+# The same, as different providers call it.
+MODEL = ("model", "model_name", "model_id")
+READ = ("input_tokens", "prompt_tokens")
+WRITTEN = ("output_tokens", "completion_tokens")
+CACHED = ("cached_tokens", "cache_read_input_tokens")
+COUNTS = ("usage", "token_usage")
+# What is no number of tokens is not added up.
+COUNT_MAX = 1 << 40
+DAY_MICROSECONDS = 86_400_000_000
+# One event after the other is of the same few agents.
+KEYS_KEPT_MAX = 1_024
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What an agent used of a model on a day (UTC, `2026-11-21`); an empty text is "not given".
+
+    `agent` is that of the item, else who recorded it. `calls` are those of functions. `tokens_in` and `tokens_out` are
+    estimated; `counted_in`, of which `counted_cached`, and `counted_out` are what providers counted.
+    """
+
+    key: str
+    day: str
+    agent: str
+    model: str
+    messages: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    counted_in: int = 0
+    counted_out: int = 0
+    counted_cached: int = 0
+
+
+class Usage:
+    """The fold behind `store.usage()`."""
+
+    name = "usage"
+    version = 1
+    row = UsageRow
+    events: frozenset[type[Event]] = frozenset(
+        (*ITEM_EVENTS, ItemInserted, InstructionsReplaced, Summarized, Forked, MessageRecorded, PortraitWritten)
+    )
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the day, agent and model that the event counts for.
+        """
+        said = _said(event)
+        return () if said is None else (_key(_day(event), said.agent, said.model),)
+
+    def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
+        """
+        Return the row after `event`.
+        """
+        return self.evolve_all(key, row, (event,))
+
+    def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
+        """
+        Return the row after `events`: it is replaced once for all of them.
+        """
+        said = [one for one in map(_said, events) if one is not None]
+        row = row or UsageRow(key=key, day=_named(_day(events[0])), agent=said[0].agent, model=said[0].model)
+        return msgspec.structs.replace(
+            row,
+            messages=row.messages + sum(one.messages for one in said),
+            calls=row.calls + sum(one.calls for one in said),
+            tokens_in=row.tokens_in + sum(one.tokens for one in said if not one.is_models),
+            tokens_out=row.tokens_out + sum(one.tokens for one in said if one.is_models),
+            counted_in=row.counted_in + sum(_count(one.about, READ) for one in said),
+            counted_out=row.counted_out + sum(_count(one.about, WRITTEN) for one in said),
+            counted_cached=row.counted_cached + sum(_count(one.about, CACHED) for one in said),
+        )
+
+
+class _Said(NamedTuple):
+    """What an event counts: who said it with which model, what it is, and what else is known about it."""
+
+    agent: str
+    told_model: str | None = None
+    about: Mapping[str, Any] = {}
+    is_models: bool = False
+    messages: int = 0
+    calls: int = 0
+    item: ChatItemEvent | None = None
+    texts: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The model that said it; empty where nothing says so."""
+        names = (self.told_model, *map(self.about.get, MODEL if self.about else ()))
+        return next((name for name in names if isinstance(name, str) and name), "")
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens."""
+        return sum(map(SCRIPTS, self.texts)) if self.item is None else estimate_tokens(self.item)
+
+
+def _said(event: RecordedEvent) -> _Said | None:
+    recorded, actor = event.event, event.meta.actor or ""
+    match recorded:
+        case PortraitWritten(description=description, model=model):
+            return _Said(actor, model, is_models=True, texts=(description,))
+        case MessageRecorded():
+            return _message(recorded, actor)
+    item = added_item(recorded)
+    model = recorded.model if isinstance(recorded, Summarized) else None
+    return None if item is None else _item(item, item.agent_id or actor, model)
+
+
+def _item(item: ChatItemEvent, agent: str, model: str | None) -> _Said:
+    match item:
+        case MessageAdded(role=role, metrics=metrics):
+            is_models = role == "assistant"
+            return _Said(agent, model, _open_json(metrics), is_models=is_models, messages=1, item=item)
+        case FunctionCalled(metadata=metadata):
+            return _Said(agent, model, _open_json(metadata), is_models=True, calls=1, item=item)
+    return _Said(agent, item=item)
+
+
+def _message(event: MessageRecorded, actor: str) -> _Said:
+    record = parse_json(event.record)
+    calls = calls_of(record)
+    texts = (*told_in(event).texts, *(msgspec.json.encode(call).decode() for call in calls))
+    is_models = kind_of(record) == "assistant"
+    about = _mapping(record.get("response_metadata"))
+    return _Said(actor, None, about, is_models, messages=1, calls=len(calls), texts=texts)
+
+
+def _count(about: Mapping[str, Any], names: Sequence[str]) -> int:
+    """Return a number of tokens that a message says of itself; 0 where it says none."""
+    if not about:
+        return 0
+    for place in (*(_mapping(about.get(name)) for name in COUNTS), about):
+        for name in names:
+            count = place.get(name)
+            if type(count) is int and 0 < count <= COUNT_MAX:
+                return count
+    return 0
+
+
+def _open_json(data: bytes) -> Mapping[str, Any]:
+    return _mapping(parse_json(data)) if data else {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+@lru_cache(KEYS_KEPT_MAX)
+def _key(day: int, agent: str, model: str) -> str:
+    return f"{_named(day)}/{digest_of(agent)}/{digest_of(model)}"
+
+
+def _day(event: RecordedEvent) -> int:
+    """Return the number of an event's day, from 1970 on."""
+    return event.recorded_at // DAY_MICROSECONDS
+
+
+def _named(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+
+
+USAGE = Usage()

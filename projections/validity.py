@@ -1,0 +1,270 @@
+"""
+From which version to which can an item be seen? One row for each item of a chat that its own events name.
+
+An item that came into the world here has its row from its birth. What a fork begins with, and what a merge takes, is
+not copied: one row, a mark, says what came, however much it is, and an item of it has a row of its own here once it
+leaves or comes back. A cleared context is a mark too, since the event names no items: a stay without an end ends at
+the next mark of that sort. `refold.infrastructure.validity_view` joins all that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..domain.chat.events import (
+    ITEM_EVENTS,
+    VIEW_EVENTS,
+    ChatItemEvent,
+    Cleared,
+    ConfigUpdated,
+    Forked,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    InstructionsReplaced,
+    ItemInserted,
+    ItemsEvicted,
+    ItemsRestored,
+    Merged,
+    MessageAdded,
+    Placement,
+    Summarized,
+    SummaryUndone,
+    added_item,
+)
+from ..domain.chat.tokens import estimate_tokens
+from ..domain.envelope import Event, RecordedEvent
+from ..domain.spans import Ref, Segment, refs_of
+
+__all__ = [
+    "CLEARED",
+    "FORKED",
+    "MERGED",
+    "STILL_THERE",
+    "VALIDITY",
+    "Brought",
+    "Stay",
+    "Validity",
+    "ValidityRow",
+    "brought_by",
+    "earlier_stays",
+    "item_key",
+    "mark_key",
+    "rows_prefix",
+]
+
+STILL_THERE = 0
+FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
+VERSION_DIGITS = 10
+TYPES: dict[type[Event], str] = {
+    MessageAdded: "message",
+    FunctionCalled: "function_call",
+    FunctionReturned: "function_call_output",
+    HandedOff: "agent_handoff",
+    ConfigUpdated: "agent_config_update",
+}
+
+
+class ValidityRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An item in a chat's view, from version `v0` on and before `v1`, the event of which took it out.
+
+    `v1` is 0 where no event named it again: then it is still there, or left with the next mark `cleared`; `v0` is 0
+    where it came with a fork or a merge, whose mark has the version. `earlier` is JSON: the stays before this one, each
+    `[v0, v1, how, reason]`. `birth` is `stream@version` of the event that brought the item into the world, `before`
+    that of the item that it was put before; `agent` is the item's, else who recorded it. What came from elsewhere has
+    no `type` and no `item` here; its row at its birth has.
+
+    A mark has the `type` forked, merged or cleared, its version as `v0`, and in `brought` what came: `brought_by`.
+    """
+
+    key: str
+    context: str
+    birth: str
+    item: str = ""
+    type: str = ""
+    role: str = ""
+    agent: str = ""
+    tokens: int = 0
+    v0: int = 0
+    v1: int = STILL_THERE
+    how: str = ""
+    reason: str = ""
+    before: str = ""
+    earlier: str = "[]"
+    brought: bytes = b""
+
+
+class Stay(msgspec.Struct, frozen=True, array_like=True):
+    """From which version to which, and how it ended."""
+
+    v0: int
+    v1: int = STILL_THERE
+    how: str = ""
+    reason: str = ""
+
+
+class Brought(msgspec.Struct, frozen=True, array_like=True):
+    """
+    What a fork began with, or a merge took: `placed` names it, None is all that `parent` had, in the same order.
+
+    With `agent` the item that was taken is a new one, born here.
+    """
+
+    parent: Segment | None = None
+    placed: tuple[Placement, ...] | None = None
+    agent: str | None = None
+
+
+class Validity:
+    """The fold behind `store.validity()`."""
+
+    name = "validity"
+    version = 1
+    row = ValidityRow
+    events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS))
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the item that the event brought, those that it let go of or brought back, and its mark.
+        """
+        recorded, stream = event.event, event.stream
+        if isinstance(recorded, ITEM_EVENTS):
+            return (item_key(stream, Ref(event.version)),)
+        keys = dict.fromkeys(item_key(stream, ref) for ref in _touched(recorded))
+        if added_item(recorded) is not None:
+            keys[item_key(stream, Ref(event.version))] = None
+        if isinstance(recorded, Forked | Cleared) or (isinstance(recorded, Merged) and recorded.placed):
+            keys[mark_key(stream, event.version)] = None
+        return tuple(keys)
+
+    def evolve(self, key: str, row: ValidityRow | None, event: RecordedEvent) -> ValidityRow:
+        """
+        Return the row after `event`.
+        """
+        recorded, stream = event.event, event.stream
+        item = added_item(recorded)
+        if item is not None and key == item_key(stream, Ref(event.version)):
+            return _born(key, item, event)
+        if isinstance(recorded, Forked | Merged | Cleared):
+            return _mark(key, recorded, event)
+        row = row or ValidityRow(key=key, context=stream, birth=_birth_in(key, stream))
+        is_back = isinstance(recorded, ItemsRestored)
+        if isinstance(recorded, SummaryUndone):
+            is_back = key != item_key(stream, recorded.summary)
+        return _returned(row, event.version) if is_back else _left(row, event)
+
+
+def rows_prefix(context: str) -> str:
+    """
+    Return what the keys of all rows of a context begin with; an id may hold a blank, but no `@`.
+    """
+    return f"{context}@"
+
+
+def item_key(context: str, ref: Ref) -> str:
+    """
+    Return the key of an item that an event of `context` names; its own ones stand in the order of their births.
+    """
+    stream = "" if ref.stream == context else ref.stream
+    return f"{context}@{stream}@{ref.version:0{VERSION_DIGITS}}"
+
+
+def mark_key(context: str, version: int) -> str:
+    """
+    Return the key of the mark of an event.
+    """
+    return f"{context}@!{version:0{VERSION_DIGITS}}"
+
+
+def brought_by(row: ValidityRow) -> Brought:
+    """
+    Return what came with a fork or a merge, by its mark.
+    """
+    return msgspec.msgpack.decode(row.brought, type=Brought)
+
+
+def earlier_stays(row: ValidityRow) -> list[Stay]:
+    """
+    Return the stays before the last one.
+    """
+    return msgspec.json.decode(row.earlier, type=list[Stay])
+
+
+def _touched(event: Event) -> Iterable[Ref]:
+    """Return the items that an event names which left with it, or came back."""
+    match event:
+        case ItemsEvicted(items=items) | ItemsRestored(items=items):
+            return refs_of(items)
+        case InstructionsReplaced(replaced=items) | Summarized(folded=items):
+            return refs_of(items)
+        case SummaryUndone(summary=summary, items=items):
+            return (summary, *refs_of(items))
+    return ()
+
+
+def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:
+    recorded = event.event
+    before = ""
+    if isinstance(recorded, ItemInserted | InstructionsReplaced | Summarized):
+        before = f"{recorded.before.stream or event.stream}@{recorded.before.version}"
+    return ValidityRow(
+        key=key,
+        context=event.stream,
+        birth=event.reference,
+        item=item.id,
+        type=TYPES[type(item)],
+        role=item.role if isinstance(item, MessageAdded) else "",
+        agent=item.agent_id or event.meta.actor or "",
+        tokens=estimate_tokens(item),
+        v0=event.version,
+        before=before,
+    )
+
+
+def _mark(key: str, recorded: Forked | Merged | Cleared, event: RecordedEvent) -> ValidityRow:
+    row = ValidityRow(key=key, context=event.stream, birth=event.reference, v0=event.version)
+    match recorded:
+        case Cleared(reason=reason):
+            return msgspec.structs.replace(row, type=CLEARED, reason=reason or "")
+        case Forked(carried=carried):
+            placed = None if carried is None else (Placement(None, carried),)
+            return _bringing(row, FORKED, recorded.how, Brought(Segment(recorded.parent, recorded.version), placed))
+        case Merged(placed=placed, agent_id=agent):
+            return _bringing(row, MERGED, recorded.how, Brought(None, placed, agent))
+
+
+def _bringing(row: ValidityRow, kind: str, how: str, brought: Brought) -> ValidityRow:
+    return msgspec.structs.replace(row, type=kind, how=how, brought=msgspec.msgpack.encode(brought))
+
+
+def _left(row: ValidityRow, event: RecordedEvent) -> ValidityRow:
+    if row.v1 != STILL_THERE:
+        return row
+    recorded = event.event
+    how, reason = _LEFT_BY.get(type(recorded), ""), ""
+    if isinstance(recorded, ItemsEvicted):
+        how, reason = recorded.how, recorded.reason or ""
+    return msgspec.structs.replace(row, v1=event.version, how=how, reason=reason)
+
+
+def _returned(row: ValidityRow, version: int) -> ValidityRow:
+    stays = [*earlier_stays(row), Stay(row.v0, row.v1, row.how, row.reason)]
+    earlier = msgspec.json.encode(stays).decode()
+    return msgspec.structs.replace(row, v0=version, v1=STILL_THERE, how="", reason="", earlier=earlier)
+
+
+def _birth_in(key: str, context: str) -> str:
+    stream, _, version = key.removeprefix(rows_prefix(context)).rpartition("@")
+    return f"{stream or context}@{int(version)}"
+
+
+# How items left, as the fold of a chat says it.
+_LEFT_BY: dict[type[Event], str] = {
+    InstructionsReplaced: "replace",
+    Summarized: "summarize",
+    SummaryUndone: "undo_summary",
+}
+VALIDITY = Validity()

@@ -1,0 +1,106 @@
+"""`refold export` and back by `refold import`: contexts with their past."""
+
+import json
+import resource
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from tests.cli.running import refold, spawned
+from tests.importing.transcripts import HELLO, run, written
+
+
+def events(database: Path) -> list[tuple[str, int, object]]:
+    """
+    Return every event of a database, whatever its position and time.
+    """
+    found = refold("log", "--json", db=database).json
+    return sorted((one["stream"], one["version"], json.dumps(one["event"])) for one in found)
+
+
+def test_a_whole_store(edited: Path, tmp_path: Path) -> None:
+    """Every context comes into the other store with all its events; a second time nothing happens."""
+    exported = refold("export", "-o", tmp_path / "all.jsonl", db=edited)
+    imported = refold("import", tmp_path / "all.jsonl", db=tmp_path / "other.db")
+    again = refold("import", tmp_path / "all.jsonl", "--format", "refold", db=tmp_path / "other.db")
+
+    assert exported == (0, f"{tmp_path / 'all.jsonl'}: 2 contexts, 24 events\n", "")
+    said = f"{tmp_path / 'other.db'}: 2 contexts"
+    assert imported == (0, f"{said}: 2 added; 24 events, from {tmp_path / 'all.jsonl'}\n", "")
+    assert again == (0, f"{said}: 2 unchanged, from {tmp_path / 'all.jsonl'}\n", "")
+    assert events(tmp_path / "other.db") == events(edited)
+
+
+def test_some_contexts(edited: Path, tmp_path: Path) -> None:
+    """What they name comes along, and a note says so; kinds may be left out."""
+    ended = refold("export", "branch", "--output", tmp_path / "some.jsonl", db=edited)
+
+    assert ended.out.endswith(": 2 contexts, 24 events\n")
+    assert ended.err == "note: chat:support came along: the others name them\n"
+
+
+def test_transcripts_beside_exports(edited: Path, tmp_path: Path) -> None:
+    """Each file is told by what lies in it."""
+    assert refold("export", "-o", "all.jsonl", db=edited).code == 0
+    written(tmp_path / "x.json", [run(0, HELLO)])
+
+    ended = refold("import", "x.json", "all.jsonl")
+
+    assert ended.out == (
+        "refold.db: 1 context: 1 added; 1 message as 1 item\n"
+        "refold.db: 2 contexts: 2 added; 24 events, from all.jsonl\n"
+    )
+
+
+def test_parquet(edited: Path, tmp_path: Path) -> None:
+    """The log as a table."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    ended = refold("export", "--parquet", "-o", tmp_path / "log.parquet", db=edited)
+    some = refold("export", "branch", "--parquet", "-o", tmp_path / "some.parquet", db=edited)
+
+    assert ended == (0, f"{tmp_path / 'log.parquet'}: 24 events\n", "")
+    assert parquet.read_table(tmp_path / "log.parquet").num_rows == 24
+    assert some.out.endswith(": 3 events\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fault"),
+    [
+        (["export"], 2, "Missing option '--output' / '-o'"),
+        (["export", "air-1@1", "-o", "x"], 2, "the whole past is written: leave out @V"),
+        (["export", "nobody", "-o", "x"], 1, "there is no context 'nobody'"),
+        (["import", "--format", "refold", "air.json"], 1, "air.json was not written by `refold export`"),
+        (["import", "--format", "openai", "all.jsonl"], 1, "all.jsonl: expected OpenAI messages"),
+        (["import", "all.jsonl", "--user", "mia"], 2, "all.jsonl is an export, whose contexts keep their names"),
+        (["import", "cut.jsonl"], 1, "cut.jsonl is cut off: it ends after 13 events"),
+    ],
+)
+def test_what_cannot_be_done(database: Path, arguments: list[str], code: int, fault: str) -> None:
+    """One line, no half of a file, and nothing half taken in."""
+    assert refold("export", "-o", "all.jsonl", db=database).code == 0
+    Path("cut.jsonl").write_bytes(b"".join(Path("all.jsonl").read_bytes().splitlines(keepends=True)[:14]))
+
+    ended = refold(*arguments, db=database if arguments[0] == "export" else Path("other.db"))
+
+    assert ended.code == code
+    assert ended.fault.startswith(fault)
+    assert not Path("x").exists()
+    if Path("other.db").exists():
+        with package.open("other.db") as store:
+            assert store.contexts() == []
+
+
+def test_a_full_disk(database: Path) -> None:
+    """The file that was there stays, and nothing is left beside it."""
+    Path("all.jsonl").write_text("as it was")
+
+    def leave_little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+
+    ended = spawned("export", "-o", "all.jsonl", "--db", database, preexec_fn=leave_little_room)
+
+    assert ended.code == 1
+    assert Path("all.jsonl").read_text() == "as it was"
+    assert [path.name for path in Path().glob("all.jsonl*")] == ["all.jsonl"]

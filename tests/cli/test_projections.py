@@ -1,0 +1,198 @@
+"""`refold projections`, `refold rebuild`: what is kept for answers, how far it is, and making it anew."""
+
+import io
+import json
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold as package
+from refold.infrastructure.cli.progress import projection_progress
+from refold.infrastructure.cli.times import duration
+from refold.infrastructure.projecting.building import RebuildProgress
+from tests.cli.running import refold, started
+
+
+def changed(database: Path, statement: str) -> None:
+    """
+    Do something to a database behind its back.
+    """
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def standing(database: Path) -> dict[str, dict[str, Any]]:
+    """
+    Return how the projections stand, by name.
+    """
+    return {one["name"]: one for one in refold("projections", "--json", db=database).json}
+
+
+def test_how_they_stand(database: Path) -> None:
+    """A line for each; what was asked for is up to date, and what was not is behind."""
+    assert refold("contexts", db=database).code == 0
+    heading, *lines = refold("projections", db=database).out.splitlines()
+    found = standing(database)
+
+    assert heading.split() == ["NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER"]
+    assert [line.split()[0] for line in lines] == list(found)
+    assert lines[0].split() == ["catalogue", str(found["catalogue"]["version"]), "3", "14", "0", "-"]
+    assert found["catalogue"] == {
+        "name": "catalogue", "version": found["catalogue"]["version"], "rows": 3, "position": "14", "behind": 0,
+        "worker": None, "rebuilt": None, "stopped_at": None, "error": None,
+    }  # fmt: skip
+    assert found["search"]["behind"] == 14
+
+
+def test_what_stands_still_is_said(database: Path) -> None:
+    """The event that cannot be folded, on a line of its own."""
+    version = standing(database)["search"]["version"]
+    fault = json.dumps(["chat:air-1@2", "no\nluck", version])
+    with package.open(database) as store:
+        store._projections.set_note("fault/search", before=None, after=fault)
+
+    assert "  it cannot fold chat:air-1@2: no luck" in refold("projections", db=database).out.splitlines()
+    assert standing(database)["search"]["stopped_at"] == "chat:air-1@2"
+
+
+def test_rows_are_made_anew(database: Path) -> None:
+    """Those that are named, or all; what was wrong with them is mended."""
+    assert refold("contexts", db=database).code == 0
+    changed(database, "UPDATE view_catalogue SET items = 99 WHERE key = 'chat:air-1'")
+
+    ended = refold("rebuild", "catalogue", "lineage", db=database)
+    everything = refold("rebuild", "--all", "--json", db=database)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert [line.split(" in ")[0] for line in ended.out.splitlines()] == [
+        "catalogue: 3 rows of 14 events",
+        "lineage: 0 rows of 14 events",
+    ]
+    assert refold("contexts", "--json", db=database).json[-1]["items"] == 1
+    assert [one["projection"] for one in everything.json] == list(standing(database))
+    assert {one["is_done"] for one in everything.json} == {True}
+
+
+def test_a_check_shows_what_differs(database: Path) -> None:
+    """Missing rows, rows too many, fields that should be others; nothing is changed, and the exit code is 1."""
+    assert refold("contexts", db=database).code == 0
+    assert refold("rebuild", "catalogue", "--check", db=database) == (
+        0, "catalogue: 3 rows, all as the events give them\n", ""
+    )  # fmt: skip
+    changed(database, "UPDATE view_catalogue SET items = 99, user = 'x' WHERE key = 'chat:air-0.0'")
+    changed(database, "UPDATE view_catalogue SET key = 'chat:air-2' WHERE key = 'chat:air-1'")
+
+    ended, shapes = (refold("rebuild", "catalogue", "--check", *more, db=database) for more in ([], ["--json"]))
+
+    assert (ended.code, ended.err, shapes.code) == (1, "", 1)
+    assert ended.out.splitlines() == [
+        "catalogue: 3 rows not as the events give them: `refold rebuild catalogue` mends that",
+        "  ~ chat:air-0.0: items is 99, and should be 5",
+        '  ~ chat:air-0.0: user is "x", and should be ""',
+        "  - chat:air-1: it is missing",
+        "  + chat:air-2: it should not be there",
+    ]
+    [report] = shapes.json
+    assert (report["differing"], [one["key"] for one in report["differences"]]) == (
+        3, ["chat:air-0.0", "chat:air-1", "chat:air-2"]
+    )  # fmt: skip
+    assert (report["differences"][1]["live"], report["differences"][2]["rebuilt"]) == (None, None)
+    assert refold("rebuild", "catalogue", "--check", db=database).code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fault"),
+    [
+        ([], 2, "give the names of projections, or --all"),
+        (["catalogue", "--all"], 2, "give the names of projections, or --all"),
+        (["catalogue", "--check", "--restart"], 2, "--restart goes without --check"),
+        (["catalogue", "nonsense"], 1, "there is no projection 'nonsense': there are catalogue, "),
+    ],
+)
+def test_what_cannot_be_rebuilt(database: Path, arguments: list[str], code: int, fault: str) -> None:
+    """One line, and nothing was done."""
+    ended = refold("rebuild", *arguments, db=database)
+
+    assert ended.code == code
+    assert ended.fault.startswith(fault)
+    assert standing(database)["catalogue"]["rows"] == 0
+
+
+def test_one_that_cannot_be_folded_stops_no_other(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, and the exit code is 1."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr("refold.projections.rollup.Rollup.evolve_all", fail, raising=False)
+    monkeypatch.setattr("refold.projections.rollup.Rollup.evolve", fail)
+    ended = refold("rebuild", "rollup", "catalogue", db=database)
+    [rollup] = refold("rebuild", "rollup", "--json", db=database).json
+
+    assert ended.code == 1
+    assert ended.out.splitlines()[0].startswith("rollup: it cannot fold chat:air-0.0@1: no luck; mend")
+    assert ended.out.splitlines()[1].startswith("catalogue: 3 rows")
+    assert (rollup["is_done"], rollup["stopped_at"], rollup["error"]) == (False, "chat:air-0.0@1", "no luck")
+
+
+def test_ctrl_c_stops_a_rebuild(tmp_path: Path) -> None:
+    """It says so and ends with 1; the next one goes on there, unless it is to begin anew."""
+    path = tmp_path / "long.db"
+    with package.open(path, synchronous="NORMAL") as store:
+        chat = store.chat("long", durability="enqueue")
+        for number in range(40_000):
+            chat.add_message("user", f"message {number}")
+    process = started("rebuild", "search", "--db", path)
+    with package.open(path, create=False) as store:
+        while not {one.name: one for one in store.projections()}["search"].rebuilt:
+            assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (1, "")
+    assert out.endswith(" events done: `refold rebuild search` goes on there\n")
+    done = standing(path)["search"]["rebuilt"]
+    assert f"  a rebuild was left behind {done:,} events: " in refold("projections", db=path).out
+    [report] = refold("rebuild", "search", "--json", db=path).json
+    assert (report["is_done"], report["events"]) == (True, 40_001 - done)
+
+
+def test_far_away_from_a_terminal_lines_are_said(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then, on stderr, with the rate and the time that is left."""
+    monkeypatch.setattr("refold.infrastructure.cli.progress.LINES_EVERY_SECONDS", 0.0)
+
+    ended = refold("rebuild", "catalogue", db=database)
+
+    assert ended.err.startswith("rebuilding catalogue: 14 of 14 events, 100%, ")
+    assert ended.err.endswith("/s, 0.0 s left\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0.0 s"), (9.96, "10.0 s"), (10, "10 s"), (119, "119 s"), (120, "2 min"), (7_199, "120 min"), (7_200, "2 h")],
+)
+def test_durations_are_short(seconds: float, said: str) -> None:
+    """In the largest unit that there are two of."""
+    assert duration(seconds) == said
+
+
+def test_a_bar_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the projection, the share, the rate and the time left; rich is imported only then."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with projection_progress("rebuilding") as tell:
+        tell(RebuildProgress("search", 50, 200, 25.0, 6.0))
+
+    assert "rebuilding search" in screen.getvalue()
+    assert "25%, 25/s, 6.0 s left" in screen.getvalue()

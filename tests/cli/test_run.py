@@ -1,0 +1,127 @@
+"""`refold run`: projections kept up to date beside the programs that write."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from refold.infrastructure.cli.upkeep import run as run_module
+from refold.infrastructure.cli.upkeep.diary import Diary
+from tests.cli.running import refold, started
+
+PATIENCE_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def running(database: Path, *names: str) -> Iterator["subprocess.Popen[str]"]:
+    """
+    Run the command in a process of its own, which does not outlive the test.
+    """
+    process = started("run", *names, "--db", database)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def behind(database: Path, name: str) -> int:
+    """
+    Return how many events a projection has not seen.
+    """
+    with package.open(database, create=False) as store:
+        return {one.name: one.behind for one in store.projections()}[name]
+
+
+def wait_until_kept(database: Path, name: str) -> None:
+    """
+    Wait until a projection is up to date.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    while behind(database, name):
+        assert time.monotonic() < end, "it is not kept up to date"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_projections_are_kept_until_it_is_stopped(database: Path, number: signal.Signals) -> None:
+    """What is written meanwhile, too; it ends with 0, lets go of its leases, and says what it did."""
+    with running(database, "catalogue", "search") as process:
+        wait_until_kept(database, "search")
+        with package.open(database) as store:
+            store.chat("air-1").add_message("user", "news")
+        wait_until_kept(database, "search")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+
+    first, *_, last = err.splitlines()
+    assert (process.returncode, out) == (0, "")
+    assert first.partition("  ")[2] == f"keeping 2 projections of {database} up to date; Ctrl-C ends it"
+    assert last.endswith(" s: all: 15 events")
+    with package.open(database, create=False) as store:
+        assert {one.name: one.behind for one in store.projections()}["rollup"] == 15
+        assert {one.worker for one in store.projections()} == {None}
+
+
+def test_another_takes_over(database: Path) -> None:
+    """Who was killed held it; who comes next says so, and goes on in its place."""
+    with running(database, "catalogue") as killed:
+        wait_until_kept(database, "catalogue")
+        killed.kill()
+        killed.communicate()
+    with package.open(database) as store:
+        store.chat("air-1").add_message("user", "news")
+    with running(database, "catalogue") as process:
+        wait_until_kept(database, "catalogue")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE_SECONDS)
+
+    assert f"catalogue: held by {killed.pid}." in err
+    assert err.endswith("catalogue: 1 event\n")
+
+
+def test_what_goes_wrong_is_said(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once, and by the next one that is started; the others are kept all the same."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("no\nluck")
+
+    def stop() -> None:
+        with package.open(database, create=False) as store:
+            while {one.name: one for one in store.projections()}["catalogue"].behind:
+                time.sleep(0.05)
+            while {one.name: one for one in store.projections()}["rollup"].stopped_at is None:
+                time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("refold.projections.rollup.Rollup.evolve_all", fail, raising=False)
+    monkeypatch.setattr("refold.projections.rollup.Rollup.evolve", fail)
+    monkeypatch.setattr(run_module, "SAID_EVERY_SECONDS", 0.05)
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    ended = refold("run", "rollup", "catalogue", db=database)
+    stopper.join()
+    with package.open(database, create=False) as store:
+        known = list(Diary(store, ["rollup", "catalogue"]).beginning())
+
+    assert ended.code == 0
+    assert (
+        "the projection rollup cannot fold chat:air-0.0@1: no luck; mend the projection, then rebuild it" in ended.err
+    )
+    assert ended.err.endswith("catalogue: 14 events\n")
+    assert known == ["rollup stands still: it cannot fold chat:air-0.0@1: no\nluck"]
+
+
+def test_names_are_checked_first(database: Path) -> None:
+    """One that is wrong is an error, and nothing is begun."""
+    assert refold("run", "nonsense", db=database).fault.startswith("there is no projection 'nonsense': there are ")

@@ -1,0 +1,75 @@
+"""The folded state of a run: a value, the same however its events are cut."""
+
+import pytest
+
+from refold.domain.trajectory import Run, RunFactory
+from refold.domain.trajectory.state.fold import EMPTY, RunState, fold
+from refold.domain.trajectory.state.loading import complete
+from tests.support.effort import calls_of
+
+from .runs import add, asked, busy
+
+
+def long_run() -> Run:
+    """
+    Return a second round to which everything happened, changes of the first one too.
+    """
+    factory = RunFactory()
+    busy(asked(factory=factory)[0])
+    run, _ = asked(1, factory=factory)
+    busy(run)
+    run.modify_node("State(state00000)", {"state": 1})
+    run.remove_node("Table(orders\n(all))#1")
+    run.clear_steps("pre")
+    run.close("done")
+    return run
+
+
+def test_folded_in_two_parts() -> None:
+    """Cut anywhere it comes to the same, and to what the run has."""
+    run = long_run()
+    events = complete(run._journal.log, run._journal.events(until=run.version))
+    whole = fold(EMPTY, events)
+
+    assert whole == run._state
+    for cut in range(len(events) + 1):
+        assert fold(fold(EMPTY, events[:cut]), events[cut:]) == whole
+
+
+def test_one_by_one() -> None:
+    """Each state stays what it was while others are made of it, and so does the empty one."""
+    run = long_run()
+    events = complete(run._journal.log, run._journal.events(until=run.version))
+    states: list[RunState] = [EMPTY]
+    for event in events:
+        states.append(fold(states[-1], [event]))
+
+    for version, state in enumerate(states):
+        assert state == fold(EMPTY, events[:version])
+        assert state.version == version
+    assert RunState() == EMPTY
+
+
+def test_it_is_counted_what_there_ever_was() -> None:
+    """By type, removed ones too."""
+    run = long_run()
+
+    assert run._state.counts == {"Query": 1, "Action": 1, "Table": 2, "State": 2}
+    assert run._state.touches_past
+    assert not run._state.goes_backward
+
+
+@pytest.mark.parametrize("node_type", ["State", "Table"])
+def test_a_node_costs_the_same(node_type: str) -> None:
+    """To register the thousandth is the same work as to register the hundredth, also of one label."""
+    run, query = asked()
+    label = None if node_type == "State" else "t"
+
+    def register(count: int) -> None:
+        for _ in range(count):
+            add(run, node_type, query, label=label, add_pt=True)
+
+    register(100)
+    young = calls_of(lambda: register(20))
+    register(860)
+    assert calls_of(lambda: register(20)) <= young * 1.1

@@ -1,0 +1,1 @@
+"""Files of events: out of one store and into another."""

@@ -1,0 +1,126 @@
+"""Texts that hurt, wherever a text can stand: they come out as they went in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.domain.errors import InvalidInputError
+from refold.infrastructure.exchange import export_events, take_in_events
+from tests.domain.strategies import ALPHABET, PROPERTY
+from tests.support.every_kind import LARGE
+
+from .places import recorded
+
+TEXTS = [
+    "", " ", "\x00", "\n{\"end\":1}\n", "{\"end\":0}", "null", "\\u0000", "\u2028\u2029", "\ufeff", "\U0001f600\u0301",
+    "\x7f\x85\x9f", "\"'\\/", "%00..@", "'; DROP TABLE event; --", "\uffff", "e\u0301" * 500, LARGE + "\x00",
+]  # fmt: skip
+SAID = st.text(ALPHABET + "{}[],", max_size=20)
+
+
+def hurt(store: refold.Store, text: str) -> None:
+    """
+    Put a text wherever one can stand.
+    """
+    name = "".join(char for char in text if char.isprintable() and char not in "@.")[:50] or "x"
+    # PostgreSQL takes no NUL in names; keys and sessions are some.
+    key = text.replace("\x00", "0")
+    with refold.acting(actor=text, correlation_id=text, because=text):
+        chat = store.chat(f"c{name}", user=text or None, session=key or None, agent=text or None, source=text)
+        chat.add_message("user", text, text or None, idempotency_key=key)
+        chat.add_message("assistant", [text, text], agent_id=text)
+        chat.add_function_call(text, text, call_id=text)
+        chat.add_function_output(text, text, call_id=text)
+        chat.add_handoff(text, text, text)
+        chat.add_config_update(text, [text])
+        chat.evict(chat.items[0].id, reason=text)
+        store.window(f"w{name}").add(refold.BudgetItem(text, text, text))
+        run = store.run(f"u{name}", f"s{name}")
+        table = run.register_node("Table", text, [run.register_query(text)], "e", f"t{name}", path=text)
+        run.modify_node(table, {"path": f"{text}!"})
+        run.record_messages({"role": "user", "content": text})
+
+
+async def pooled(store: refold.Store, text: str) -> None:
+    """
+    Put a text into a pool and a queue.
+    """
+    content: Any = {text: [text, {text: text}]}
+    await store.pool("p").add(refold.PoolItem(content, text, f"i{text}"))
+    await store.queue("q").append(refold.PoolItem(text, text))
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text[:8]))
+async def test_every_text_everywhere(store: refold.Store, tmp_path: Path, text: str) -> None:
+    """Into a store of each kind, from an SQLite file and back into one."""
+    with refold.open(tmp_path / "source.db") as source, refold.open(tmp_path / "third.db") as third:
+        hurt(source, text)
+        await pooled(source, text)
+        export_events(source.log, tmp_path / "there")
+        take_in_events(store.log, tmp_path / "there")
+        export_events(store.log, tmp_path / "back")
+        take_in_events(third.log, tmp_path / "back")
+
+        assert recorded(third) == recorded(store) == recorded(source)
+        assert (third.verify().problems, store.verify().problems) == ((), ())
+        assert (tmp_path / "there").read_bytes().count(b"\n") == 2 + sum(map(len, recorded(source).values()))
+
+
+@PROPERTY
+@given(st.lists(SAID, max_size=5))
+def test_any_texts(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    """However they are put together."""
+    file = tmp_path_factory.mktemp("texts") / "file"
+    with refold.open(":memory:") as source, refold.open(":memory:") as target:
+        for number, text in enumerate(texts):
+            hurt(source, f"{number}{text}")
+        export_events(source.log, file)
+        take_in_events(target.log, file)
+
+        assert recorded(target) == recorded(source)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), 5e-324, 1e308, 1e22, 2, 2.0, 10**15, -1])
+def test_any_number(tmp_path: Path, number: float) -> None:
+    """Infinities, which JSON does not have, the smallest, the largest, and whole ones that are floats."""
+    with refold.open(":memory:") as source, refold.open(":memory:") as target:
+        source.window("w").add(refold.BudgetItem("null", "null", "null", number))  # type: ignore[arg-type]
+        source.chat("a").add_message("user", "null", created_at=number)
+        export_events(source.log, tmp_path / "file")
+        take_in_events(target.log, tmp_path / "file")
+
+        [item] = target.window("w").items
+        assert (item.priority, type(item.priority)) == (number, type(number))
+        assert recorded(target) == recorded(source)
+        assert take_in_events(target.log, tmp_path / "file").unchanged == 2
+
+
+def test_what_is_no_number(tmp_path: Path) -> None:
+    """A time that is no number does not equal itself; its file is taken in all the same, and once."""
+    with refold.open(":memory:") as source, refold.open(":memory:") as target:
+        source.chat("a").add_message("user", "x", created_at=float("nan"))
+        export_events(source.log, tmp_path / "file")
+
+        assert take_in_events(target.log, tmp_path / "file").events == 2
+        assert take_in_events(target.log, tmp_path / "file").unchanged == 1
+        assert target.verify().is_whole
+
+
+def test_a_name_that_the_log_does_not_take(pg_url: str, tmp_path: Path) -> None:
+    """A key with a NUL can be had on SQLite, and not on PostgreSQL: that is said, and what came before is whole."""
+    with refold.open(tmp_path / "source.db") as source, refold.open(pg_url) as target:
+        source.chat("a").add_message("user", "one")
+        source.chat("b").add_message("user", "two", idempotency_key="k\x00")
+        export_events(source.log, tmp_path / "file")
+
+        with pytest.raises(InvalidInputError, match=r"chat:b.* holds a NUL"):
+            take_in_events(target.log, tmp_path / "file")
+        assert target.verify().is_whole
+        with refold.open(tmp_path / "target.db") as other:
+            assert take_in_events(other.log, tmp_path / "file").added == 2

@@ -1,0 +1,149 @@
+"""A file taken in again: what is there stays, what has grown is extended, what was interrupted is finished."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError
+from refold.infrastructure.exchange import TakenIn, export_events, take_in_events, taking_in
+from tests.contract.chat_checking import message
+from tests.contract.stores import start_python
+from tests.support.every_kind import fill, seen
+
+from .places import place_of, recorded
+
+
+async def test_twice_is_once(store: refold.Store, tmp_path: Path) -> None:
+    """The second time nothing is written; nor into the store that it came from."""
+    with refold.open(":memory:") as source:
+        await fill(source)
+        export_events(source.log, tmp_path / "file")
+        take_in_events(store.log, tmp_path / "file")
+        end, count = store.now(), len(store.contexts())
+
+        again = take_in_events(store.log, tmp_path / "file")
+
+        assert (again, store.now()) == (TakenIn(unchanged=count), end)
+        assert take_in_events(source.log, tmp_path / "file") == TakenIn(unchanged=count)
+
+
+async def test_a_file_that_has_grown(store: refold.Store, tmp_path: Path) -> None:
+    """Contexts are extended by what they have got since, new ones come, the others stay."""
+    with refold.open(":memory:") as source:
+        await fill(source)
+        before = export_events(source.log, tmp_path / "file").events
+        take_in_events(store.log, tmp_path / "file")
+        source.chat("a").add_message("user", "and on", idempotency_key="later")
+        source.chat("a").truncate(max_items=2)
+        await source.queue("q").append(refold.PoolItem("and on"))
+        source.chat("a").fork("new").add_message("user", "new")
+        report = export_events(source.log, tmp_path / "file")
+
+        taken = take_in_events(store.log, tmp_path / "file")
+
+        assert taken == TakenIn(added=1, extended=2, unchanged=report.streams - 3, events=report.events - before)
+        assert recorded(store) == recorded(source)
+        assert await seen(store) == await seen(source)
+        assert store.verify().is_whole
+
+
+async def test_an_older_file(store: refold.Store, tmp_path: Path) -> None:
+    """What goes further here than in the file stays as it is."""
+    with refold.open(":memory:") as source:
+        await fill(source)
+        export_events(source.log, tmp_path / "old")
+        source.chat("a").add_message("user", "and on")
+        export_events(source.log, tmp_path / "new")
+        take_in_events(store.log, tmp_path / "new")
+
+        taken = take_in_events(store.log, tmp_path / "old")
+
+        assert (taken.unchanged, taken.events) == (len(store.contexts()), 0)
+        assert recorded(store) == recorded(source)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_killed_half_way(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    """Wherever that happens, taken in again it is all there, once, and the store is whole."""
+    place = place_of(kind, request, tmp_path, "target.db")
+    with refold.open(":memory:") as source:
+        await fill(source)
+        source.chat("a").add_items([message(f"i{number}") for number in range(20)], idempotency_key="many")
+        report = export_events(source.log, tmp_path / "file")
+        heads = list[int]()
+        for commits in (0, 1, 4, 9, 20):
+            taker = start_python("tests.exchange.taker", place, str(tmp_path / "file"), str(commits))
+            said = taker.communicate(timeout=60)[0]
+            assert (taker.returncode, said) == (-signal.SIGKILL, "")
+            with refold.open(place) as target:
+                heads.append(sum(number for _, number in target.now().heads))
+
+        with refold.open(place) as target:
+            taken = take_in_events(target.log, tmp_path / "file")
+
+            assert heads == sorted(set(heads))
+            assert taken.events == report.events - heads[-1]
+            assert (taken.added > 0, taken.unchanged > 0) == (True, True)
+            assert recorded(target) == recorded(source)
+            assert await seen(target) == await seen(source)
+            assert target.verify().is_whole
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 1_000])
+def test_calls_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """However small the commits are, what was recorded under one key is committed as one, and known under it."""
+    monkeypatch.setattr(taking_in, "BATCH_EVENTS", batch)
+    with refold.open(":memory:") as source, refold.open(":memory:") as target:
+        chat = source.chat("a")
+        chat.add_items([message(f"k{number}") for number in range(9)], idempotency_key="k")
+        chat.add_items([message(f"l{number}") for number in range(9)], idempotency_key="l")
+        chat.add_items([message(f"m{number}") for number in range(9)])
+        export_events(source.log, tmp_path / "file")
+
+        take_in_events(target.log, tmp_path / "file")
+
+        there = target.chat("a")
+        for key in "kl":
+            there.add_items([message("other")], idempotency_key=key)
+        assert there.version == chat.version == 28
+        assert recorded(target) == recorded(source)
+
+
+def test_another_past(store: refold.Store, tmp_path: Path) -> None:
+    """A context that went another way here is refused, wherever it parts, and nothing of the file is written."""
+    with refold.open(":memory:") as source:
+        source.chat("a").add_items([message(f"i{number}") for number in range(3)])
+        export_events(source.log, tmp_path / "old")
+        take_in_events(store.log, tmp_path / "old")
+        source.chat("a").add_message("user", "there")
+        source.chat("0").add_message("user", "comes before it in the file")
+        store.chat("a").add_message("user", "here")
+        export_events(source.log, tmp_path / "file")
+        end = store.now()
+
+        with pytest.raises(InvalidInputError, match="chat:a is here already, and its version 5 is another"):
+            take_in_events(store.log, tmp_path / "file")
+
+        assert (store.now(), [row.id for row in store.contexts()]) == (end, ["a"])
+
+
+def test_a_long_past(tmp_path: Path) -> None:
+    """More events than are compared, or committed, at a time; and one that is another among them is found."""
+    with refold.open(":memory:") as source, refold.open(tmp_path / "target.db") as target:
+        for start in range(0, 2_500, 500):
+            source.chat("a").add_items([message(f"i{number}") for number in range(start, start + 500)])
+        export_events(source.log, tmp_path / "file")
+        assert take_in_events(target.log, tmp_path / "file").events == 2_501
+        source.chat("a").add_message("user", "more")
+        export_events(source.log, tmp_path / "file")
+        assert take_in_events(target.log, tmp_path / "file") == TakenIn(extended=1, events=1)
+        changed = (tmp_path / "file").read_text(encoding="utf-8").replace('"i1700"', '"other"')
+        (tmp_path / "changed").write_text(changed, encoding="utf-8")
+
+        with pytest.raises(InvalidInputError, match="its version 1702 is another"):
+            take_in_events(target.log, tmp_path / "changed")
+        assert target.verify().is_whole

@@ -1,0 +1,39 @@
+"""A projection of one's own, as its author would write it: how many events each context has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from refold.domain.chat.events import MessageAdded
+from refold.domain.envelope import RecordedEvent
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many events a context has."""
+
+    key: str
+    events: int
+
+
+class Counts:
+    """Counts the events of each context; a message that says "poison" is more than it can take."""
+
+    name = "counts"
+    version = 1
+    row = Count
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the context.
+        """
+        return [event.stream]
+
+    def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
+        """
+        Count one more.
+        """
+        if isinstance(event.event, MessageAdded) and event.event.content == ("poison",):
+            raise ValueError("it is poisoned")
+        return Count(key, (row.events if row else 0) + 1)

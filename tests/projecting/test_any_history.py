@@ -1,0 +1,102 @@
+"""
+After any history: the random lives of the model tests, of every kind of context, and all projections of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+import refold
+from refold.domain.memory_log import MemoryLog
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.store import Store
+
+from ..contract.stores import log_at
+from ..model.chat_machine import ChatMachine
+from ..model.container_machine import ContainerMachine
+from ..model.editing_machine import EditingMachine
+from ..model.lives import live
+from ..model.memory_machine import MemoryMachine
+from ..model.run_machine import RunMachine
+from ..model.window_machine import WindowMachine
+from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows
+
+MACHINES: list[Any] = [ChatMachine, EditingMachine, ContainerMachine, WindowMachine, MemoryMachine, RunMachine]
+pytestmark = pytest.mark.usefixtures("small_pages")
+
+
+def check_all(store: refold.Store) -> None:
+    """
+    Require of every projection that live rows, rows made anew and a fold of the log are the same.
+    """
+    live = live_rows(store)
+    for name in projections_of(store):
+        assert store.rebuild(name).is_done, name
+    assert live == stored_rows(store) == folded_rows(store)
+
+
+def watched(machine: Any, place: str | None) -> type[RuleBasedStateMachine]:
+    """
+    Return a machine that brings rows up to date now and then; in memory it looks at all of them at each life's end.
+    """
+
+    class Watched(machine):  # type: ignore[misc]  # it is one of MACHINES
+        can_reopen = place is not None
+        rows: MemoryProjectionStore
+
+        def open_log(self) -> Any:
+            """
+            Open the log, and with a new one in memory new rows.
+            """
+            self.rows = MemoryProjectionStore()
+            return MemoryLog() if place is None else log_at(place)
+
+        def store(self) -> Store:
+            """
+            Return a store on the log, as it is at the moment.
+            """
+            return Store(self.log, self.rows) if place is None else refold.open(place)
+
+        @rule()
+        def bring_up_to_date(self) -> None:
+            """
+            Fold what is new.
+            """
+            store = self.store()
+            live_rows(store)
+            if place is not None:
+                store.close()
+
+        def teardown(self) -> None:
+            """
+            Look at everything, then end.
+            """
+            try:
+                if place is None and hasattr(self, "log"):
+                    check_all(self.store())
+            finally:
+                super().teardown()
+
+    Watched.__name__ = Watched.__qualname__ = f"Watched{machine.__name__}"
+    return Watched
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_in_memory(machine: Any) -> None:
+    """After each of many lives everything is what it should be."""
+    live(watched(machine, None), examples=8)
+
+
+def test_in_a_database(place: str) -> None:
+    """All lives happen in one store, one after the other; at their end everything in it is what it should be."""
+    for machine in MACHINES:
+        live(watched(machine, place), examples=3, steps=15)
+
+    with refold.open(place) as store:
+        something_of_everything(store)
+        assert {row.kind for row in store.contexts()} == {"chat", "queue", "pool", "window", "memory", "run"}
+        assert len(store.contexts()) > len(MACHINES)
+        check_all(store)

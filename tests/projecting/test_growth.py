@@ -1,0 +1,28 @@
+"""What a chat held in the past, summed up from blocks of versions."""
+
+import pytest
+
+from refold import Store
+from refold.projections import growth
+from refold.projections.growth import GROWTH_EVENTS
+
+
+@pytest.mark.parametrize("other", ["a !", "a0000000001", "b"])
+def test_ids_that_begin_alike(store: Store, other: str) -> None:
+    """The counts of a context are its own, whatever others are called."""
+    chats = [store.chat("a"), store.chat(other)]
+    for chat in chats:
+        with store.transaction():
+            for number in range(GROWTH_EVENTS + 10):
+                chat.add_message("user", f"message {number}")
+    then = store.at(store.now()).chat("a")
+
+    assert then.turn_count() == GROWTH_EVENTS + 10
+    assert then.estimated_tokens() == chats[0].estimated_tokens()
+
+
+def test_keys_are_in_the_order_of_versions() -> None:
+    """The keys of a stream sort as its versions do."""
+    keys = [growth.growth_key("chat:a", number) for number in (0, 1, 9, 10, 99, 100, 12_345)]
+
+    assert keys == sorted(keys)

@@ -1,0 +1,242 @@
+"""
+Leases: of all workers one works on a projection, and another one soon after that one was killed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import refold
+from refold.domain.errors import StorageClosedError
+from refold.infrastructure.projecting.leases import BEAT_SECONDS, TAKE_OVER_SECONDS, Lease, holder_of
+from refold.infrastructure.projecting.working import ProjectionWorker
+
+from ..contract.stores import start_python
+from .histories import folded_rows, projections_of, stored_rows, talk_at_length
+from .watches import HandMoved
+
+NAME = "catalogue"
+WITHIN_SECONDS = 20.0
+
+
+def lease_of(store: refold.Store, watch: HandMoved) -> Lease:
+    """
+    Return the wish of another worker.
+    """
+    return Lease(store._projections, NAME, watch)
+
+
+def test_one_holder_at_a_time(store: refold.Store) -> None:
+    """Who holds it goes on holding it, however often others ask."""
+    watch = HandMoved()
+    holder, *others = (lease_of(store, watch) for _ in range(3))
+
+    for _ in range(20):
+        assert [holder.hold(), *(other.hold() for other in others)] == [True, False, False]
+        watch.seconds += TAKE_OVER_SECONDS / 2
+
+
+def test_taken_over_after_its_time(store: refold.Store) -> None:
+    """Who does not show that he holds it loses it after the time and not before, and notices."""
+    watch = HandMoved()
+    silent, other = lease_of(store, watch), lease_of(store, watch)
+    assert silent.hold()
+    assert not other.hold()
+
+    watch.seconds += TAKE_OVER_SECONDS - 0.01
+    assert not other.hold()
+    watch.seconds += 0.02
+    assert other.hold()
+    assert [silent.hold(), silent.hold(), other.hold()] == [False, False, True]
+    watch.seconds += TAKE_OVER_SECONDS + 0.01
+    assert [silent.hold(), other.hold()] == [True, False]
+
+
+def test_a_late_holder_keeps_what_nobody_took(store: refold.Store) -> None:
+    """However long he was silent: nobody wanted it, so it is still his."""
+    watch = HandMoved()
+    late = lease_of(store, watch)
+    assert late.hold()
+    watch.seconds += 100 * TAKE_OVER_SECONDS
+
+    assert late.hold()
+    assert not lease_of(store, watch).hold()
+
+
+def test_who_comes_late_waits_his_own_time(store: refold.Store) -> None:
+    """What counts is how long he himself has watched: the clocks of two workers need not agree."""
+    mine, theirs = HandMoved(), HandMoved()
+    theirs.seconds = 1_000_000.0
+    assert lease_of(store, mine).hold()
+    late = lease_of(store, theirs)
+    assert not late.hold()
+
+    theirs.seconds += TAKE_OVER_SECONDS - 0.01
+    assert not late.hold()
+    theirs.seconds += 0.02
+    assert late.hold()
+
+
+def test_two_take_over_at_once(store: refold.Store) -> None:
+    """One gets it."""
+    watch = HandMoved()
+    assert lease_of(store, watch).hold()
+    others = [lease_of(store, watch) for _ in range(4)]
+    assert not any(other.hold() for other in others)
+    watch.seconds += TAKE_OVER_SECONDS + 0.01
+    held: list[bool] = []
+
+    threads = [threading.Thread(target=lambda other=other: held.append(other.hold())) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(held) == [False, False, False, True]
+
+
+def test_released(store: refold.Store) -> None:
+    """The next one need not wait; who does not hold it releases nothing."""
+    watch = HandMoved()
+    first, second = lease_of(store, watch), lease_of(store, watch)
+    assert first.hold()
+    second.release()
+    assert not second.hold()
+
+    first.release()
+    assert holder_of(store._projections, NAME) is None
+    assert second.hold()
+    first.release()
+    assert not first.hold()
+    assert second.hold()
+
+
+def test_one_beat_in_a_while(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holding it costs a write every BEAT_SECONDS, and nothing in between."""
+    writes: list[str] = []
+    set_note = store._projections.set_note
+
+    def counted(name: str, *, before: str | None, after: str | None) -> bool:
+        writes.append(name)
+        return set_note(name, before=before, after=after)
+
+    monkeypatch.setattr(store._projections, "set_note", counted)
+    watch = HandMoved()
+    lease = lease_of(store, watch)
+
+    for _ in range(100):
+        assert lease.hold()
+        watch.seconds += BEAT_SECONDS / 10
+
+    assert len(writes) == 10
+
+
+def test_a_worker_that_lost_its_lease_stops(store: refold.Store) -> None:
+    """It notices at the next page, leaves the rest to the other one, and nothing is folded twice."""
+    watch = HandMoved()
+    catalogue = projections_of(store)[NAME]
+    talk_at_length(store, 5)
+    workers = [ProjectionWorker(store.log, store._projections, [catalogue], watch=watch) for _ in range(2)]
+    for worker in workers:
+        worker.work()
+    talk_at_length(store, 5)
+    watch.seconds += TAKE_OVER_SECONDS + 0.01
+    workers[1].work()
+    talk_at_length(store, 5)
+
+    workers[0].work()
+    assert [row.version for row in store._projections.rows(catalogue)] == [11]
+    workers[1].work()
+    assert stored_rows(store, NAME)[NAME] == folded_rows(store)[NAME]
+
+
+def test_a_worker_in_a_thread(store: refold.Store) -> None:
+    """It brings up to date what comes, says which process it is, and lets go of everything when it ends."""
+    with store.start_projections([NAME, "rollup"]):
+        talk_at_length(store, 5)
+        assert wait_until(lambda: behind(store, NAME, "rollup") == [0, 0])
+        assert {one.name for one in store.projections() if one.worker} == {NAME, "rollup"}
+
+    assert {one.worker for one in store.projections()} == {None}
+    assert stored_rows(store, NAME)[NAME] == folded_rows(store)[NAME]
+
+
+def test_a_store_that_is_closed_before_its_worker(place: str) -> None:
+    """The worker ends by itself, without an error."""
+    store = refold.open(place)
+    talk_at_length(store, 50)
+    working = store.start_projections()
+    time.sleep(0.2)
+    store.close()
+
+    working.stop()
+    assert not working._thread.is_alive()
+    with pytest.raises(StorageClosedError):
+        store.projections()
+
+
+def test_killed_workers_are_replaced(place: str) -> None:
+    """Of two processes one works; it is killed with -9, and the other one goes on within seconds."""
+    with refold.open(place) as store:
+        talk_at_length(store, 5)
+        workers = {worker.pid: worker for worker in (start_worker(place), start_worker(place))}
+        try:
+            assert wait_until(lambda: behind(store, NAME) == [0])
+            first = holder(store)
+            workers[first].kill()
+            workers[first].wait()
+            talk_at_length(store, 5)
+            killed_at = time.monotonic()
+
+            assert wait_until(lambda: behind(store, NAME) == [0])
+            assert time.monotonic() - killed_at < TAKE_OVER_SECONDS + 5
+            assert holder(store) == next(pid for pid in workers if pid != first)
+            assert stored_rows(store, NAME)[NAME] == folded_rows(store)[NAME]
+        finally:
+            for worker in workers.values():
+                worker.kill()
+                worker.communicate()
+
+
+def start_worker(place: str) -> subprocess.Popen[str]:
+    """
+    Start a worker, and wait until it works.
+    """
+    worker = start_python("tests.projecting.worker", place, NAME)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "working\n"
+    return worker
+
+
+def behind(store: refold.Store, *names: str) -> list[int]:
+    """
+    Return how many events some projections have not seen.
+    """
+    standing = {one.name: one.behind for one in store.projections()}
+    return [standing[name] for name in names]
+
+
+def holder(store: refold.Store) -> int:
+    """
+    Return the process that works.
+    """
+    held = holder_of(store._projections, NAME)
+    assert held is not None
+    return int(held.partition(".")[0])
+
+
+def wait_until(holds: Callable[[], bool]) -> bool:
+    """
+    Wait until something holds, and return whether it did in time.
+    """
+    end = time.monotonic() + WITHIN_SECONDS
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,151 @@
+"""
+The runner: several projections in one pass over the log, and what a range of keys is, on every kind of store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+import refold
+from refold.domain.envelope import RecordedEvent
+from refold.domain.ports import Page
+from refold.domain.positions import Moment
+from refold.infrastructure.projecting import runner as runner_module
+from refold.infrastructure.projecting.runner import ProjectionRunner
+from refold.projections.catalogue import CATALOGUE
+from refold.projections.contract import SelectiveProjection
+from refold.projections.rollup import ROLLUP
+from refold.projections.trajectory_tables import RUN_TABLES
+from refold.projections.transitions import TRANSITIONS
+
+from .telling import told
+
+PAGE = 10
+
+
+class Counting:
+    """A log that counts the pages that were read of it."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.pages = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def read_all(self, *, after: Moment, limit: int) -> Page:
+        """
+        Read a page, and count it if there is something in it.
+        """
+        page: Page = self._log.read_all(after=after, limit=limit)
+        self.pages += bool(page.events)
+        return page
+
+
+class WordRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A text, under itself."""
+
+    key: str
+    half: float
+
+
+class Words:
+    """Rows under the texts of messages, but for those that say nothing."""
+
+    name, version, row = "words", 1, WordRow
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the text of a message.
+        """
+        return (event.event.content[0],) if hasattr(event.event, "content") else ()
+
+    def evolve(self, key: str, row: WordRow | None, event: RecordedEvent) -> WordRow | None:
+        """
+        Return a row, or none.
+        """
+        return WordRow(key=key, half=event.version / 2) if key != "nothing" else None
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of a few events, so that there are many."""
+    monkeypatch.setattr(runner_module, "PAGE_EVENTS", PAGE)
+
+
+def counting(store: refold.Store) -> tuple[Counting, ProjectionRunner]:
+    """
+    Return a runner on a log that counts.
+    """
+    log = Counting(store.log)
+    return log, ProjectionRunner(log, store._runner._store, [])
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_many_projections_read_the_log_once(store: refold.Store) -> None:
+    """Each page is read once for all, however many they are; who is behind reads on its own until it is level."""
+    told(store, *["x"] * (4 * PAGE - 1))
+    log, runner = counting(store)
+    runner.catch_up(ROLLUP)
+    assert log.pages == 4
+
+    runner.catch_up(CATALOGUE, ROLLUP, TRANSITIONS, *RUN_TABLES)
+    assert log.pages == 8
+    told(store, *["y"] * (2 * PAGE))
+    runner.catch_up(CATALOGUE, ROLLUP, TRANSITIONS, *RUN_TABLES)
+
+    assert log.pages == 10
+    assert [row.version for row in runner.rows(CATALOGUE)] == [6 * PAGE]
+    assert sum(row.events for row in runner.rows(ROLLUP)) == 6 * PAGE
+    assert runner.rows(TRANSITIONS) == []
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_pages_without_a_row(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page does not change is not stored after every page, but after a number of them, and at the end."""
+    monkeypatch.setattr(runner_module, "BARE_PAGES_MAX", 2)
+    told(store, *["x"] * (5 * PAGE))
+    _, runner = counting(store)
+    saved: list[Moment] = []
+    save = runner._store.save
+
+    def counted(*args: Any, before: Moment, after: Moment) -> bool:
+        saved.append(after)
+        return save(*args, before=before, after=after)
+
+    monkeypatch.setattr(runner._store, "save", counted)
+    runner.catch_up(TRANSITIONS)
+
+    assert isinstance(TRANSITIONS, SelectiveProjection)
+    assert len(saved) == 2
+    assert runner._store.checkpoint(TRANSITIONS) == store.now()
+
+
+def test_no_row(store: refold.Store) -> None:
+    """A projection may say that there is nothing under a key; a row may have numbers that are no whole ones."""
+    told(store, "a", "nothing", "b")
+
+    assert store._runner.rows(Words()) == [WordRow(key="a", half=1.0), WordRow(key="b", half=2.0)]
+
+
+def test_rows_under_a_prefix(store: refold.Store) -> None:
+    """Those whose keys begin with it, in order, and none beside; of several prefixes one after the other."""
+    told(store, "b/2", "a/", "b", "b/", "b0", "b/10", "b/é", "b/\U0010ffff", "c/", "B/")
+
+    def under(*prefixes: str) -> list[str]:
+        return [row.key for row in store._runner.rows_under([Words()], prefixes)]
+
+    assert under("b/") == ["b/", "b/10", "b/2", "b/é", "b/\U0010ffff"]
+    assert under("c/", "a/", "d/") == ["c/", "a/"]
+    assert under("b") == ["b", *under("b/"), "b0"]
+    told(store, "a/1")
+    assert under("a/") == ["a/", "a/1"]
+
+
+def test_a_prefix_of_nothing(store: refold.Store) -> None:
+    """Where nothing was recorded there are no rows."""
+    assert store._runner.rows_under([Words(), CATALOGUE], ["a/"]) == []

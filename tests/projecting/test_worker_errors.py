@@ -1,0 +1,184 @@
+"""
+A database that fails while projections are worked on: nobody but it is to blame, and it is tried again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import DamagedError, StorageUnavailableError
+from refold.infrastructure.projecting import working
+from refold.infrastructure.projecting.runner import ProjectionRunner
+from refold.infrastructure.projecting.working import PAUSES_SECONDS, ProjectionWorker
+
+from .counts import Count, Counts
+from .histories import projections_of, talk_at_length
+from .watches import HandMoved
+
+
+class Failing:
+    """A log, or a store of rows, whose calls fail as often as they are told to."""
+
+    def __init__(self, wrapped: Any, **failures: int) -> None:
+        self._wrapped, self.failures = wrapped, failures
+        self.tried: list[str] = []
+        self.error: Exception = StorageUnavailableError("it is not there")
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wrapped, name)
+        if name not in self.failures:
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            self.tried.append(name)
+            if self.failures[name] > 0:
+                self.failures[name] -= 1
+                raise self.error
+            return found(*args, **options)
+
+        return call
+
+
+@pytest.mark.parametrize("call", ["checkpoint", "load", "save"])
+def test_an_error_of_the_database_goes_on_to_who_asked(store: refold.Store, call: str) -> None:
+    """It is no fault of any event, nothing is noted, and the next one who asks gets the rows."""
+    talk_at_length(store, 3)
+    rows: Any = Failing(store._projections, **{call: 2})
+    runner = ProjectionRunner(store.log, rows, [Counts()])
+
+    for _ in range(2):
+        with pytest.raises(StorageUnavailableError, match="it is not there"):
+            runner.rows(Counts())
+    assert runner.rows(Counts()) == [Count("chat:long", 4)]
+
+
+def test_a_database_that_fails_while_a_fault_is_looked_for(store: refold.Store) -> None:
+    """The event that could not be folded is not taken for another one."""
+    store.chat("a").add_message("user", "poison")
+    rows: Any = Failing(store._projections, load=0)
+    load, runner = rows.load, ProjectionRunner(store.log, rows, [Counts()])
+
+    def fail_later(*args: Any) -> Any:
+        rows.failures["load"] = int(len(rows.tried) == 1)
+        return load(*args)
+
+    rows.load = fail_later
+    with pytest.raises(StorageUnavailableError):
+        runner.rows(Counts())
+    assert len(rows.tried) == 2
+
+
+def test_tried_again_with_pauses(store: refold.Store, caplog: pytest.LogCaptureFixture) -> None:
+    """After each failure it waits longer; the others go on meanwhile, and it is up to date when all is well again."""
+    talk_at_length(store, 3)
+    log: Any = Failing(store.log)
+    rows: Any = Failing(store._projections, save=6)
+    watch = HandMoved()
+    worker = ProjectionWorker(log, rows, [Counts()], watch=watch)
+    other = ProjectionWorker(store.log, store._projections, [projections_of(store)["rollup"]], watch=watch)
+    began, tried = watch.seconds, []
+
+    for _ in range(600):
+        failures = len(rows.tried)
+        worker.work()
+        other.work()
+        if len(rows.tried) > failures:
+            tried.append(watch.seconds - began)
+        watch.seconds += 0.1
+
+    waits = [later - earlier for earlier, later in pairwise(tried)]
+    assert waits == pytest.approx([*PAUSES_SECONDS, 10.0, 10.0], abs=0.11)
+    assert store._projections.rows(Counts()) == [Count("chat:long", 4)]
+    assert store.check("rollup").differing == 0
+    warned = [one.getMessage() for one in caplog.records if one.name == "refold.projections"]
+    assert len(warned) == 6
+    assert warned[0] == "the projection counts: it is not there; trying again in 0.1 s"
+
+
+def test_after_a_success_pauses_are_short_again(store: refold.Store) -> None:
+    """What counts is how often it failed in a row."""
+    watch = HandMoved()
+    rows: Any = Failing(store._projections, save=3)
+    worker = ProjectionWorker(store.log, rows, [Counts()], watch=watch)
+    for _ in range(2):
+        talk_at_length(store, 1)
+        for _ in range(4):
+            worker.work()
+            watch.seconds += 11.0
+        assert worker._tasks[0].failures == 0
+        rows.failures["save"] = 1
+
+    talk_at_length(store, 1)
+    worker.work()
+    assert worker._tasks[0].resting_until == watch.seconds + PAUSES_SECONDS[0]
+
+
+@pytest.mark.parametrize("call", ["now", "wait_for_news", "read_all", "note", "set_note"])
+def test_a_thread_outlives_errors(store: refold.Store, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever call fails: it works on, and is up to date in the end."""
+    monkeypatch.setattr(working, "PAUSES_SECONDS", (0.01,))
+    monkeypatch.setattr(working, "WAIT_SECONDS", 0.02)
+    log: Any = Failing(store.log, now=0, wait_for_news=0, read_all=0)
+    rows: Any = Failing(store._projections, note=0, set_note=0)
+    failing = log if call in log.failures else rows
+    failing.failures[call] = 3
+    stop = threading.Event()
+    worker = ProjectionWorker(log, rows, [Counts()])
+    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread.start()
+    try:
+        talk_at_length(store, 3)
+        end = time.monotonic() + 20
+        while store._projections.rows(Counts()) != [Count("chat:long", 4)] or failing.failures[call]:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    finally:
+        stop.set()
+        thread.join()
+    assert store._projections.note("lease/counts") is None
+
+
+def test_a_fault_that_could_not_be_noted(store: refold.Store) -> None:
+    """It is found again, and noted then; the worker does not die of it."""
+    store.chat("a").add_message("user", "poison")
+    rows: Any = Failing(store._projections, set_note=0)
+    watch = HandMoved()
+    worker = ProjectionWorker(store.log, rows, [Counts()], watch=watch)
+    set_note = rows.set_note
+
+    def failing_for_faults(name: str, **values: Any) -> Any:
+        rows.failures["set_note"] = int(name.startswith("fault/") and not seen)
+        seen.extend([name] if name.startswith("fault/") else [])
+        return set_note(name, **values)
+
+    seen: list[str] = []
+    rows.set_note = failing_for_faults
+    worker.work()
+    assert store._projections.note("fault/counts") is None
+    watch.seconds += 1.0
+    worker.work()
+
+    assert seen == ["fault/counts", "fault/counts"]
+    assert "chat:a@2" in str(store._projections.note("fault/counts"))
+
+
+def test_a_damaged_log(store: refold.Store, caplog: pytest.LogCaptureFixture) -> None:
+    """It is no fault of the projection: none is noted, and it is looked at again later."""
+    talk_at_length(store, 3)
+    log: Any = Failing(store.log, read_all=2)
+    log.error = DamagedError("chat:long@2", "it is not what was written")
+    watch = HandMoved(step=11.0)
+    worker = ProjectionWorker(log, store._projections, [Counts()], watch=watch)
+
+    for _ in range(3):
+        worker.work()
+
+    assert store._projections.note("fault/counts") is None
+    assert "chat:long@2 is damaged" in caplog.text
+    assert store._projections.rows(Counts()) == [Count("chat:long", 4)]

@@ -1,0 +1,1 @@
+"""The files of rounds: written, read back, and imported."""

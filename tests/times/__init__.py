@@ -1,0 +1,1 @@
+"""A whole store at a moment of its past."""

@@ -1,0 +1,5 @@
+"""Stores of each kind, for tests that hold on all of them."""
+
+from tests.projecting.conftest import store
+
+__all__ = ["store"]

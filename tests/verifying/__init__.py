@@ -1,0 +1,1 @@
+"""Damage of every kind, and what is said of it."""

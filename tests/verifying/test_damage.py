@@ -1,0 +1,135 @@
+"""A store that was damaged: everything that is wrong is described, and nothing crashes."""
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.domain.chat.events import ItemsEvicted
+from refold.domain.spans import Span
+from refold.domain.totals import Totals
+from tests.contract.writing import append
+
+from .damaging import bytes_of_log, rows_of, sql, told, verified, written
+
+NOT_COMPARED = "projection all"
+FAR = "position 11 to 99"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """
+    Where a store lies that holds what `written` wrote.
+    """
+    place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
+    written(place)
+    return place
+
+
+# What is done to chat:a (versions 1 to 4), chat:f (a fork of it), or the whole log, and what is told of it.
+DAMAGES: dict[str, tuple[str, list[object], list[str]]] = {
+    "payload": ("UPDATE event SET payload = ? WHERE {a} AND version = 2", [b"\x00\xc1"], ["event chat:a@2"]),
+    "digest": ("UPDATE event SET digest = ? WHERE {a} AND version = 2", [bytes(32)], ["event chat:a@2..3"]),
+    "meta": ("UPDATE event SET meta = ? WHERE {a} AND version = 3", [b"\xc1"], ["event chat:a@3"]),
+    "version": ("DELETE FROM event WHERE {a} AND version = 2", [], ["event chat:a@2", "event chat:a@3"]),
+    "first": ("DELETE FROM event WHERE {a} AND version = 1", [], ["event chat:a@1", "event chat:a@2"]),
+    "end": ("DELETE FROM event WHERE {f} AND version = 2", [], ["position 9"]),
+    "whole": ("DELETE FROM event WHERE {f}", [], ["position 8 to 9"]),
+    "time": ("UPDATE event SET recorded_at = 1 WHERE {a} AND version = 3", [], ["event chat:a@3"]),
+    "place": ("UPDATE event SET position = 99 WHERE {a} AND version = 4", [], ["event chat:a@4", "position 7", FAR]),
+    "row": ("DELETE FROM stream WHERE id = ?", ["chat:b"], ["position 2", "position 4", "position 6", "position 10"]),
+    "text": ("UPDATE blob SET data = ?", [b"\x00ab"], ["event chat:a@4", "text"]),
+    "no text": ("DELETE FROM blob", [], ["event chat:a@4"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_is_described(place: str, name: str) -> None:
+    """It is named, with the stream and version or the position, and that projections were not compared is said once."""
+    statement, values, wanted = DAMAGES[name]
+    sql(place, statement.format(a=rows_of(place, "chat:a"), f=rows_of(place, "chat:f")), *values)
+
+    report = verified(place)
+
+    found = ["text" if one.startswith("text ") else one for one in told(report)]
+    assert found == [*wanted, NOT_COMPARED]
+    assert not report.is_whole
+    assert all(problem.reason and not problem.repairable for problem in report.problems)
+
+
+def test_swapped_positions(place: str) -> None:
+    """Both events are told of: a digest covers the position."""
+    positions = [
+        row[0] for row in sql(place, f"SELECT position FROM event WHERE {rows_of(place, 'chat:b')} ORDER BY 1")
+    ]
+    first, second = positions[1:3]
+    sql(place, f"UPDATE event SET position = -position WHERE position IN ({first}, {second})")
+    sql(place, f"UPDATE event SET position = {first + second} + position WHERE position < 0")
+
+    assert told(verified(place)) == ["event chat:b@2..3", NOT_COMPARED]
+
+
+def test_what_a_missing_stream_leaves_is_explained(place: str) -> None:
+    """The positions say whose events lie there: of a stream that nobody can name."""
+    sql(place, "DELETE FROM stream WHERE id = ?", "chat:b")
+
+    reasons = {problem.reason for problem in verified(place).problems if problem.kind == "position"}
+
+    assert len(reasons) == 1
+    assert "its row is missing, and events belong to it" in reasons.pop()
+
+
+def test_several_damages_at_once(place: str) -> None:
+    """Each of them is in the report, whichever comes first."""
+    a, f = rows_of(place, "chat:a"), rows_of(place, "chat:f")
+    sql(place, f"UPDATE event SET payload = ? WHERE {a} AND version = 2", b"\x00\xc1")
+    sql(place, f"UPDATE event SET recorded_at = 1 WHERE {rows_of(place, 'chat:b')} AND version = 3")
+    sql(place, f"DELETE FROM event WHERE {f} AND version = 2")
+    sql(place, "DELETE FROM blob")
+
+    found = told(verified(place))
+
+    assert [one for one in found if one.startswith("event")] == ["event chat:a@2", "event chat:a@4", "event chat:b@3"]
+    assert {"position 9", NOT_COMPARED} <= set(found)
+
+
+def test_the_end_of_the_log(place: str) -> None:
+    """A log cannot tell that its last event is gone, but its projections have seen it; they can be made anew."""
+    sql(place, f"DELETE FROM event WHERE {rows_of(place, 'chat:b')} AND version = 4")
+
+    report, repaired, after = verified(place), verified(place, repair=True), verified(place)
+
+    assert told(report)[:2] == ["position 9", "projection catalogue"]
+    assert {problem.repairable for problem in report.problems if problem.kind == "projection"} == {True}
+    assert [(problem.kind, problem.is_repaired) for problem in repaired.problems][:2] == [
+        ("position", False),
+        ("projection", True),
+    ]
+    assert not repaired.is_whole
+    assert after.is_whole
+
+
+@pytest.mark.parametrize(("stream", "has"), [("chat:nowhere", "there is no such stream"), ("chat:b", "version 4")])
+def test_a_reference_to_what_is_not_there(place: str, stream: str, has: str) -> None:
+    """The event that names it is told of, with what it names."""
+    with refold.open(place) as store:
+        evicted = ItemsEvicted(items=(Span.of(stream, [7]),), change=Totals())
+        append(store.log, "chat:a", evicted)
+
+    [problem] = verified(place).problems
+
+    assert (problem.kind, problem.where) == ("reference", "chat:a@5")
+    assert f"{stream}@7" in problem.reason
+    assert has in problem.reason
+
+
+def test_nothing_is_touched(place: str) -> None:
+    """Neither looking nor repairing changes a byte of the log, however damaged it is."""
+    sql(place, f"UPDATE event SET payload = ? WHERE {rows_of(place, 'chat:a')} AND version = 2", b"\x00\xc1")
+    sql(place, "DELETE FROM blob")
+    before = bytes_of_log(place)
+
+    verified(place)
+    verified(place, repair=True)
+
+    assert bytes_of_log(place) == before

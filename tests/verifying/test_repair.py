@@ -1,0 +1,111 @@
+"""Projections that are not what the events give are told of, and made anew where that is asked for."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.domain.envelope import RecordedEvent
+from refold.projections.catalogue import CATALOGUE, CatalogueRow
+from refold.projections.contract import Projection
+from refold.projections.growth import GROWTH
+from refold.projections.rollup import ROLLUP
+from refold.projections.search import SEARCH
+
+from .damaging import bytes_of_log, sql, told, verified, view_of, written
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """
+    Where a store lies that holds what `written` wrote.
+    """
+    place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
+    written(place)
+    return place
+
+
+CHANGES: dict[str, tuple[str, str, Projection]] = {
+    "changed": ("UPDATE {view} SET items = items + 1 WHERE key = 'chat:a'", "1 rows are not", CATALOGUE),
+    "missing": ("DELETE FROM {view} WHERE key LIKE 'chat:b%'", "1 rows are not", GROWTH),
+    "all gone": ("DELETE FROM {view}", "rows are not", SEARCH),
+    "no table": ("DROP TABLE {view}", "cannot be read|1 rows are not", ROLLUP),
+    "no place": ("UPDATE checkpoint SET moment = 'nowhere' WHERE projection = 'catalogue'", "nowhere", CATALOGUE),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_projection_is_made_anew(place: str, name: str) -> None:
+    """Only the one that is wrong is told of; repairing it makes the store whole, and touches no event."""
+    statement, reason, projection = CHANGES[name]
+    sql(place, statement.format(view=view_of(place, projection)))
+    before = bytes_of_log(place)
+
+    report, repaired, after = verified(place), verified(place, repair=True), verified(place)
+
+    assert told(report) == told(repaired) == [f"projection {projection.name}"]
+    assert re.search(reason, report.problems[0].reason)
+    assert (report.is_whole, repaired.is_whole, after.problems) == (False, True, ())
+    assert bytes_of_log(place) == before
+
+
+def test_looking_changes_no_row(place: str) -> None:
+    """What is wrong stays wrong until somebody asks for it to be repaired."""
+    view = view_of(place, CATALOGUE)
+    sql(place, f"UPDATE {view} SET items = 99 WHERE key = 'chat:a'")
+
+    verified(place)
+
+    assert sql(place, f"SELECT items FROM {view} WHERE key = 'chat:a'") == [(99,)]
+
+
+def test_all_of_them_at_once(place: str) -> None:
+    """Each of several projections gets its name, and what they answer is right afterwards."""
+    several: tuple[Projection, ...] = (CATALOGUE, ROLLUP, GROWTH, SEARCH)
+    for projection in several:
+        sql(place, f"DELETE FROM {view_of(place, projection)}")
+
+    report, repaired = verified(place), verified(place, repair=True)
+
+    assert told(report) == [f"projection {projection.name}" for projection in several]
+    assert repaired.is_whole
+    with refold.open(place) as store:
+        assert [(row.key, row.items) for row in store.contexts()] == [("chat:a", 3), ("chat:b", 3), ("chat:f", 4)]
+        assert len(store.search("text")) == 4
+
+
+class Choosy:
+    """A projection that cannot take every event."""
+
+    name = "choosy"
+    version = 1
+    row = CatalogueRow
+
+    def keys(self, event: RecordedEvent) -> list[str]:
+        """
+        Return the stream.
+        """
+        return [event.stream]
+
+    def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
+        """
+        Fail at one event.
+        """
+        if event.reference == "chat:b@2":
+            raise ValueError("not this one")
+        return CATALOGUE.evolve(key, row, event)
+
+
+def test_a_projection_that_fails(place: str) -> None:
+    """The event that it cannot fold is named; to make it anew would not help, and the others are looked at."""
+    sql(place, f"DELETE FROM {view_of(place, SEARCH)}")
+    with refold.open(place) as store:
+        store.add_projection(Choosy())
+
+        report = store.verify(repair=True)
+
+    assert told(report) == ["projection search", "projection choosy"]
+    assert "chat:b@2" in report.problems[1].reason
+    assert "not this one" in report.problems[1].reason
+    assert [problem.is_repaired for problem in report.problems] == [True, False]

@@ -1,0 +1,145 @@
+"""A store that is whole is said to be: whatever is in it, and whoever wrote it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import refold
+from refold.domain.chat.events import MessageAdded
+from refold.domain.positions import Moment, Position
+from refold.infrastructure.codec import CODEC, Codec, Upcaster
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.store import Store
+from tests.contract.writing import append, said
+from tests.support.every_kind import fill
+
+from .damaging import told
+
+
+async def test_every_kind_of_context(store: refold.Store) -> None:
+    """Forks, merges, summaries, rounds, large texts, names of moments: all of it is looked at, and nothing is wrong."""
+    await fill(store)
+    store.name_moment("filled")
+
+    report = store.verify()
+
+    assert (report.problems, report.is_whole) == ((), True)
+    assert report.streams == len(store.contexts()) + 1
+    assert report.events == sum(number for _, number in store.now().heads)
+    assert report.projections == len(store.projections())
+
+
+def test_an_empty_store(store: refold.Store) -> None:
+    """There is nothing in it to be wrong, and repairing it changes nothing."""
+    assert [(one.streams, one.events, one.problems) for one in (store.verify(), store.verify(repair=True))] == [
+        (0, 0, ())
+    ] * 2
+
+
+def test_others_go_on_writing(store: refold.Store) -> None:
+    """What is written while the store is looked at does no harm."""
+    chat, texts = store.chat("a"), iter(range(40))
+    chat.add_message("user", "before")
+
+    def go_on(_: object) -> None:
+        for number in itertools.islice(texts, 2):
+            chat.add_message("user", f"text {number}")
+
+    report = store.verify(progress=go_on)
+
+    assert report.is_whole
+    assert (chat.version, list(texts)) == (42, [])
+
+
+class MessageOfTomorrow(MessageAdded, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v1"):
+    """What a later Refold may record: a field more."""
+
+    added_tomorrow: str = ""
+
+
+def newest(fields: dict[str, Any]) -> dict[str, Any]:
+    """
+    Bring a message of another time to today's shape.
+    """
+    return {**fields, "id": f"was {fields['id']}"}
+
+
+class MessageOfYesterday(MessageAdded, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v0"):
+    """What an earlier Refold may have recorded."""
+
+
+@pytest.mark.parametrize("count", [3, 700])
+@pytest.mark.parametrize("kind", [MessageOfTomorrow, MessageOfYesterday])
+def test_events_of_other_times(tmp_path: Path, kind: type[MessageAdded], count: int) -> None:
+    """A field that is not known here, and a shape that is brought to the newest, are no damage, sealed or not."""
+    more: dict[str, Any] = {"added_tomorrow": "x"} if kind is MessageOfTomorrow else {}
+    writer = SqliteLog(tmp_path / "store.db", codec=Codec(CODEC.events))
+    for start in range(0, count, 100):
+        numbers = range(start, min(count, start + 100))
+        append(writer, "chat:a", *(kind(id=f"m{n}", created_at=1.0, role="user", content="x", **more) for n in numbers))
+    writer.close()
+    upcasting = Codec(CODEC.events, {"chat.message_added.v0": Upcaster("chat.message_added.v1", newest)})
+
+    log = SqliteLog(tmp_path / "store.db", codec=upcasting)
+    with Store(log, MemoryProjectionStore()) as store:
+        assert (store.verify().problems, store.verify().events) == ((), count)
+
+
+# A log whose digests are right can still be out of order; only memory lets one be made so.
+
+
+def reordered(store: refold.Store, *order: int) -> None:
+    """
+    Put the events of a log in memory into another order.
+    """
+    log: Any = store.log
+    log._all = [log._all[number] for number in order]
+
+
+def written() -> Store:
+    """
+    Return a store in memory with four events of two streams.
+    """
+    store = refold.open(":memory:")
+    for number in range(2):
+        for stream in ("chat:a", "chat:b"):
+            append(store.log, stream, said(number))
+    return store
+
+
+def test_positions_that_do_not_rise() -> None:
+    """Each event that is not where it should be is named."""
+    store = written()
+    reordered(store, 0, 2, 1, 3)
+
+    assert told(store.verify()) == ["position chat:a@2", "position chat:b@1", "position chat:b@2"]
+
+
+def test_versions_out_of_order() -> None:
+    """The version behind another one that it does not follow, and the one that comes too late."""
+    store = written()
+    log: Any = store.log
+    log._all = [
+        msgspec.structs.replace(one, position=Position(-1, number))
+        for number, one in enumerate([log._all[n] for n in (2, 1, 0, 3)], 1)
+    ]
+
+    report = store.verify()
+
+    assert [one for one in told(report) if one.startswith("version")] == ["version chat:a@2", "version chat:a@1"]
+
+
+def test_a_time_that_falls() -> None:
+    """The event that says it was recorded before the one in front of it is named."""
+    store = written()
+    log: Any = store.log
+    log._all[2] = msgspec.structs.replace(log._all[2], recorded_at=1)
+
+    assert told(store.verify()) == ["position chat:a@2"]
+    assert log.now() == Moment(((-1, 4),))

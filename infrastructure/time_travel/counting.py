@@ -27,7 +27,7 @@ def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int)
     total = growth_of(log.read_events(stream, after=whole * GROWTH_EVENTS, until=version))
     items, turns, tokens = total.items, total.turns, total.tokens
     for row in rows:
-        if row.key <= last:
+        if row.key < last:
             items, turns, tokens = items + row.items, turns + row.turns, tokens + row.tokens
     return Totals(items, turns, tokens)
 

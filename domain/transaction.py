@@ -61,7 +61,7 @@ class Transaction:
         parts = list(self._parts.values())
         if not parts:
             return
-        batch = [msgspec.structs.replace(part.new, idempotency_key=self.idempotency_key) for part in parts]
+        batch = [_keyed(part.new, self.idempotency_key) for part in parts]
         try:
             receipts = self.log.append(batch).result()
         except BaseException:
@@ -79,6 +79,14 @@ class Transaction:
         for part in self._parts.values():
             if part.settle is not None:
                 part.settle(None)
+
+
+def _keyed(new: NewEvents, key: str | None) -> NewEvents:
+    """Put the transaction's key into the envelopes as well, so that it is known wherever the events go."""
+    if key is None:
+        return new
+    metas = tuple(msgspec.structs.replace(meta, idempotency_key=key) for meta in new.metas)
+    return msgspec.structs.replace(new, metas=metas, idempotency_key=key)
 
 
 def _joined(first: NewEvents, events: tuple[Event, ...], metas: tuple[Meta, ...]) -> NewEvents:

@@ -6,9 +6,13 @@ A file of Refold's carries its application id; another program's file is refused
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from ...domain.errors import StorageUnavailableError
 from .database import SqliteDatabase
@@ -17,27 +21,32 @@ __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "prepare_schema", "refuse_foreign
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
 SCHEMA_VERSION = 1
-MAGIC = b"SQLite format 3\0"
-HEADER_BYTES = 100
+HEADER = ("journal_mode", "application_id", "page_count")
 
 
 def refuse_foreign_file(path: str | Path) -> None:
     """
-    Look at a file's first bytes before SQLite does: to open another program's database is to change it already.
+    Look at a file before it is opened for writing: to open another program's database is to change it already.
 
     Only one that is not in WAL mode can be told so; there the file itself holds the application id.
 
     Raises:
         StorageUnavailableError: the file is another program's database.
     """
+    # SQLite itself looks. To open and close the file here would drop the locks of every other connection that this
+    # process has to it (so POSIX has it), and another process would take the WAL away from under them.
+    name = f"file:{quote(os.path.abspath(path))}?mode=ro"
     try:
-        with Path(path).open("rb") as file:
-            header = file.read(HEADER_BYTES)
-    except (OSError, ValueError):
+        with closing(sqlite3.connect(name, uri=True)) as connection:
+            mode, application, pages = (_pragma(connection, what) for what in HEADER)
+    except (sqlite3.Error, ValueError):
         return
-    is_legacy = header.startswith(MAGIC) and len(header) == HEADER_BYTES and header[18] == 1
-    if is_legacy and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+    if pages and mode != "wal" and application & 0xFFFFFFFF != APPLICATION_ID:
         raise StorageUnavailableError(f"{path} is a database of another program: name another file")
+
+
+def _pragma(connection: sqlite3.Connection, what: str) -> Any:
+    return connection.execute(f"PRAGMA {what}").fetchone()[0]
 
 
 def prepare_schema(database: SqliteDatabase) -> None:

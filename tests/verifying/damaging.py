@@ -10,7 +10,11 @@ import psycopg
 
 import refold
 from refold.infrastructure.verifying import Report
+from refold.projections.catalogue import CATALOGUE
 from refold.projections.contract import Projection
+from refold.projections.growth import GROWTH
+from refold.projections.rollup import ROLLUP
+from refold.projections.search import SEARCH
 
 __all__ = ["LOG_TABLES", "bytes_of_log", "rows_of", "sql", "told", "verified", "view_of", "written"]
 
@@ -19,7 +23,7 @@ LOG_TABLES = ("stream", "tag", "event", "blob", "idempotency")
 
 def written(place: str) -> None:
     """
-    Write ten events to three chats of one session, a large text among them, and bring all projections up to date.
+    Write ten events to three chats of one session, a large text among them, and bring some projections up to date.
     """
     with refold.open(place) as store:
         a, b = store.chat("a", session="s"), store.chat("b", session="s")
@@ -29,7 +33,8 @@ def written(place: str) -> None:
         a.add_message("user", "large " * 3_000, "a2")
         a.fork("f").add_message("user", "forked", "f0")
         b.add_message("user", "the last", "b2")
-        assert store.verify().is_whole
+        for projection in (CATALOGUE, ROLLUP, GROWTH, SEARCH):
+            assert store.rows(projection.name)
 
 
 def sql(place: str, statement: str, *values: object) -> list[Any]:

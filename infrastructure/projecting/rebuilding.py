@@ -87,6 +87,9 @@ def rebuild(
 
 def _build_and_replace(store: ProjectionStore, projection: Projection, build: Build, stop: Stop) -> bool:
     """Build the shadow and put it in place, if nobody brought the rows that are read further in the meantime."""
+    # Most of the work; what was written meanwhile is little.
+    if not build.run(stop):
+        return False
     for _ in range(MEETINGS_MAX):
         before = store.checkpoint(projection)
         if not build.run(stop):

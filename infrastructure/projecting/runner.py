@@ -43,6 +43,35 @@ class _Standing(NamedTuple):
     bare_pages: int = 0
 
 
+class _Pages:
+    """Pages of a log up to a moment, or to where the log ended at first: writers may never pause, and be quicker."""
+
+    def __init__(self, log: LiveLog, until: Moment | None = None) -> None:
+        self._log, self._until = log, until
+        self._goal = until
+
+    def read(self, after: Moment, limit: int) -> tuple[Page, bool]:
+        """
+        Return the next page, and whether it is the last one.
+        """
+        page = self._log.read_all(after=after, limit=limit)
+        if len(page.events) < limit:
+            return self._cut(page), True
+        if self._goal is None:
+            self._goal = self._log.now()
+        page = self._cut(page)
+        return page, includes(page.moment, self._goal)
+
+    def _cut(self, page: Page) -> Page:
+        """Leave out of a page what lies behind `until`."""
+        if self._until is None:
+            return page
+        heads = dict(self._until.heads)
+        ends = {lane: min(number, heads[lane]) for lane, number in page.moment.heads if lane in heads}
+        events = [one for one in page.events if one.position.number <= heads.get(one.position.slice, 0)]
+        return Page(events, Moment.of(ends))
+
+
 class ProjectionRunner:
     """Runs projections of one log in this process, on demand."""
 
@@ -55,8 +84,9 @@ class ProjectionRunner:
         """
         Fold everything that these projections have not seen yet; each page is read once for all that are due.
 
-        What is written after the last page was read is left for the next time: writers may never pause.
+        What is written meanwhile may be left for the next time.
         """
+        pages = _Pages(self._log)
         standing: dict[Moment, list[_Standing]] = {}
         for projection in projections:
             stored = self._store.checkpoint(projection)
@@ -64,8 +94,7 @@ class ProjectionRunner:
         while standing:
             moment, together = standing.popitem()
             limit = min(_page_size(one.projection) for one in together)
-            page = self._log.read_all(after=moment, limit=limit)
-            is_last = len(page.events) < limit
+            page, is_last = pages.read(moment, limit)
             for one in together:
                 # At the end of the log only what is not stored yet is left to do.
                 if not page.events and one.stored == moment:
@@ -105,16 +134,13 @@ class ProjectionRunner:
         """
         Fold what a projection has not seen yet, page by page; yield the moment it has reached after each.
 
-        It goes up to `until` and no further, or up to what was last read.
+        It goes up to `until` and no further. Without, what is written meanwhile may be left for the next time.
         """
+        pages, limit = _Pages(self._log, until), _page_size(projection)
         standing = _Standing(projection, self._store.checkpoint(projection))
-        moment, limit, is_over = standing.stored, _page_size(projection), False
+        moment, is_over = standing.stored, False
         while not is_over:
-            page = self._log.read_all(after=moment, limit=limit)
-            is_last = len(page.events) < limit
-            if until is not None:
-                page = _up_to(until, page)
-                is_last = is_last or includes(page.moment, until)
+            page, is_last = pages.read(moment, limit)
             if not page.events and standing.stored == moment:
                 return
             moment, standing = self._advance(standing, page, is_last)
@@ -158,14 +184,6 @@ def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:
     heads = dict(start.heads)
     heads.update((event.position.slice, event.position.number) for event in events)
     return Moment.of(heads)
-
-
-def _up_to(until: Moment, page: Page) -> Page:
-    """Leave out of a page what is behind a moment."""
-    heads = dict(until.heads)
-    ends = {lane: min(number, heads[lane]) for lane, number in page.moment.heads if lane in heads}
-    events = [one for one in page.events if one.position.number <= heads.get(one.position.slice, 0)]
-    return Page(events, Moment.of(ends))
 
 
 def _page_size(projection: Projection) -> int:

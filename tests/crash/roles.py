@@ -27,7 +27,7 @@ from ..contract.stores import log_at
 from ..contract.writing import new
 
 ROOTS = 4
-PAUSE_SECONDS_MAX = 0.02
+PAUSE_SECONDS_MAX = 0.08
 SEEN = "seen"
 
 

@@ -18,6 +18,7 @@ from refold.domain.positions import Moment
 from refold.infrastructure.projecting import building
 from refold.infrastructure.projecting.rebuilding import check, rebuild
 from refold.infrastructure.projecting.runner import ProjectionRunner
+from refold.infrastructure.projecting.working import ProjectionWorker
 
 from ..contract.writing import append, at_once, said
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
@@ -113,10 +114,10 @@ def test_a_check_while_others_write(place: str) -> None:
 
 
 class Restless:
-    """A log to which something is added whenever somebody reads it."""
+    """A log to which events are added whenever somebody reads it."""
 
-    def __init__(self, log: LiveLog) -> None:
-        self._log = log
+    def __init__(self, log: LiveLog, events: int) -> None:
+        self._log, self._events = log, events
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -126,21 +127,35 @@ class Restless:
         Read a page, which is not the end any more when it is there.
         """
         page = self._log.read_all(after=after, limit=limit)
-        append(self._log, "chat:long", said(0))
+        append(self._log, "chat:long", *[said(number) for number in range(self._events)])
         return page
 
 
-def test_writers_never_pause(store: refold.Store) -> None:
+@pytest.mark.parametrize("events", [1, SMALL_PAGE])
+def test_writers_never_pause(store: refold.Store, events: int) -> None:
     """Whoever brings rows up to date, rebuilds or checks comes to an end all the same."""
     talk_at_length(store, 5 * SMALL_PAGE)
-    log: Any = Restless(store.log)
+    log: Any = Restless(store.log, events)
     catalogue = projections_of(store)["catalogue"]
     runner = ProjectionRunner(log, store._projections, [catalogue])
 
-    assert [row.items for row in runner.rows(catalogue)] == [5 * SMALL_PAGE + 5]
+    assert runner.rows(catalogue)[0].version > 5 * SMALL_PAGE
     assert rebuild(log, store._projections, catalogue).is_done
     report = check(log, store._projections, catalogue)
     assert (report.is_done, report.differing) == (True, 0)
+
+
+def test_writers_are_quicker(store: refold.Store) -> None:
+    """A worker that is never up to date leaves no projection aside, and rows are as new as the question for them."""
+    talk_at_length(store, 5 * SMALL_PAGE)
+    log: Any = Restless(store.log, 3 * SMALL_PAGE)
+    catalogue, rollup = (projections_of(store)[name] for name in ("catalogue", "rollup"))
+
+    ProjectionWorker(log, store._projections, [catalogue, rollup]).work()
+    assert store._projections.count(rollup) >= 1
+    before = store.chat("long").version
+    [row] = ProjectionRunner(log, store._projections, [catalogue]).rows(catalogue)
+    assert row.version >= before
 
 
 def test_two_at_once(place: str) -> None:

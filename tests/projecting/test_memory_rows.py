@@ -1,0 +1,76 @@
+"""
+Rows in memory: several threads store them, and those of another version are none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import UserDict
+from typing import Any
+
+from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+
+from .counts import Count, Counts
+
+FIRST, SECOND, THIRD = (Moment(((-1, number),)) for number in (1, 2, 3))
+
+
+def rows(events: int) -> dict[str, Count]:
+    """
+    Return a row.
+    """
+    return {"a": Count("a", events)}
+
+
+class Slow(UserDict[str, Count]):
+    """Rows that take their time to be looked at: another thread tries to store its own meanwhile."""
+
+    def __init__(self, store: MemoryProjectionStore) -> None:
+        super().__init__(rows(1))
+        self.saved: list[bool] = []
+        self.other = threading.Thread(target=lambda: self.saved.append(save_both(store)))
+
+    def keys(self) -> Any:
+        """
+        Return the keys, late.
+        """
+        self.other.start()
+        self.other.join(0.2)
+        return super().keys()
+
+
+def save_both(store: MemoryProjectionStore) -> bool:
+    """
+    Store two pages, one after the other, as a thread does that is quick.
+    """
+    first = store.save(Counts(), rows(1), before=BEGINNING, after=FIRST)
+    return first and store.save(Counts(), rows(2), before=FIRST, after=SECOND)
+
+
+def test_a_late_thread_undoes_nothing() -> None:
+    """Of two that store the same page one does, whatever lies between its look at the checkpoint and its rows."""
+    store = MemoryProjectionStore()
+    late = Slow(store)
+
+    saved: Any = store.save(Counts(), late, before=BEGINNING, after=FIRST)
+    late.other.join()
+
+    assert (saved, late.saved) == (True, [False])
+    assert (store.checkpoint(Counts()), store.rows(Counts())) == (FIRST, [Count("a", 1)])
+    assert store.save(Counts(), rows(2), before=FIRST, after=SECOND)
+
+
+def test_another_version() -> None:
+    """Its rows and its checkpoint are none, and what it stores takes the place of the others."""
+
+    class Newer(Counts):
+        version = 2
+
+    store = MemoryProjectionStore()
+    save_both(store)
+
+    assert (store.checkpoint(Newer()), store.rows(Newer()), store.count(Newer())) == (BEGINNING, [], 0)
+    assert not store.save(Newer(), rows(5), before=SECOND, after=THIRD)
+    assert store.save(Newer(), {"b": Count("b", 5)}, before=BEGINNING, after=FIRST)
+    assert (store.rows(Newer()), store.checkpoint(Counts())) == ([Count("b", 5)], BEGINNING)

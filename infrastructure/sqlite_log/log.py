@@ -38,6 +38,7 @@ from .inspecting import damaged_pages, damaged_texts, stream_ids
 from .reading import Reader
 from .schema import prepare_schema, refuse_foreign_file
 from .sealing import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
+from .version_search import Column, version_at
 
 __all__ = ["SqliteLog"]
 
@@ -248,9 +249,11 @@ class SqliteLog:
         Return the version of the last event of a stream; 0 where there is none.
         """
         with self.database.reading() as connection:
-            key = self._key_of(connection, stream)
-            version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
-            return int(version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0)
+            return self._head(connection, self._key_of(connection, stream))
+
+    def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
+        version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
+        return int(version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0)
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """
@@ -261,21 +264,17 @@ class SqliteLog:
         bound = moment.head(ONE_SEQUENCE)
         return self._version_at(stream, "position", bound, lambda event: event.position.number)
 
-    def _version_at(self, stream: str, column: str, bound: int, place: Callable[[RecordedEvent], int]) -> int:
+    def _version_at(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
         with self.database.reading() as connection:
             key = self._key_of(connection, stream)
-            bound = min(bound, NO_LIMIT)
-            row = f"SELECT max(version) FROM event WHERE stream = ? AND {column} <= ?"
-            version = int(_one(connection, row, key, bound) or 0)
-            part = connection.execute(
-                f"SELECT first_version, last_version FROM part WHERE stream = ? AND first_{column} <= ?"
-                " ORDER BY last_version DESC LIMIT 1",
-                (key, bound),
-            ).fetchone()
-            if key is None or part is None or version > part[1]:
+            if key is None:
+                return 0
+            head, bound = self._head(connection, key), min(bound, NO_LIMIT)
+            version, first_of_part = version_at(connection, (key, stream), head, column, bound)
+            if not first_of_part:
                 return version
-            events = self._reader.read_stream(connection, key, Range(stream, part[0] - 1, part[1]))
-        return int(part[0]) - 1 + bisect.bisect_right(events, bound, key=place)
+            events = self._reader.read_stream(connection, key, Range(stream, first_of_part - 1, version))
+        return first_of_part - 1 + bisect.bisect_right(events, bound, key=place)
 
     def now(self) -> Moment:
         """

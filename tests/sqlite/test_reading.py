@@ -13,6 +13,7 @@ import pytest
 
 from refold.domain.errors import DamagedError
 from refold.domain.ports import Range
+from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.sqlite_log.log import SqliteLog
 
 from ..contract.damage import LARGE
@@ -86,4 +87,27 @@ def test_a_version_that_is_missing_between(path: Path) -> None:
     for missing in (600, 100):
         with pytest.raises(DamagedError, match="it is missing"):
             log.read_ranges([Range("chat:a", after, after + 1) for after in (missing - 45, missing - 1, missing + 45)])
+    log.close()
+
+
+def test_versions_of_the_past(tmp_path: Path) -> None:
+    """At every position and every time, in blocks and rows, whoever wrote between; and a hole is told of."""
+    log = SqliteLog(path := tmp_path / "log.db")
+    for start in range(0, 700, 35):
+        append(log, "chat:a", *map(said, range(start, start + 21)))
+        append(log, "chat:b", *map(said, range(start, start + 14)))
+    log.close()
+    log = SqliteLog(path)
+    events = log.read_all(after=BEGINNING, limit=800).events
+
+    for stream, version in (("chat:a", 0), ("chat:b", 0)):
+        for place, event in enumerate(events, 1):
+            version += event.stream == stream
+            assert log.version_at(stream, Moment(((-1, place),))) == version
+        last = {event.recorded_at: event.version for event in events if event.stream == stream}
+        assert [log.version_at(stream, time) for time in last] == list(last.values())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM event WHERE version BETWEEN 350 AND 400")
+    with pytest.raises(DamagedError, match=r"chat:a@3.*missing"):
+        log.version_at("chat:a", Moment(((-1, 683),)))
     log.close()

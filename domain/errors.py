@@ -22,6 +22,7 @@ The errors Refold raises, grouped by what the caller can do about them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "ConcurrencyError",
@@ -44,7 +45,17 @@ __all__ = [
 
 
 class RefoldError(Exception):
-    """The root of every error that Refold raises on purpose."""
+    """The root of every error that Refold raises on purpose; all of them can be sent to another process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own would call the class with the message alone.
+        return _received, (type(self), self.args, self.__dict__)
+
+
+def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[str, object]) -> RefoldError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class RefusedError(RefoldError):

@@ -7,15 +7,26 @@ Three logs answer it: memory (beside this file, the executable specification), S
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from .envelope import Event, Meta, RecordedEvent
 from .errors import DamagedError
-from .positions import Moment
+from .positions import Moment, Partition
 
-__all__ = ["ANY_VERSION", "LiveLog", "Log", "NewEvents", "Page", "Pending", "Range", "Receipt"]
+__all__ = [
+    "ANY_VERSION",
+    "LiveLog",
+    "Log",
+    "NewEvents",
+    "Page",
+    "PagedLog",
+    "PartitionedLog",
+    "Pending",
+    "Range",
+    "Receipt",
+]
 
 ANY_VERSION = -1
 T_co = TypeVar("T_co", covariant=True)
@@ -132,8 +143,8 @@ class Log(Protocol):
         """
 
 
-class LiveLog(Log, Protocol):
-    """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
+class PagedLog(Protocol):
+    """A log, or a partition of one, that can be read from its beginning to its end."""
 
     def read_all(self, *, after: Moment, limit: int) -> Page:
         """
@@ -144,6 +155,29 @@ class LiveLog(Log, Protocol):
         """
         Return the moment of the last event.
         """
+
+
+@runtime_checkable
+class PartitionedLog(Protocol):
+    """A log that several processes can read in partitions, side by side, each having opened it at its location."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL that it is opened with."""
+
+    def prepare_partitions(self) -> None:
+        """
+        Make ready what is needed to read it in partitions quickly.
+        """
+
+    def partition(self, partition: Partition) -> PagedLog:
+        """
+        Return one partition of it. Its pages may have some events more than their limit, and fewer at its end alone.
+        """
+
+
+class LiveLog(Log, PagedLog, Protocol):
+    """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         """

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import NamedTuple
 
 import msgspec
 
 from .errors import InvalidInputError
 
-__all__ = ["BEGINNING", "Moment", "Position"]
+__all__ = ["BEGINNING", "Moment", "Partition", "Position"]
 
 
 class Position(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -71,6 +72,24 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 BEGINNING = Moment()
+
+
+class Partition(NamedTuple):
+    """
+    One of `of` partitions of a log: the streams whose slice leaves `number` when it is divided by `of`.
+
+    What shares a root shares a slice, and so is in one partition: contexts of a session, and forks with their parents.
+    """
+
+    number: int
+    of: int
+
+    def share(self, moment: Moment) -> Moment:
+        """
+        Return what of a moment concerns this partition; on a log with one sequence, that is the moment itself.
+        """
+        heads = [(lane, head) for lane, head in moment.heads if lane < 0 or lane % self.of == self.number]
+        return Moment(tuple(heads))
 
 
 def _parse_heads(text: str) -> tuple[tuple[int, int], ...]:

@@ -9,13 +9,10 @@ from pathlib import Path
 from ..domain.canonical import require_unicode
 from ..domain.errors import InvalidInputError
 from ..domain.journal import Durability, require_durability
-from ..domain.memory_log import MemoryLog
-from .projecting.store import MemoryProjectionStore
+from .databases import open_database
 from .store import Store
 
 __all__ = ["open_store"]
-
-POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(
@@ -42,27 +39,5 @@ def open_store(
     require_durability(durability)
     if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
-    if text == ":memory:":
-        return Store(MemoryLog(), MemoryProjectionStore(), durability=durability)
-    if text.startswith(POSTGRES):
-        return _open_postgres(text, durability, create)
-    if "://" in text:
-        raise InvalidInputError(f"{text!r} is no location: give a path, postgresql://... or :memory:")
-    return _open_sqlite(text, durability, create, read_only, synchronous.upper())
-
-
-def _open_sqlite(path: str, durability: Durability, create: bool, read_only: bool, synchronous: str) -> Store:
-    from .projecting.sqlite_rows import SqliteProjectionStore
-    from .sqlite_log.log import SqliteLog
-
-    log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
-    projections = MemoryProjectionStore() if read_only else SqliteProjectionStore(log)
+    log, projections = open_database(text, create=create, read_only=read_only, synchronous=synchronous.upper())
     return Store(log, projections, durability=durability)
-
-
-def _open_postgres(url: str, durability: Durability, create: bool) -> Store:
-    from .postgres_log.log import PostgresLog
-    from .projecting.postgres_rows import PostgresProjectionStore
-
-    log = PostgresLog(url, create=create)
-    return Store(log, PostgresProjectionStore(log), durability=durability)

@@ -4,15 +4,17 @@ The part of a store that looks after its projections: adding some, rebuilding, c
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Executor
 
 from ..domain.errors import InvalidInputError, NotFoundError
 from ..domain.ports import LiveLog
 from ..projections.contract import Projection
 from .projecting.faults import note_fault
-from .projecting.rebuilding import Progress, RebuildReport, Stop, check, rebuild
+from .projecting.rebuilding import Progress, RebuildReport, Stop, Workers, check, rebuild
 from .projecting.runner import ProjectionRunner
 from .projecting.standing import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
@@ -22,7 +24,10 @@ from .verifying import Report, verify
 __all__ = ["ProjectionsOfStore"]
 
 # Tables are named after it, and these endings are those of tables beside them.
-NAME = re.compile("(?!.*_(?:shadow|check|words)$)[a-z][a-z0-9_]{0,39}")
+NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
+
+
+PARTITIONS_MAX = 1_024
 
 
 class ProjectionsOfStore:
@@ -66,19 +71,35 @@ class ProjectionsOfStore:
         return [status_of(self.log, self._projections, one) for one in self._runner.projections.values()]
 
     def rebuild(
-        self, name: str, *, restart: bool = False, progress: Progress | None = None, stop: Stop = lambda: False
+        self,
+        name: str,
+        *,
+        restart: bool = False,
+        progress: Progress | None = None,
+        stop: Stop = lambda: False,
+        executor: Executor | None = None,
+        partitions: int | None = None,
     ) -> RebuildReport:
         """
         Make the rows of a projection anew beside those that are read, and put them in their place at the end.
 
         A rebuild that `stop` ended, or that was killed, goes on where it was, unless `restart`.
 
+        With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in so many
+        `partitions`, as many as this machine has cores where that is left out. They open the store at its location, and
+        must be able to import a projection of one's own. What is not `stays_in_slice`, or is searched, and a store in
+        memory, is rebuilt by this process.
+
         Raises:
             NotFoundError: there is no such projection.
+            InvalidInputError: there are to be fewer than 1 partitions, or more than PARTITIONS_MAX.
             ProjectionError: it cannot fold an event; the rows that are read stay.
         """
         projection = self._projection(name)
-        report = rebuild(self.log, self._projections, projection, restart=restart, progress=progress, stop=stop)
+        workers = None if executor is None else Workers(executor, _checked_partitions(partitions))
+        report = rebuild(
+            self.log, self._projections, projection, restart=restart, progress=progress, stop=stop, workers=workers
+        )
         if report.is_done:
             note_fault(self._projections, projection, None)
         return report
@@ -129,3 +150,11 @@ class ProjectionsOfStore:
         if found is None:
             raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(self._runner.projections)}")
         return found
+
+
+def _checked_partitions(partitions: int | None) -> int:
+    if partitions is None:
+        return os.cpu_count() or 1
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidInputError(f"partitions is {partitions}: take 1 to {PARTITIONS_MAX:,}")
+    return partitions

@@ -55,6 +55,7 @@ class Catalogue:
     name = "catalogue"
     version = 2
     row = CatalogueRow
+    stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """

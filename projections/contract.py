@@ -15,7 +15,16 @@ import msgspec
 from ..domain.envelope import Event, RecordedEvent
 from ..domain.words import Term
 
-__all__ = ["BulkProjection", "Found", "Projection", "Row", "SearchQuery", "SearchedRow", "SelectiveProjection"]
+__all__ = [
+    "BulkProjection",
+    "Found",
+    "PartitionableProjection",
+    "Projection",
+    "Row",
+    "SearchQuery",
+    "SearchedRow",
+    "SelectiveProjection",
+]
 
 Row = msgspec.Struct
 
@@ -100,3 +109,16 @@ class SelectiveProjection(Projection, Protocol):
     @property
     def events(self) -> frozenset[type[Event]]:
         """The types of events that it asks to see."""
+
+
+@runtime_checkable
+class PartitionableProjection(Projection, Protocol):
+    """
+    A projection that several processes can make anew together, if it says so.
+
+    Each of its rows is made from events of one slice alone: of the contexts of a session, or of one and its forks.
+    """
+
+    @property
+    def stays_in_slice(self) -> bool:
+        """Whether that is so."""

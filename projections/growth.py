@@ -41,6 +41,7 @@ class Growth:
     name = "growth"
     version = 1
     row = GrowthRow
+    stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """

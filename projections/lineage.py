@@ -52,6 +52,7 @@ class Lineage:
     name = "lineage"
     version = 1
     row = LineageRow
+    stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
         (Forked, Merged, QueueBranched, PoolBranched, QueueMerged, PoolMerged, RoundsRestored)
     )

@@ -85,6 +85,7 @@ class NodeTable:
     """The fold behind `store.run_nodes()`, for nodes of one type."""
 
     version = 1
+    stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
         (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, NodeRemoved, PointersMoved)
     )
@@ -177,6 +178,7 @@ class EdgeTable:
     name = "run_edge"
     version = 1
     row = EdgeRow
+    stays_in_slice = True
     events: frozenset[type[Event]] = frozenset((NodeRegistered, EdgeAdded))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:

@@ -64,6 +64,7 @@ class Transitions:
     name = "transitions"
     version = 1
     row = TransitionRow
+    stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
         (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, NodeRemoved)
     )

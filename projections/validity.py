@@ -124,6 +124,7 @@ class Validity:
     name = "validity"
     version = 1
     row = ValidityRow
+    stays_in_slice = True
     events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:

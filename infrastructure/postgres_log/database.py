@@ -45,6 +45,7 @@ class PostgresDatabase:
     """
 
     def __init__(self, url: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.url = url
         self._conninfo, self.where = _parse(url)
         self._patience = patience_seconds
         self._changed = threading.Condition()

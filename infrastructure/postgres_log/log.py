@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ...domain.envelope import Event, RecordedEvent, encode_payload
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
 from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
-from ...domain.positions import BEGINNING, Moment
+from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.streams import slice_of
 from ...domain.system import REAL_SYSTEM, System
 from ..codec import CODEC, Codec
@@ -28,6 +28,7 @@ from .database import PostgresDatabase
 from .dictionaries import Dictionaries
 from .inspecting import damaged_texts, stream_ids
 from .paging import Pager
+from .partitions import PostgresPartition
 from .planning import Answer
 from .reading import VERSION_MAX, Reader
 from .schema import prepare_schema
@@ -213,6 +214,22 @@ class PostgresLog:
         """
         rows, moment = self._pager.page(after, limit)
         return Page(self._reader.open_page(rows), moment)
+
+    @property
+    def location(self) -> str:
+        """The URL that it was opened with, password and all."""
+        return self.database.url
+
+    def prepare_partitions(self) -> None:
+        """
+        Do nothing: every key begins with the slice.
+        """
+
+    def partition(self, partition: Partition) -> PostgresPartition:
+        """
+        Return one partition of it.
+        """
+        return PostgresPartition(Pager(self.database, "", partition), self._reader)
 
     def head(self, stream: str) -> int:
         """

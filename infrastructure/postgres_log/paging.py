@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...domain.errors import DamagedError
-from ...domain.positions import Moment
+from ...domain.positions import Moment, Partition
 from .database import PostgresDatabase
 from .opening import COLUMNS, Row
 from .wire import Call, int4, int8
@@ -41,19 +41,19 @@ class _Lane:
 
 
 class Pager:
-    """Fetches pages of one log."""
+    """Fetches pages of one log, or of a partition of it."""
 
-    def __init__(self, database: PostgresDatabase, prefix: str) -> None:
+    def __init__(self, database: PostgresDatabase, prefix: str, partition: Partition | None = None) -> None:
         self._database = database
+        of_partition = "" if partition is None else f" WHERE slice % {partition.of} = {partition.number}"
         self._ends = (
             f"SELECT slice, (SELECT max(position) FROM {prefix}event e WHERE e.slice = s.slice)"
-            f" FROM {prefix}slice_lock s"
+            f" FROM {prefix}slice_lock s{of_partition}"
         )
         self._rows = (
             f"SELECT {COLUMNS} FROM {prefix}event WHERE slice = $1 AND position > $2 AND position <= $3"
             " ORDER BY position"
         )
-
         self._known: Mapping[int, int] = {}
 
     def ends(self) -> Mapping[int, int]:

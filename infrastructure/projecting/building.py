@@ -10,16 +10,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ...domain.errors import ProjectionError, StorageBusyError, StorageError
-from ...domain.ports import LiveLog
+from ...domain.ports import PagedLog
 from ...domain.positions import Moment
-from ...domain.system import Stopwatch
+from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
 from .leases import TAKE_OVER_SECONDS, Lease, holder_of
 from .runner import ProjectionRunner
-from .shadows import Purpose, shadow_of
 from .store import ProjectionStore
 
-__all__ = ["Build", "Progress", "RebuildProgress", "Stop"]
+__all__ = ["Build", "Progress", "RebuildProgress", "Stop", "count"]
 
 # That of a process that was killed is free after the one, and looked for that often.
 PATIENCE_SECONDS = TAKE_OVER_SECONDS + 1.0
@@ -45,15 +44,15 @@ class Build:
 
     def __init__(
         self,
-        log: LiveLog,
+        log: PagedLog,
         store: ProjectionStore,
         projection: Projection,
-        purpose: Purpose,
+        shadow: Projection,
         *,
-        watch: Stopwatch,
-        progress: Progress | None,
+        watch: Stopwatch = REAL_SYSTEM,
+        progress: Progress | None = None,
     ) -> None:
-        self.shadow = shadow_of(projection, purpose)
+        self.shadow = shadow
         self._log, self._store, self._projection = log, store, projection
         self._watch, self._progress = watch, progress
         self._lease = Lease(store, self.shadow.name, watch)
@@ -87,19 +86,31 @@ class Build:
             raise ProjectionError(self._projection.name, error.event, error.reason) from error
 
     def _run(self, stop: Stop, until: Moment | None) -> bool:
-        began, before = self._watch.monotonic(), _count(self._store.checkpoint(self.shadow))
-        total, folded = _count(self._log.now()), self.folded
+        began, before = self._watch.monotonic(), count(self._store.checkpoint(self.shadow))
+        total, folded = count(self._log.now()), self.folded
         for moment in self._runner.pages(self.shadow, until=until):
-            done = _count(moment)
+            done = count(moment)
             self.folded = folded + done - before
-            self._tell(done, max(total, done), done - before, self._watch.monotonic() - began)
-            if not self._lease.hold():
-                raise self._taken()
+            self.tell(done, max(total, done), done - before, self._watch.monotonic() - began)
+            self.hold()
             if stop():
                 return False
         return True
 
-    def _tell(self, done: int, total: int, folded: int, seconds: float) -> None:
+    def hold(self) -> None:
+        """
+        Show that the shadow is still being built.
+
+        Raises:
+            StorageBusyError: this process stood still for so long that another one took over.
+        """
+        if not self._lease.hold():
+            raise self._taken()
+
+    def tell(self, done: int, total: int, folded: int, seconds: float) -> None:
+        """
+        Tell whoever wants to know how far it is: what is `done` of all, and what of that was `folded` in `seconds`.
+        """
         if self._progress is None:
             return
         rate = folded / seconds if seconds else 0.0
@@ -113,6 +124,8 @@ class Build:
         )
 
 
-def _count(moment: Moment) -> int:
-    """Positions have no holes, so the heads say how many events there are."""
+def count(moment: Moment) -> int:
+    """
+    Return how many events there are up to a moment: positions have no holes.
+    """
     return sum(number for _, number in moment.heads)

@@ -4,7 +4,7 @@ Projection rows in the log's own PostgreSQL database, each page with its checkpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, replace_calls, set_note_call
 from .postgres_search import VECTOR_COLUMN, VECTOR_VALUE, find_call, index_call, index_found_call, vector_of
-from .store import Snapshot, end_of_prefix, is_replaceable, made_row
+from .store import Snapshot, end_of_prefix, is_replaceable, made_row, twice_made
 
 __all__ = ["PostgresProjectionStore"]
 
@@ -162,6 +162,22 @@ class PostgresProjectionStore:
                 wire.run(ROLLBACK)
                 return False
         return True
+
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+        """
+        Let the rows of `parts` together be those of `shadow`.
+        """
+        for one in (shadow, *parts):
+            self._make(one)
+        tables = [_table(part) for part in parts]
+        values = (LANE, shadow.name.encode(), int4(shadow.version), str(moment).encode())
+        copies = [Call(f"INSERT INTO {_table(shadow)} SELECT * FROM {table}") for table in tables]
+        drops = [call for part, table in zip(parts, tables, strict=True) for call in drop_calls(table, LANE, part)]
+        try:
+            self._run(*copies, Call(ADD_CHECKPOINT, values), *drops)
+        except errors.UniqueViolation as error:
+            raise twice_made(shadow) from error
+        self._made.difference_update(tables)
 
     def note(self, name: str) -> str | None:
         """

@@ -7,6 +7,7 @@ its own, compares, and drops it.
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,14 +17,23 @@ from ...domain.positions import BEGINNING
 from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
 from .building import Build, Progress, RebuildProgress, Stop
+from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .runner import ProjectionRunner
+from .shadows import shadow_of
 from .store import ProjectionStore
 
-__all__ = ["Difference", "Progress", "RebuildProgress", "RebuildReport", "Stop", "check", "rebuild"]
+__all__ = ["Difference", "Progress", "RebuildProgress", "RebuildReport", "Stop", "Workers", "check", "rebuild"]
 
 DIFFERENCES_MAX = 10
 # Writers and workers go on meanwhile: so often the shadow is brought up to date until they leave it a moment.
 MEETINGS_MAX = 100
+
+
+class Workers(NamedTuple):
+    """Who builds partitions of a log, and how many partitions."""
+
+    executor: Executor
+    partitions: int
 
 
 class Difference(NamedTuple):
@@ -59,22 +69,26 @@ def rebuild(
     restart: bool = False,
     progress: Progress | None = None,
     stop: Stop = lambda: False,
+    workers: Workers | None = None,
     watch: Stopwatch = REAL_SYSTEM,
 ) -> RebuildReport:
     """
     Make the rows of a projection anew and put them in place; readers see the old ones until then.
 
     It goes on with a shadow that was left, unless `restart`. `stop` is asked after each page; `progress` is told then.
+    With `workers` the log is folded in partitions, where that is possible.
 
     Raises:
         ProjectionError: it cannot fold an event; the rows that are read stay.
         StorageBusyError: another process rebuilds it.
     """
     began = watch.monotonic()
-    with Build(log, store, projection, "shadow", watch=watch, progress=progress) as build:
+    with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
         if restart:
             store.drop(build.shadow)
-        if not _build_and_replace(store, projection, build, stop):
+            forget_partitions(store, projection)
+        is_built = _build_in_partitions(log, store, projection, build, stop, workers, watch)
+        if not is_built or not _build_and_replace(store, projection, build, stop):
             return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
     return RebuildReport(
         projection=projection.name,
@@ -83,6 +97,28 @@ def rebuild(
         events=build.folded,
         seconds=watch.monotonic() - began,
     )
+
+
+def _build_in_partitions(
+    log: LiveLog,
+    store: ProjectionStore,
+    projection: Projection,
+    build: Build,
+    stop: Stop,
+    workers: Workers | None,
+    watch: Stopwatch,
+) -> bool:
+    """Build most of it in partitions, if some were left or there are workers; False where that was stopped."""
+    if store.checkpoint(build.shadow) != BEGINNING or not is_partitionable(log, projection):
+        # One that was left goes on as it was begun.
+        return True
+    work = PartitionedBuild(log, store, projection, build, watch)
+    if workers is not None:
+        return work.run(workers.executor, workers.partitions, stop)
+    if not has_partitions(store, projection):
+        return True
+    with ThreadPoolExecutor(1) as here:
+        return work.run(here, 1, stop)
 
 
 def _build_and_replace(store: ProjectionStore, projection: Projection, build: Build, stop: Stop) -> bool:
@@ -117,7 +153,7 @@ def check(
         StorageBusyError: another process checks it.
     """
     began = watch.monotonic()
-    with Build(log, store, projection, "check", watch=watch, progress=progress) as build:
+    with Build(log, store, projection, shadow_of(projection, "check"), watch=watch, progress=progress) as build:
         # What a check left that was killed.
         store.drop(build.shadow)
         try:

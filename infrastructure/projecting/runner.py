@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...domain.envelope import RecordedEvent
 from ...domain.errors import StorageError
-from ...domain.ports import LiveLog, Page
+from ...domain.ports import Page, PagedLog
 from ...domain.positions import Moment
 from ...projections.contract import (
     Found,
@@ -46,7 +46,7 @@ class _Standing(NamedTuple):
 class _Pages:
     """Pages of a log up to a moment, or to where the log ended at first: writers may never pause, and be quicker."""
 
-    def __init__(self, log: LiveLog, until: Moment | None = None) -> None:
+    def __init__(self, log: PagedLog, until: Moment | None = None) -> None:
         self._log, self._until = log, until
         self._goal = until
 
@@ -75,7 +75,7 @@ class _Pages:
 class ProjectionRunner:
     """Runs projections of one log in this process, on demand."""
 
-    def __init__(self, log: LiveLog, store: ProjectionStore, projections: Sequence[Projection]) -> None:
+    def __init__(self, log: PagedLog, store: ProjectionStore, projections: Sequence[Projection]) -> None:
         self._log = log
         self._store = store
         self.projections = {projection.name: projection for projection in projections}

@@ -12,13 +12,14 @@ from ...projections.contract import Projection
 __all__ = ["Purpose", "shadow_of"]
 
 Purpose = Literal["shadow", "check"]
-PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all")
+PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice")
 
 
-def shadow_of(projection: Projection, purpose: Purpose = "shadow") -> Projection:
+def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:
     """
-    Return the same projection under another name: rows that are made anew, or made only to be compared.
+    Return the same projection under another name: rows that are made anew, of one partition or all, or only compared.
     """
     # Put together from its parts: a projection need not be one that can be copied and given another name.
     parts = {part: getattr(projection, part) for part in PARTS if hasattr(projection, part)}
-    return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}", **parts))
+    number = "" if partition is None else f"_{partition}"
+    return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}{number}", **parts))

@@ -10,9 +10,11 @@ import sqlite3
 
 from ...projections.contract import Projection, SearchedRow
 from .sqlite_search import drop_index, rename_searched
+from .store import twice_made
 
-__all__ = ["drop_table", "note", "put_in_place", "set_note"]
+__all__ = ["copy_rows", "drop_table", "note", "put_in_place", "set_note"]
 
+ROWS_AT_ONCE = 10_000
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
 
@@ -38,6 +40,32 @@ def put_in_place(connection: sqlite3.Connection, projection: Projection, shadow:
     else:
         connection.execute(f"ALTER TABLE {built} RENAME TO {live}")
     connection.execute("UPDATE checkpoint SET projection = ? WHERE projection = ?", (projection.name, shadow.name))
+
+
+def copy_rows(
+    connection: sqlite3.Connection, *, part: Projection, shadow: Projection, columns: str, after: str
+) -> str | None:
+    """
+    Copy some rows of `part` to those of `shadow`, from the first key behind `after` on; return the last key.
+
+    None comes back when there are no more.
+
+    Raises:
+        InvalidInputError: `shadow` has a row of such a key.
+    """
+    table = f"view_{part.name}"
+    if not _has_table(connection, table):
+        return None
+    ahead = f"SELECT key FROM {table} WHERE key > ? ORDER BY key LIMIT 1 OFFSET ?"
+    found = connection.execute(ahead, (after, ROWS_AT_ONCE - 1)).fetchone()
+    last = found[0] if found else None
+    bounds = "key > ?" if last is None else "key > ? AND key <= ?"
+    copy = f"INSERT INTO view_{shadow.name} ({columns}) SELECT {columns} FROM {table} WHERE {bounds}"
+    try:
+        connection.execute(copy, (after,) if last is None else (after, last))
+    except sqlite3.IntegrityError as error:
+        raise twice_made(shadow) from error
+    return last
 
 
 def note(connection: sqlite3.Connection, name: str) -> str | None:

@@ -5,7 +5,8 @@ Projection rows in the log's own SQLite file, so that rows, checkpoint and log s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
-from .sqlite_keeping import drop_table, note, put_in_place, set_note
+from .sqlite_keeping import copy_rows, drop_table, note, put_in_place, set_note
 from .sqlite_search import create_searched, drop_index, find
 from .store import Snapshot, end_of_prefix, is_replaceable, made_row
 
@@ -111,6 +112,23 @@ class SqliteProjectionStore:
 
         return self._write(replace)
 
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+        """
+        Let the rows of `parts` together be those of `shadow`; some at a time, since writers wait meanwhile.
+        """
+        self._write(lambda connection: _create(connection, shadow))
+        for part in parts:
+            after: str | None = ""
+            while after is not None:
+                after = self._write(partial(copy_rows, part=part, shadow=shadow, columns=_columns(part), after=after))
+
+        def finish(connection: sqlite3.Connection) -> None:
+            _set_checkpoint(connection, shadow, moment)
+            for part in parts:
+                drop_table(connection, part)
+
+        self._write(finish)
+
     def note(self, name: str) -> str | None:
         """
         Return what was noted under a name.
@@ -177,10 +195,13 @@ def _save(
     if before == BEGINNING:
         _create(connection, projection)
     connection.executemany(_upsert(projection), [msgspec.structs.astuple(row) for row in rows.values()])
-    connection.execute(
-        "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", (projection.name, projection.version, str(after))
-    )
+    _set_checkpoint(connection, projection, after)
     return True
+
+
+def _set_checkpoint(connection: sqlite3.Connection, projection: Projection, moment: Moment) -> None:
+    values = (projection.name, projection.version, str(moment))
+    connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", values)
 
 
 def _checkpoint(connection: sqlite3.Connection, projection: Projection) -> Moment:

@@ -8,8 +8,10 @@ import msgspec
 
 from ...domain.ports import LiveLog
 from ...projections.contract import Projection
+from .building import count
 from .faults import fault_of
 from .leases import holder_of
+from .partitions import events_in_partitions
 from .shadows import shadow_of
 from .store import ProjectionStore
 
@@ -42,7 +44,7 @@ def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> P
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
     fault = fault_of(store, projection)
-    built = sum(number for _, number in store.checkpoint(shadow_of(projection)).heads)
+    built = count(store.checkpoint(shadow_of(projection))) or events_in_partitions(store, projection)
     return ProjectionStatus(
         name=projection.name,
         version=projection.version,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from ...domain.errors import InvalidInputError
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 
@@ -21,6 +22,7 @@ __all__ = [
     "includes",
     "is_replaceable",
     "made_row",
+    "twice_made",
 ]
 
 
@@ -96,6 +98,14 @@ class ProjectionStore(Protocol):
 
         Whoever reads sees the ones or the others, and never none. Returns False, and changes nothing, where there is
         no `shadow`, or the rows of `projection` are made further than its: further than they were at `before`.
+        """
+
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+        """
+        Let the rows of `parts` together be those of `shadow`, which has none, made up to `moment`; drop `parts`.
+
+        Raises:
+            InvalidInputError: two of them have a row of the same key.
         """
 
     def note(self, name: str) -> str | None:
@@ -230,6 +240,20 @@ class MemoryProjectionStore:
             self._tables[projection.name] = self._tables.pop(shadow.name)
             return True
 
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+        """
+        Let the rows of `parts` together be those of `shadow`.
+        """
+        with self._lock:
+            table = _Table(shadow.version)
+            for part in parts:
+                if table.rows.keys() & self._table(part).rows.keys():
+                    raise twice_made(shadow)
+                table.update(self._table(part).rows, moment)
+            self._tables[shadow.name] = table
+            for part in parts:
+                self.drop(part)
+
     def note(self, name: str) -> str | None:
         """
         Return what was noted under a name.
@@ -262,6 +286,16 @@ class MemoryProjectionStore:
         """Return the table of this version; an empty one where there is none."""
         table = self._tables.get(projection.name)
         return table if table is not None and table.version == projection.version else _Table(projection.version)
+
+
+def twice_made(shadow: Projection) -> InvalidInputError:
+    """
+    Return the error for rows of one key that were made in two partitions of a log.
+    """
+    return InvalidInputError(
+        f"the rows of {shadow.name} are made from events of several slices, though the projection says that they stay"
+        " in one: let `stays_in_slice` be False"
+    )
 
 
 def end_of_prefix(prefix: str) -> str:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from ...domain.errors import (
     RefoldError,
 )
 from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
-from ...domain.positions import BEGINNING, Moment
+from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.system import REAL_SYSTEM, System
 from ..background import BackgroundWork
 from ..codec import CODEC, Codec
@@ -35,6 +36,7 @@ from ..records import ANY, Appended, Part, Request
 from .appending import Appender
 from .database import SqliteDatabase, translate
 from .inspecting import damaged_pages, damaged_texts, stream_ids
+from .partitions import INDEX_OF_BLOCKS, SqlitePartition
 from .reading import Reader
 from .schema import prepare_schema, refuse_foreign_file
 from .sealing import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
@@ -240,9 +242,36 @@ class SqliteLog:
         start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
         with self.database.reading() as connection:
             events = self._reader.read_between(
-                connection, lambda key: self._name_of(connection, key), after=start, until=start + limit
+                connection, partial(self._name_of, connection), after=start, until=start + limit
             )
         return Page(events, Moment(((ONE_SEQUENCE, start + len(events)),)) if events else after)
+
+    @property
+    def location(self) -> str:
+        """The path of its file."""
+        return self.database.where
+
+    def prepare_partitions(self) -> None:
+        """
+        Make an index, once for a file: which streams a block holds is asked only when the log is read in partitions.
+        """
+
+        def index() -> None:
+            with self.database.writing() as connection:
+                connection.execute(INDEX_OF_BLOCKS)
+
+        self.exclusively(index)
+
+    def partition(self, partition: Partition) -> SqlitePartition:
+        """
+        Return one partition of it.
+        """
+        return SqlitePartition(partition, self._read_partition, self.now)
+
+    def _read_partition(self, partition: Partition, after: int, until: int) -> list[RecordedEvent]:
+        with self.database.reading() as connection:
+            names = partial(self._name_of, connection)
+            return self._reader.read_partition(connection, names, partition, after=after, until=until)
 
     def head(self, stream: str) -> int:
         """

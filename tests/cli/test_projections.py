@@ -196,3 +196,15 @@ def test_a_bar_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "rebuilding search" in screen.getvalue()
     assert "25%, 25/s, 6.0 s left" in screen.getvalue()
+
+
+def test_several_workers(database: Path) -> None:
+    """They come to the same rows; some options do not go together."""
+    ended = refold("rebuild", "catalogue", "--workers", "2", db=database)
+    assert (ended.code, ended.out.partition(" in ")[0]) == (0, "catalogue: 3 rows of 14 events")
+    assert refold("rebuild", "catalogue", "--check", db=database).code == 0
+
+    alone = refold("rebuild", "catalogue", "--check", "--workers", "2", db=database)
+    assert alone.fault.startswith("--check is done by this process")
+    both = refold("rebuild", "catalogue", "--workers", "2", "--dask", "tcp://x:1", db=database)
+    assert both.fault.startswith("--workers goes without --dask")

@@ -11,7 +11,7 @@ from tests.docs.markdown import blocks, section, table_rows
 from tests.support.project import ROOT
 
 STORED = ROOT / "docs" / "reference" / "stored-format.md"
-STANDING_BESIDE = {"view_..._shadow", "view_..._check"}
+STANDING_BESIDE = {"view_..._shadow", "view_..._check", "view_..._shadow_N"}
 
 
 def named_in(cell: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The errors: one tree, grouped by what the caller can do."""
 
+import pickle
 import re
 
 import pytest
@@ -63,6 +64,9 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
     ],
 )
 def test_facts_are_attributes(error: RefoldError, facts: dict[str, object], saying: str) -> None:
-    """What went wrong can be read by a program, and the message is made of it."""
-    assert {name: getattr(error, name) for name in facts} == facts
-    assert saying in str(error)
+    """What went wrong can be read by a program, and the message is made of it; in another process too."""
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert type(one) is type(error)
+        assert {name: getattr(one, name) for name in facts} == facts
+        assert saying in str(one)
+        assert str(one) == str(error)

@@ -1,0 +1,50 @@
+"""
+From a path or a URL to what a store stands on: a log, and the rows of projections beside it.
+"""
+
+from __future__ import annotations
+
+from ..domain.errors import InvalidInputError
+from ..domain.memory_log import MemoryLog
+from ..domain.ports import LiveLog
+from .projecting.store import MemoryProjectionStore, ProjectionStore
+
+__all__ = ["open_database"]
+
+POSTGRES = ("postgresql://", "postgres://")
+Database = tuple[LiveLog, ProjectionStore]
+
+
+def open_database(
+    location: str, *, create: bool = True, read_only: bool = False, synchronous: str = "FULL"
+) -> Database:
+    """
+    Open what lies at a location: a path (SQLite), a URL "postgresql://...", or ":memory:".
+
+    Raises:
+        InvalidInputError: a location that cannot be.
+        StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
+    """
+    if location == ":memory:":
+        return MemoryLog(), MemoryProjectionStore()
+    if location.startswith(POSTGRES):
+        return _open_postgres(location, create)
+    if "://" in location:
+        raise InvalidInputError(f"{location!r} is no location: give a path, postgresql://... or :memory:")
+    return _open_sqlite(location, create, read_only, synchronous)
+
+
+def _open_sqlite(path: str, create: bool, read_only: bool, synchronous: str) -> Database:
+    from .projecting.sqlite_rows import SqliteProjectionStore
+    from .sqlite_log.log import SqliteLog
+
+    log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
+    return log, MemoryProjectionStore() if read_only else SqliteProjectionStore(log)
+
+
+def _open_postgres(url: str, create: bool) -> Database:
+    from .postgres_log.log import PostgresLog
+    from .projecting.postgres_rows import PostgresProjectionStore
+
+    log = PostgresLog(url, create=create)
+    return log, PostgresProjectionStore(log)

@@ -1,0 +1,251 @@
+"""
+Building a shadow in partitions, by several processes of this machine or of a cluster.
+
+Each partition of the log is folded into rows of its own, page by page: whoever is killed at it, another one goes on
+where that was. When all are done their rows become the shadow. That is possible where no row of a projection is made
+from events of several partitions.
+
+A note names the plan: into how many partitions, and who is at it. A worker that finds another plan stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+from ...domain.errors import RefoldError
+from ...domain.ports import LiveLog, PartitionedLog
+from ...domain.positions import BEGINNING, Moment, Partition
+from ...domain.system import Stopwatch
+from ...projections.contract import PartitionableProjection, Projection, SearchedRow
+from ..databases import open_database
+from .building import Build, Stop, count
+from .leases import TAKE_OVER_SECONDS
+from .shadows import shadow_of
+from .store import ProjectionStore
+
+__all__ = ["PartitionedBuild", "events_in_partitions", "forget_partitions", "has_partitions", "is_partitionable"]
+
+LOOK_SECONDS = 0.25
+# So long a worker that is to stop may take for the page it is at.
+END_SECONDS = 4 * TAKE_OVER_SECONDS
+log = logging.getLogger("refold.projections")
+
+
+class PartitionTask(NamedTuple):
+    """What a worker is to do: build one partition of a projection up to a moment, as long as the plan stands."""
+
+    location: str
+    projection: Projection
+    partition: Partition
+    until: str
+    plan: str
+
+
+def build_partition(task: PartitionTask) -> bool:
+    """
+    Build a partition, in whatever process this is; False where it was stopped.
+
+    Raises:
+        ProjectionError: the projection cannot fold an event.
+    """
+    events, store = open_database(task.location, create=False)
+    try:
+        assert isinstance(events, PartitionedLog)
+        projection, partition = task.projection, task.partition
+        shadow, note = shadow_of(projection, partition=partition.number), _plan_note(projection)
+        with Build(events.partition(partition), store, projection, shadow) as build:
+            until = partition.share(Moment.parse(task.until))
+            return build.run(lambda: store.note(note) != task.plan, until=until)
+    finally:
+        events.close()
+
+
+def is_partitionable(events: LiveLog, projection: Projection) -> bool:
+    """
+    Return whether a projection of this log can be built in partitions.
+    """
+    stays = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
+    # An index is made row by row, and by one process at a time.
+    return stays and isinstance(events, PartitionedLog) and not issubclass(projection.row, SearchedRow)
+
+
+def has_partitions(store: ProjectionStore, projection: Projection) -> bool:
+    """
+    Return whether a projection was being built in partitions, and that was not finished.
+    """
+    return store.note(_plan_note(projection)) is not None
+
+
+def events_in_partitions(store: ProjectionStore, projection: Projection) -> int:
+    """
+    Return about how many events are in partitions of a projection that are being built.
+    """
+    moments = [(store.checkpoint(shadow), partition.of) for shadow, partition in _partitions(store, projection)]
+    # On a log with one sequence each partition counts all events that it went by.
+    return sum(number // (of if lane < 0 else 1) for moment, of in moments for lane, number in moment.heads)
+
+
+def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
+    """
+    Drop the partitions of a projection; nothing happens where there are none.
+    """
+    for shadow, _ in _partitions(store, projection):
+        store.drop(shadow)
+    note = _plan_note(projection)
+    store.set_note(note, before=store.note(note), after=None)
+
+
+class PartitionedBuild:
+    """The work on all partitions of a projection, while its shadow is this process's to build."""
+
+    def __init__(
+        self, events: LiveLog, store: ProjectionStore, projection: Projection, build: Build, watch: Stopwatch
+    ) -> None:
+        self._events, self._store, self._projection, self._build = events, store, projection, build
+        self._note, self._plan = _plan_note(projection), ""
+        self._watch = watch
+
+    def run(self, executor: Executor, partitions: int, stop: Stop) -> bool:
+        """
+        Let an executor build all partitions, and make the shadow of them; False where it was stopped.
+
+        It goes on with those that were left, as many as they are. What is written meanwhile is not in the shadow.
+
+        Raises:
+            ProjectionError: the projection cannot fold an event.
+            InvalidInputError: a row is made from events of several partitions.
+            StorageBusyError: another process took over.
+        """
+        until = self._events.now()
+        if until == BEGINNING:
+            return True
+        assert isinstance(self._events, PartitionedLog)
+        self._events.prepare_partitions()
+        self._take_over(partitions)
+        found = _partitions(self._store, self._projection)
+        tasks = [
+            PartitionTask(self._events.location, self._projection, partition, str(until), self._plan)
+            for _, partition in found
+        ]
+        told = _Telling(self._build, self._store, found, until, self._watch)
+        if not self._build_all(executor, tasks, stop, told):
+            return False
+        with ThreadPoolExecutor(1) as alone:
+            shadows = [shadow for shadow, _ in found]
+            gathered = alone.submit(self._store.gather, self._build.shadow, shadows, moment=until)
+            self._wait([gathered], lambda: False)
+            gathered.result()
+        self._build.folded += told.folded
+        self._store.set_note(self._note, before=self._plan, after=None)
+        return True
+
+    def _take_over(self, partitions: int) -> None:
+        """Note a plan of one's own: who works for another one stops."""
+        is_noted = False
+        while not is_noted:
+            before = self._store.note(self._note)
+            of = partitions if before is None else _of(before)
+            self._plan = f"{of}.{uuid.uuid4().hex[:8]}"
+            is_noted = self._store.set_note(self._note, before=before, after=self._plan)
+
+    def _build_all(self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, told: _Telling) -> bool:
+        outcomes = self._outcomes(executor, tasks, stop, told)
+        lost = [task for task, outcome in zip(tasks, outcomes, strict=True) if isinstance(outcome, Exception)]
+        if lost:
+            with ThreadPoolExecutor(1) as here:
+                outcomes += self._outcomes(here, lost, stop, told)
+        for outcome in outcomes[len(tasks) :]:
+            if isinstance(outcome, Exception):
+                raise outcome
+        return all(outcomes)
+
+    def _outcomes(
+        self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, told: _Telling
+    ) -> list[bool | Exception]:
+        """Return for each partition whether it is done, or why its worker did not come to an end."""
+        futures: list[Future[bool]] = []
+        try:
+            futures += [executor.submit(build_partition, task) for task in tasks]
+            self._wait(futures, stop, told)
+            return [self._outcome(*pair) for pair in zip(tasks, futures, strict=True)]
+        except BaseException:
+            self._call_off(futures)
+            raise
+
+    def _wait(self, futures: Iterable[Future[Any]], stop: Stop, told: _Telling | None = None) -> None:
+        """Wait for all; who waits still holds the shadow, and calls the work off where it is to stop."""
+        left, is_stopped = set(futures), False
+        while left:
+            # One that was cancelled before it began counts as not done until its executor comes across it.
+            left = {future for future in wait(left, LOOK_SECONDS).not_done if not future.cancelled()}
+            self._build.hold()
+            if told is not None:
+                told.tell()
+            if not is_stopped and stop():
+                is_stopped = True
+                self._call_off(left)
+
+    def _call_off(self, futures: Iterable[Future[Any]]) -> None:
+        """Let another plan stand, which nobody works for, and those who work for this one see it."""
+        self._store.set_note(self._note, before=self._plan, after=f"{_of(self._plan)}.")
+        wait([future for future in futures if not future.cancel()], END_SECONDS)
+
+    def _outcome(self, task: PartitionTask, future: Future[bool]) -> bool | Exception:
+        if future.cancelled():
+            return False
+        try:
+            return future.result()
+        except RefoldError:
+            raise
+        except Exception as error:
+            number, of = task.partition
+            name = f"partition {number + 1} of {of} of the projection {self._projection.name}"
+            log.warning("%s: its worker failed (%r), and this process builds it", name, error)
+            return error
+
+
+class _Telling:
+    """How far the partitions are, told while others build them."""
+
+    def __init__(
+        self,
+        build: Build,
+        store: ProjectionStore,
+        partitions: Sequence[tuple[Projection, Partition]],
+        until: Moment,
+        watch: Stopwatch,
+    ) -> None:
+        self._build, self._store, self._partitions, self._watch = build, store, partitions, watch
+        self._total = count(until)
+        self._goal = sum(count(partition.share(until)) for _, partition in partitions)
+        self._began, self._before = watch.monotonic(), self._done()
+        self.folded = self._total - self._before
+
+    def _done(self) -> int:
+        done = sum(count(self._store.checkpoint(shadow)) for shadow, _ in self._partitions)
+        return self._total * done // self._goal
+
+    def tell(self) -> None:
+        """
+        Tell it.
+        """
+        done = self._done()
+        self._build.tell(done, self._total, done - self._before, self._watch.monotonic() - self._began)
+
+
+def _partitions(store: ProjectionStore, projection: Projection) -> list[tuple[Projection, Partition]]:
+    plan = store.note(_plan_note(projection))
+    of = 0 if plan is None else _of(plan)
+    return [(shadow_of(projection, partition=number), Partition(number, of)) for number in range(of)]
+
+
+def _plan_note(projection: Projection) -> str:
+    return f"partitions/{projection.name}.{projection.version}"
+
+
+def _of(plan: str) -> int:
+    return int(plan.partition(".")[0])

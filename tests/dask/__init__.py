@@ -1,0 +1,1 @@
+"""A Dask cluster of two workers, one of which is killed."""

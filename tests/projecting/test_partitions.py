@@ -1,0 +1,295 @@
+"""
+Rebuilding in partitions: what several workers make of the log together is what one fold gives, whoever of them is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import random
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.envelope import RecordedEvent
+from refold.domain.errors import InvalidInputError, ProjectionError
+from refold.domain.ports import NewEvents, PartitionedLog
+from refold.domain.positions import BEGINNING, Partition
+from refold.infrastructure.projecting import sqlite_keeping
+from refold.infrastructure.projecting.rebuilding import RebuildProgress
+
+from ..contract.stores import log_at
+from ..contract.writing import append, everything, new, said
+from .counts import Count, Counts
+from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
+
+
+class Partitioned(Counts):
+    """Counts by context, which is within a slice."""
+
+    stays_in_slice = True
+
+
+class Untrue(Partitioned):
+    """Says that its rows stay in a slice, and has one for all contexts."""
+
+    def keys(self, event: RecordedEvent) -> list[str]:
+        """
+        Return the one key.
+        """
+        return ["all"]
+
+
+class Fatal(Partitioned):
+    """Ends every process that folds with it, but for the one that wrote the events."""
+
+    def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
+        """
+        Count in the one process, and end any other.
+        """
+        if event.event.content != (str(os.getpid()),):
+            os._exit(9)
+        return super().evolve(key, row, event)
+
+
+class First(Executor):
+    """Who does the first thing at once, and never comes to the others."""
+
+    def __init__(self) -> None:
+        self._futures: list[Future[Any]] = []
+
+    def submit(self, call: Any, /, *given: Any, **_: Any) -> Future[Any]:
+        """
+        Return what is done, or waits.
+        """
+        future: Future[Any] = Future()
+        if not self._futures:
+            future.set_result(call(*given))
+        self._futures.append(future)
+        return future
+
+
+class Gone(Executor):
+    """Whose workers all are gone."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        """
+        Return what fails.
+        """
+        future: Future[Any] = Future()
+        future.set_exception(OSError("the worker is gone"))
+        return future
+
+
+@pytest.fixture
+def threads() -> Iterator[Executor]:
+    """
+    Two workers in this process, each with a connection of its own.
+    """
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+@pytest.fixture
+def processes() -> Iterator[Executor]:
+    """
+    Two workers in processes of their own.
+    """
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+def written(store: refold.Store) -> None:
+    """
+    Let something happen in contexts of every kind and of several slices.
+    """
+    for seed in range(2):
+        something_of_everything(store, seed)
+
+
+def recorded(store: refold.Store) -> int:
+    """
+    Return the number of events.
+    """
+    return sum(number for _, number in store.now().heads)
+
+
+def rebuilt(store: refold.Store) -> dict[str, int | None]:
+    """
+    Return which projections are half rebuilt.
+    """
+    return {one.name: one.rebuilt for one in store.projections() if one.rebuilt}
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_equals_live(store: refold.Store, threads: Executor) -> None:
+    """Byte for byte, for every projection; nothing is left of the partitions."""
+    written(store)
+    live = live_rows(store)
+
+    reports = [store.rebuild(name, executor=threads, partitions=3) for name in projections_of(store)]
+
+    assert {report.is_done for report in reports} == {True}
+    assert stored_rows(store) == live == folded_rows(store)
+    assert rebuilt(store) == {}
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_stopped_half_way(place: str, threads: Executor) -> None:
+    """The partitions are left as they are, and others go on there, with workers or without; or begin again."""
+    with refold.open(place) as store:
+        written(store)
+        live, events = live_rows(store), recorded(store)
+        ways: list[dict[str, Any]] = [{"executor": threads, "partitions": 7}, {}, {"restart": True}]
+        for way in ways:
+            stopped = store.rebuild("catalogue", executor=First(), partitions=3, stop=lambda: True)
+            assert not stopped.is_done
+            left = rebuilt(store)["catalogue"] or 0
+            assert 0 < left < events
+            assert stored_rows(store) == live
+
+            done = store.rebuild("catalogue", **way)
+
+            assert done.is_done
+            assert rebuilt(store) == {}
+            assert stored_rows(store) == live
+        assert done.events == events
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_what_is_written_meanwhile(place: str, threads: Executor) -> None:
+    """It is in the result."""
+    with refold.open(place) as store:
+        written(store)
+
+        def write(progress: RebuildProgress) -> None:
+            if not told:
+                talk_at_length(store, 3, "meanwhile")
+            told.append(progress)
+
+        told: list[RebuildProgress] = []
+        before = recorded(store)
+        assert store.rebuild("catalogue", executor=threads, partitions=2, progress=write).is_done
+
+        assert stored_rows(store)["catalogue"] == folded_rows(store)["catalogue"]
+        assert [one.done for one in told] == sorted(one.done for one in told)
+        assert (told[0].total, told[-1].done) == (before, recorded(store))
+
+
+def test_processes(place: str, processes: Executor) -> None:
+    """They fold it as this one does, and tell what they cannot fold as this one would; a search is made here."""
+    with refold.open(place) as store:
+        written(store)
+        store.add_projection(Partitioned())
+        live = live_rows(store)
+        assert {store.rebuild(name, executor=processes).is_done for name in ("validity", "counts", "search")} == {True}
+        assert stored_rows(store) == live
+
+        for number in range(8):
+            store.chat(f"p{number}").add_message("user", "poison" if number == 5 else "fine")
+        with pytest.raises(ProjectionError, match="counts cannot fold chat:p5@2: it is poisoned"):
+            store.rebuild("counts", executor=processes)
+        assert stored_rows(store, "counts")["counts"] == live["counts"]
+
+
+def test_lost_workers(place: str, processes: Executor, caplog: pytest.LogCaptureFixture) -> None:
+    """What they leave, dead or not to be reached, this process builds; and it is said."""
+    with refold.open(place) as store:
+        store.add_projection(Fatal())
+        for number in range(6):
+            store.log.append([_mine(number)]).result()
+        live = live_rows(store)
+        for executor in (processes, Gone()):
+            caplog.clear()
+            assert store.rebuild("counts", executor=executor, partitions=2).is_done
+            assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+            assert "partition 1 of 2 of the projection counts: its worker failed" in caplog.text
+            assert stored_rows(store) == live
+
+
+def _mine(number: int) -> NewEvents:
+    return new(f"chat:c{number}", said(number, (str(os.getpid()),)), root=f"c{number}")
+
+
+def test_rows_of_several_slices(place: str, threads: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A projection that says it has none is found out, and the rows that are read stay; alone it can be rebuilt."""
+    monkeypatch.setattr(sqlite_keeping, "ROWS_AT_ONCE", 1)
+    with refold.open(place) as store:
+        written(store)
+        store.add_projection(Untrue())
+        live = live_rows(store)
+
+        with pytest.raises(InvalidInputError, match="let `stays_in_slice` be False"):
+            store.rebuild("counts", executor=threads, partitions=2)
+
+        assert stored_rows(store) == live
+        assert store.rebuild("counts", restart=True).is_done
+        assert stored_rows(store) == live
+        assert rebuilt(store) == {}
+
+
+def test_many_rows(place: str, threads: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are put together some at a time."""
+    monkeypatch.setattr(sqlite_keeping, "ROWS_AT_ONCE", 3)
+    with refold.open(place) as store:
+        written(store)
+        live = live_rows(store)
+        assert store.rebuild("validity", executor=threads, partitions=2).is_done
+        assert stored_rows(store) == live
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 1_025])
+def test_partitions_that_cannot_be(store: refold.Store, threads: Executor, partitions: int) -> None:
+    """They are refused."""
+    with pytest.raises(InvalidInputError, match=f"partitions is {partitions}: take 1 to 1,024"):
+        store.rebuild("catalogue", executor=threads, partitions=partitions)
+
+
+@pytest.mark.parametrize("limit", [7, 5_000])
+@pytest.mark.parametrize("of", [1, 5])
+def test_partitions_of_a_log(place: str, of: int, limit: int) -> None:
+    """Each event is in one partition, with its whole slice, in the order of the log, whatever is sealed."""
+    chance, log = random.Random(of), log_at(place)
+    for start in range(0, 1_100, 50):
+        root = f"r{chance.randrange(4)}"
+        for stream in (f"chat:a-{root}", f"chat:b-{root}"):
+            append(log, stream, *map(said, range(start, start + 25)), root=root)
+    log.close()
+    log = log_at(place)
+    assert isinstance(log, PartitionedLog)
+    log.prepare_partitions()
+    events, end = everything(log), log.now()
+
+    parts = [list(_read(log, Partition(number, of), limit)) for number in range(of)]
+
+    assert sorted((one for part in parts for one in part), key=_place) == sorted(events, key=_place)
+    slices = [{one.stream.rpartition("-")[2] for one in part} for part in parts]
+    assert sum(map(len, slices)) == len(set.union(*slices))
+    for number, part in enumerate(parts):
+        assert [one for one in events if one in part] == part if of == 5 else part == sorted(part, key=_time)
+        share = Partition(number, of).share(end)
+        assert share == log.partition(Partition(number, of)).now()
+    log.close()
+
+
+def _place(event: RecordedEvent) -> tuple[str, int]:
+    return event.stream, event.version
+
+
+def _time(event: RecordedEvent) -> int:
+    return event.recorded_at
+
+
+def _read(log: PartitionedLog, partition: Partition, limit: int) -> Iterator[RecordedEvent]:
+    part, moment = log.partition(partition), BEGINNING
+    while True:
+        page = part.read_all(after=moment, limit=limit)
+        yield from page.events
+        moment = page.moment
+        if len(page.events) < limit:
+            assert part.read_all(after=moment, limit=limit).events == []
+            return

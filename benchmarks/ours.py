@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,21 @@ class Ours:
         runner = ProjectionRunner(self.store.log, self._projection_store(), [projection])
         rows = runner.rows(projection)
         return sum(row.version for row in rows)
+
+    def rebuild_by(self, executor: Executor) -> int:
+        """
+        Have the catalogue made anew by the workers of an executor.
+        """
+        return self.store.rebuild("catalogue", executor=executor, restart=True).events
+
+    def rest(self) -> None:
+        """
+        Have done what is done when nobody writes for a while: complete segments are sealed.
+        """
+        log: Any = self.store.log
+        seal = getattr(log, "_seal_slice", lambda: False)
+        while seal():
+            pass
 
     def _projection_store(self) -> ProjectionStore:
         log: Any = self.store.log

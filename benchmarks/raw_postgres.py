@@ -8,6 +8,7 @@ comes in binary and is decoded with msgspec into the same Structs.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ INSERT = "insert into event (stream, version, recorded_at, payload) values "
 VALUES = "(%b, %b, %b, %b)"
 SELECT = "select version, recorded_at, payload from event where stream = %b and version <= %b order by version"
 LAST = "select version, recorded_at, payload from event where stream = %b order by version desc limit %b"
+COUNTED = "create table if not exists counted (stream bigint primary key, events bigint not null)"
+COUNT = "insert into counted values (%s, %s) on conflict (stream) do update set events = excluded.events"
 SCAN = (
     "select position, stream, version, recorded_at, payload from event where position > %b order by position limit %b"
 )
@@ -169,13 +172,18 @@ class RawPostgres:
 
     def rebuild(self) -> int:
         """
-        Read and decode everything, page by page.
+        Read and decode everything, page by page, and store how many events each context has.
         """
-        decode, position, count = self._decode, 0, 0
+        decode, position, counts = self._decode, 0, Counter[int]()
         while rows := self._rows(SCAN, position, PAGE):
-            count += len([decode(row[4]) for row in rows])
+            for row in rows:
+                decode(row[4])
+                counts[row[1]] += 1
             position = rows[-1][0]
-        return count
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute(COUNTED)
+            cursor.executemany(COUNT, list(counts.items()))
+        return counts.total()
 
     def _rows(self, statement: str, *values: int) -> list[tuple[Any, ...]]:
         with self._connection.cursor(binary=True) as cursor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -36,6 +37,7 @@ INSERT = "INSERT INTO event (stream, version, recorded_at, payload) VALUES (?, ?
 SELECT = "SELECT version, recorded_at, payload FROM event WHERE stream = ? AND version <= ? ORDER BY version"
 LAST = "SELECT version, recorded_at, payload FROM event WHERE stream = ? ORDER BY version DESC LIMIT ?"
 SCAN = "SELECT position, stream, version, recorded_at, payload FROM event ORDER BY position"
+COUNTED = "CREATE TABLE IF NOT EXISTS counted (stream INTEGER PRIMARY KEY, events INTEGER NOT NULL)"
 HEAD = "SELECT coalesce(max(version), 0) FROM event WHERE stream = ?"
 EVERYTHING = 1 << 62
 
@@ -203,10 +205,17 @@ class RawSqlite:
 
     def rebuild(self) -> int:
         """
-        Read and decode everything.
+        Read and decode everything, and store how many events each context has.
         """
-        decode = self._decode
-        return sum(1 for row in self._connection.execute(SCAN) if decode(row[4]))
+        decode, counts = self._decode, Counter[int]()
+        for row in self._connection.execute(SCAN):
+            decode(row[4])
+            counts[row[1]] += 1
+        self._connection.execute(COUNTED)
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("INSERT OR REPLACE INTO counted VALUES (?, ?)", counts.items())
+        self._connection.execute("COMMIT")
+        return counts.total()
 
     def bytes_used(self) -> int:
         """

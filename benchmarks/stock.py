@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from .database_size import postgres_bytes, sqlite_bytes
 from .recorded import event_of
+from .stock_projection import StockProjection
 from .subject import BASE_BATCH, Write, batches
 from .workload import Item
 
@@ -60,6 +61,7 @@ class Stock:
         self.location = location
         self.app: Application[UUID]
         self._heads: dict[str, int] = {}
+        self._projection: StockProjection | None = None
 
     def open(self) -> None:
         """
@@ -197,6 +199,14 @@ class Stock:
             count += len([mapper.to_domain_event(one) for one in notifications])
             start = notifications[-1].id + 1
         return count
+
+    def project(self, events: int) -> int:
+        """
+        Make a projection from its beginning, one transaction for each event.
+        """
+        if self._projection is None:
+            self._projection = StockProjection(self.app, _environment(self.location))
+        return self._projection.run(events)
 
     def bytes_used(self) -> int:
         """

@@ -1,0 +1,39 @@
+"""
+Rebuild in a process of its own, to see how much memory that takes: `python -m benchmarks.rebuilding ours|raw LOCATION`.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+from .bench import make_subject
+
+__all__ = ["memory_of"]
+
+KIB_PER_MIB = 1_024
+
+
+def memory_of(name: str, location: str) -> float:
+    """
+    Return how much memory a contestant's rebuild takes at most, in MiB, all of the process counted.
+    """
+    command = [sys.executable, "-m", "benchmarks.rebuilding", name, location]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def main(name: str, location: str) -> None:
+    """
+    Rebuild, and print the most memory that was used.
+    """
+    subject = make_subject(name, location)
+    subject.open()
+    subject.rebuild()
+    subject.close()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_MIB)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -40,6 +40,8 @@ __all__ = [
 SEGMENT = 512
 SLICE_EVENTS = 64
 BLOCK_BYTES_MAX = 1 << 20
+# Asked for in one SELECT, the two would be looked for in every row.
+FIRST_AND_LAST = "SELECT (SELECT min(position) FROM event), (SELECT max(position) FROM event)"
 _ENCODER = msgspec.msgpack.Encoder()
 Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
 Span = tuple[int, tuple[int, int, int, int, int]]
@@ -114,7 +116,7 @@ class Sealer:
         """
         Return the first slice of the oldest complete segment that still has rows, or None; changes nothing.
         """
-        first, last = connection.execute("SELECT min(position), max(position) FROM event").fetchone()
+        first, last = connection.execute(FIRST_AND_LAST).fetchone()
         if first is None or segment_of(first) == segment_of(last):
             return None
         segment = segment_of(first)

@@ -197,3 +197,19 @@ def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")
         log.close()
         assert pragma(other, "freelist_count") > 0
+
+
+def test_what_is_next_is_found_at_once(tmp_path: Path) -> None:
+    """To find what is to be sealed next takes no more steps behind 5,000 rows than behind 1,000."""
+    log = SqliteLog(tmp_path / "log.db")
+    steps: list[int] = []
+    for count in (1_000, 4_000):
+        append(log, "chat:a", *map(said, range(count)))
+        taken = [0]
+        with log.database.reading() as connection:
+            connection.set_progress_handler(lambda taken=taken: taken.__setitem__(0, taken[0] + 1), 1)
+            assert log._sealer.next_slice(connection) is not None
+            connection.set_progress_handler(None, 0)
+        steps.append(taken[0])
+    log.close()
+    assert steps[1] < 1.5 * steps[0]

@@ -52,7 +52,8 @@ def build_partition(task: PartitionTask) -> bool:
     Raises:
         ProjectionError: the projection cannot fold an event.
     """
-    events, store = open_database(task.location, create=False)
+    # Rows of a partition come with their checkpoint or not at all: what a power cut takes is only made again.
+    events, store = open_database(task.location, create=False, synchronous="NORMAL")
     try:
         assert isinstance(events, PartitionedLog)
         projection, partition = task.projection, task.partition

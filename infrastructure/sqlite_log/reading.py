@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from ...domain.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
@@ -60,6 +61,7 @@ ROWS_OF_PARTITION = (
     "SELECT stream, version, position, recorded_at, meta, payload, digest FROM event"
     f" JOIN stream ON stream.key = event.stream WHERE position BETWEEN ?1 AND ?2 AND {IN_PARTITION} ORDER BY position"
 )
+_place = attrgetter("position.number")
 DIGEST_OF_ROW = "SELECT digest FROM event WHERE stream = ? AND version = ?"
 DIGEST_IN_BLOCK = (
     "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
@@ -269,13 +271,9 @@ class Reader:
         return resolved(connection, self._compression, payload, what) if has_references(stored) else payload
 
 
-def _place(event: RecordedEvent) -> int:
-    return event.position.number
-
-
 def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:
     """Put events in the order of the log, where they are not yet, and see to it that none is missing."""
-    numbers = [event.position.number for event in events]
+    numbers = list(map(_place, events))
     if numbers == list(range(after + 1, after + 1 + len(events))):
         return events
     events = sorted(events, key=_place)

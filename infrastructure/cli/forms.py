@@ -13,9 +13,11 @@ from typing import Any
 from ...domain.chat.calls.past import ReadOnlyChatContext
 from .shapes import print_json, print_json_list
 
-__all__ = ["PROVIDERS", "print_for"]
+__all__ = ["EXACT", "PROVIDERS", "print_for"]
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
+# Those that an import comes out of as it came in.
+EXACT = ("openai", "anthropic")
 
 
 def print_for(provider: str, view: ReadOnlyChatContext, *, is_exact: bool, tail: int | None) -> None:

@@ -6,7 +6,7 @@ import click
 
 from .addresses import Reference, address
 from .addresses import reference as parse_reference
-from .forms import PROVIDERS, print_for
+from .forms import EXACT, PROVIDERS, print_for
 from .options import as_json, database, reading
 from .runs.showing import print_run
 from .seeing import seen
@@ -28,7 +28,7 @@ __all__ = ["command"]
     show_default=True,
     help="How it is printed.",
 )
-@click.option("--valid", is_flag=True, help="With --as openai: repaired where OpenAI would refuse it.")
+@click.option("--valid", is_flag=True, help="With --as openai or anthropic: repaired where it would be refused.")
 @click.option("--evicted", is_flag=True, help="What left the view, and why, instead of what is in it.")
 @click.option("--ids", is_flag=True, help="The id of each item, too.")
 @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N items (or OpenAI messages) only.")
@@ -52,8 +52,9 @@ def command(
     added it beside it, or CTX@V where it came from another context, by a fork or a merge. A pool is shown by its
     descriptions: `refold pool show CTX ID` shows an item.
 
-    --as openai prints the context as OpenAI messages: what was imported comes out as it came in. With --valid, and for
-    the other providers always, it is what would be sent: calls and outputs paired, whatever was evicted.
+    --as openai and --as anthropic print the context as messages: what was imported from there comes out as it came in.
+    With --valid, and for the other providers always, it is what would be sent: calls and outputs paired, whatever was
+    evicted.
 
     With --as json, or --json: {context, kind, version, head, at, opened: {user, session, agent, source, parent,
     attributes}, items: [{version, stream, position, recorded_at, actor, pinned, item}]}; an item has the fields of
@@ -88,8 +89,8 @@ def _check(reference: Reference, moment: str | None, form: str, valid: bool, evi
     fault = None
     if moment and reference.moments:
         fault = "the moment is given twice: in CTX@V and with --at"
-    elif valid and form != "openai":
-        fault = "--valid goes with --as openai; what is printed for other providers is valid always"
+    elif valid and form not in EXACT:
+        fault = "--valid goes with --as openai or anthropic; what is printed for others is valid always"
     elif evicted and form in PROVIDERS:
         fault = "--evicted goes with --as text or json: what left the view is sent to nobody"
     elif tail and (evicted or valid or form in PROVIDERS[1:]):

@@ -72,7 +72,7 @@ def test_what_is_not_there_is_left_out(talking: Path) -> None:
     ("arguments", "fault"),
     [
         (["--valid"], "--valid goes with --as openai"),
-        (["--as", "anthropic", "--valid"], "--valid goes with --as openai"),
+        (["--as", "google", "--valid"], "--valid goes with --as openai or anthropic"),
         (["--as", "google", "--tail", "2"], "--tail would take apart what belongs together here: `refold fork"),
         (["--as", "openai", "--valid", "--tail", "2"], "--tail would take apart"),
         (["--evicted", "--tail", "2"], "--tail would take apart"),

@@ -1,6 +1,7 @@
 """The example of an agent whose steps are a graph does what it says."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +28,16 @@ def test_the_agent_answers_round_by_round(tmp_path: Path) -> None:
     """What failed is no active branch in its round; a description says who wrote it, and after what."""
     lines = play(tmp_path)
 
-    assert lines[:6] == [
+    assert lines[:5] == [
         "round 0: from 1 to 2 nodes; nobody went on from []",
         "round 1: from 3 to 9 nodes; nobody went on from ['Action(action00000)']",
         "round 2: from 11 to 14 nodes; nobody went on from []",
         "round 3: from 15 to 15 nodes; nobody went on from []",
         "run:mia/heron-air/1/0@27: None -> '' by heron, after None",
-        "run:mia/heron-air/1/0@38: '' -> 'What was found by find_booking.' by stand-in, after run:mia/heron-air/1/0@36",
     ]
+    # Several descriptions are written at once, and which comes first nobody knows.
+    described = r"run:mia/heron-air/1/0@3[89]: '' -> 'What was found by find_booking.' by stand-in, after \S+@36"
+    assert re.fullmatch(described, lines[5])
     assert lines[6] == "flowchart TD"
 
 

@@ -12,11 +12,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["MapDraft", "OrderedMap"]
+__all__ = ["MapDraft", "OrderedMap", "draft_of", "settled"]
 
 K = TypeVar("K", bound=Hashable)
+K_in = TypeVar("K_in", bound=Hashable, contravariant=True)
 V = TypeVar("V")
 # A version that is further away than this gets a dict of its own, or two readers would toss one to and fro.
 STEPS_MAX = 64
@@ -186,48 +187,62 @@ class OrderedMap(Generic[K, V]):
         return copy
 
 
-class MapDraft(Generic[K, V]):
-    """
-    A mapping under change by a fold: what grows from nothing is a plain dict until it is done.
+class MapDraft(Protocol[K_in, V]):
+    """A mapping under change by a fold, from `draft_of` to `settled`."""
 
-    A fold of ten thousand events then pays for no version in between.
-    """
-
-    __slots__ = ("_base", "_fresh")
-
-    def __init__(self, base: OrderedMap[K, V]) -> None:
-        self._base = base
-        self._fresh: dict[K, V] | None = None if len(base) else {}
-
-    def get(self, key: K) -> V | None:
+    def get(self, key: K_in, /) -> V | None:
         """
         Return the value under `key`, or None.
         """
-        return self._base.get(key) if self._fresh is None else self._fresh.get(key)
 
-    def put(self, key: K, value: V) -> None:
+    def __setitem__(self, key: K_in, value: V, /) -> None:
         """
         Put `value` under `key`: in its old place if there is one, else at the end.
         """
-        if self._fresh is None:
-            self._base = self._base.plus(key, value)
-        else:
-            self._fresh[key] = value
 
-    def drop(self, key: K) -> None:
+    def pop(self, key: K_in, default: None, /) -> V | None:
         """
         Take `key` away, if it is there.
         """
-        if self._fresh is not None:
-            self._fresh.pop(key, None)
-        elif key in self._base:
-            self._base = self._base.minus(key)
 
-    def done(self) -> OrderedMap[K, V]:
-        """
-        Return the mapping as it is now.
-        """
-        return OrderedMap.of(self._fresh) if self._fresh else self._base
+
+def draft_of(base: OrderedMap[K, V]) -> MapDraft[K, V]:
+    """
+    Return a draft that begins with what is in `base`.
+
+    What grows from nothing is a plain dict until it is settled. A fold of ten thousand events then pays for no version
+    in between, nor for anything that stands between it and the dict.
+    """
+    return _Versions(base) if base else {}
+
+
+def settled(draft: MapDraft[K, V], base: OrderedMap[K, V]) -> OrderedMap[K, V]:
+    """
+    Return the mapping that a draft of `base` has become; the draft must not be changed any more.
+    """
+    if isinstance(draft, _Versions):
+        return draft.newest
+    assert isinstance(draft, dict), "a draft is one of the two"
+    return OrderedMap.of(draft) if draft else base
+
+
+class _Versions(Generic[K, V]):
+    """A draft that is a new version of a mapping after each change."""
+
+    __slots__ = ("newest",)
+
+    def __init__(self, base: OrderedMap[K, V]) -> None:
+        self.newest = base
+
+    def get(self, key: K, /) -> V | None:
+        return self.newest.get(key)
+
+    def __setitem__(self, key: K, value: V, /) -> None:
+        self.newest = self.newest.plus(key, value)
+
+    def pop(self, key: K, default: None, /) -> None:
+        if key in self.newest:
+            self.newest = self.newest.minus(key)
 
 
 def _put(data: OrderedDict[K, _Entry[V]], key: K, entry: _Entry[V] | None) -> None:

@@ -6,16 +6,17 @@ This is done for ten thousand nodes at a time, so it goes over each round once a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from ..frozen import FrozenDict, freeze
 from ..spans import OWN, Ref
-from .events import NodeEvent, NodeRegistered
+from .events import NodeRegistered
 from .identity import RunId
-from .naming import node_name
 from .state.attributes import attributes_of
-from .state.fold import RunState, row_of, type_of
+from .state.fold import Vertex, row_of, type_of
 from .state.graph import BRIDGE, RunGraph
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 
@@ -29,19 +30,17 @@ def drawn(graph: RunGraph, identity: RunId) -> Trajectory:
     """
     Return the graph of a run and the rounds it goes back over; `identity` is that of the run.
     """
-    names = _names(graph)
+    there = _there(graph)
+    names = _names(graph, there)
+    added = _added_edges(graph, names)
     nodes: list[TrajectoryNode] = []
     edges: list[TrajectoryEdge] = []
-    added = _added_edges(graph, names)
-    for stream, state in graph.rounds:
-        nodes += _nodes(graph, stream, state, names[stream], identity)
-        for version, name in names[stream].items():
-            edges += _edges_to(graph, Ref(version, stream), name, names)
-            edges += added.get(name, ())
+    for stream, vertices in there.items():
+        nodes += _nodes(graph, stream, vertices, names[stream], identity)
+        edges += _edges(graph, stream, vertices, names, added)
     return Trajectory(
         nodes,
-        # The same edge recorded twice is one edge.
-        dict.fromkeys(edges),
+        edges,
         root=None if graph.root is None else _name(graph.root, names),
         initial=names[OWN].get(graph.state.query),
         pointers=(end for ref in graph.state.pointers if (end := _name(ref, names)) is not None),
@@ -52,61 +51,74 @@ def _name(ref: Ref, names: Mapping[str, Names]) -> str | None:
     return names.get(ref.stream, {}).get(ref.version)
 
 
-def _names(graph: RunGraph) -> dict[str, Names]:
-    """Name all vertices that are there, as `RunGraph.name_of` does."""
+def _there(graph: RunGraph) -> dict[str, list[Vertex]]:
+    """Return the vertices that are in the graph, round after round."""
+    there = {stream: state.vertices.values() for stream, state in graph.rounds}
     gone = {ref if ref.stream else Ref(ref.version, stream) for stream, state in graph.rounds for ref in state.removed}
-    counts: dict[tuple[str, str], int] = {}
-    newest: dict[tuple[str, str], tuple[str, int]] = {}
-    numbered: list[tuple[str, int, tuple[str, str], int]] = []
-    for stream, state in graph.rounds:
-        for version, (event, _) in state.vertices.items():
-            key = (type_of(event), event.label)
-            counts[key] = number = counts.get(key, 0) + 1
-            if not gone or Ref(version, stream) not in gone:
-                newest[key] = (stream, version)
-                numbered.append((stream, version, key, number))
-    names: dict[str, Names] = {stream: {} for stream, _ in graph.rounds}
-    for stream, version, key, number in numbered:
-        is_newest = newest[key] == (stream, version)
-        names[stream][version] = node_name(*key) if is_newest else node_name(*key, number)
+    for stream in {ref.stream for ref in gone} & there.keys():
+        there[stream] = [vertex for vertex in there[stream] if Ref(vertex.version, stream) not in gone]
+    return there
+
+
+def _names(graph: RunGraph, there: Mapping[str, list[Vertex]]) -> dict[str, Names]:
+    """Name vertices as `RunGraph.name_of` does: only the newest that bears a name bears it without a number."""
+    names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in there.items()}
+    borne = {name for own in names.values() for name in own.values()}
+    if len(borne) < sum(map(len, names.values())):
+        for stream, own in reversed(names.items()):
+            for version, name in reversed(own.items()):
+                if name in borne:
+                    borne.remove(name)
+                else:
+                    own[version] = graph.numbered_name_of(Ref(version, stream))
     return names
 
 
-def _nodes(graph: RunGraph, stream: str, state: RunState, names: Names, identity: RunId) -> Iterator[TrajectoryNode]:
-    opened = state.opened
+def _nodes(
+    graph: RunGraph, stream: str, vertices: list[Vertex], names: Names, identity: RunId
+) -> Iterator[TrajectoryNode]:
+    opened = graph.round_of(Ref(0, stream)).opened
     number, sub = (identity.run_id, identity.sub_id) if opened is None or stream == OWN else (opened.round, opened.sub)
     place = stream or identity.stream
-    for version, (event, _) in state.vertices.items():
-        if version in names:
-            yield _node(graph, Ref(version, stream), event, names[version], (number, sub), f"{place}@{version}")
+    for vertex in vertices:
+        version, event = vertex.version, vertex.event
+        yield TrajectoryNode(
+            name=names[version],
+            birth=f"{place}@{version}",
+            type=type_of(event),
+            label=event.label,
+            run_id=number,
+            sub_id=sub,
+            created_at=event.created_at,
+            attributes=LazyAttributes(graph, stream, version),  # type: ignore[arg-type]  # it is registered as one
+        )
 
 
-def _node(graph: RunGraph, ref: Ref, event: NodeEvent, name: str, place: tuple[int, int], birth: str) -> TrajectoryNode:
-    return TrajectoryNode(
-        name=name,
-        birth=birth,
-        type=type_of(event),
-        label=event.label,
-        run_id=place[0],
-        sub_id=place[1],
-        created_at=event.created_at,
-        attributes=LazyAttributes(graph, ref),
-    )
-
-
-def _edges_to(graph: RunGraph, ref: Ref, name: str, names: Mapping[str, Names]) -> Iterator[TrajectoryEdge]:
-    """Yield the edges that came with a vertex, and the bridges to it."""
-    event = graph.event(ref)
-    if isinstance(event, NodeRegistered):
-        for source in event.sources:
-            found = names.get(source.stream or ref.stream, {}).get(source.version)
-            if found is not None:
-                yield TrajectoryEdge(found, name, event.edge)
-        return
-    for leaf in graph.bridged_to(ref):
-        found = _name(leaf, names)
-        if found is not None:
-            yield TrajectoryEdge(found, name, BRIDGE)
+def _edges(
+    graph: RunGraph,
+    stream: str,
+    vertices: list[Vertex],
+    names: Mapping[str, Names],
+    added: Mapping[str, list[TrajectoryEdge]],
+) -> Iterator[TrajectoryEdge]:
+    """Yield the edges to each vertex of a round in turn: what came with it, the bridges, what came later."""
+    own = names[stream]
+    for vertex in vertices:
+        event, name = vertex.event, own[vertex.version]
+        starts: Iterable[Ref]
+        if isinstance(event, NodeRegistered):
+            edge, starts = event.edge, event.sources
+        else:
+            edge, starts = BRIDGE, graph.bridged_to(Ref(vertex.version, stream))
+        found = []
+        for one in starts:
+            start = _name(one, names) if one.stream else own.get(one.version)
+            if start is not None:
+                found.append(TrajectoryEdge(start, name, edge))
+        if name in added:
+            found += added[name]
+        # The same edge recorded twice is one edge.
+        yield from found if len(found) < 2 else dict.fromkeys(found)
 
 
 def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[TrajectoryEdge]]:
@@ -122,20 +134,20 @@ def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[
     return added
 
 
-class LazyAttributes(Mapping[str, Any]):
+# They come by the ten thousand, and nothing that they refer to refers back: the collector need not look at them.
+class LazyAttributes(msgspec.Struct, gc=False, eq=False):
     """The attributes of a vertex, put together when somebody looks: most nodes of a graph nobody does look at."""
 
-    __slots__ = ("_found", "_graph", "_ref")
-
-    def __init__(self, graph: RunGraph, ref: Ref) -> None:
-        self._graph, self._ref = graph, ref
-        self._found: FrozenDict[str, Any] | None = None
+    _graph: RunGraph
+    _stream: str
+    _version: int
+    _found: FrozenDict[str, Any] | None = None
 
     @property
     def _values(self) -> FrozenDict[str, Any]:
         found = self._found
         if found is None:
-            found = self._found = freeze(attributes_of(self._graph, self._ref))
+            found = self._found = freeze(attributes_of(self._graph, Ref(self._version, self._stream)))
         return found
 
     def __getitem__(self, name: str) -> Any:
@@ -149,3 +161,11 @@ class LazyAttributes(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(self._values)
+
+    # A Struct cannot have Mapping for a base, so what that brings is taken one by one.
+    get, keys, items, values = Mapping.get, Mapping.keys, Mapping.items, Mapping.values
+    __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
+    __hash__ = None  # type: ignore[assignment]  # as Mapping has it
+
+
+Mapping.register(LazyAttributes)

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.domain.ordered_map import STEPS_MAX, MapDraft, OrderedMap
+from refold.domain.ordered_map import STEPS_MAX, OrderedMap, draft_of, settled
 from tests.support.effort import calls_of
 
 KEYS = st.integers(0, 7)
@@ -104,17 +104,17 @@ def test_a_mapping_of_a_dict(plain: dict[int, int], changes: list[tuple[int, int
 def test_a_draft(plain: dict[int, int], changes: list[tuple[int, int | None]]) -> None:
     """It is what a dict is, begun from nothing or from something; what it began from stays."""
     base = OrderedMap.of(dict(plain))
-    draft, now = MapDraft(base), dict(plain)
+    draft, now = draft_of(base), dict(plain)
     for key, value in changes:
         if value is None:
-            draft.drop(key)
+            draft.pop(key, None)
             now.pop(key, None)
         else:
-            draft.put(key, value)
+            draft[key] = value
             now[key] = value
         assert draft.get(key) == now.get(key)
 
-    assert draft.done().items() == list(now.items())
+    assert settled(draft, base).items() == list(now.items())
     assert base.items() == list(plain.items())
 
 
@@ -122,10 +122,11 @@ def test_a_draft_of_nothing_costs_no_versions() -> None:
     """To fill it is less work than to make a version for each value."""
 
     def fill() -> None:
-        draft = MapDraft(OrderedMap[int, int]())
+        base = OrderedMap[int, int]()
+        draft = draft_of(base)
         for number in range(200):
-            draft.put(number, number)
-        draft.done()
+            draft[number] = number
+        settled(draft, base)
 
     def grow() -> None:
         mapping = OrderedMap[int, int]()

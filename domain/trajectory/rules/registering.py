@@ -164,8 +164,8 @@ def _label(given: str | None, node_type: str, graph: RunGraph) -> str:
     if given is not None:
         if not isinstance(given, str) or not given:
             raise InvalidInputError(f"a label is a text of at least one character, not {given!r}")
-        taken = graph.state.newest.get((node_type, given))
-        if node_type in COMPUTATION and taken and graph.is_there(Ref(taken.version)):
+        taken = graph.state.newest.get(node_name(node_type, given))
+        if node_type in COMPUTATION and taken and graph.is_there(Ref(taken)):
             raise InvalidInputError("Multiple nodes with same label detected.")
         return require_unicode(given, "the label")
     number = _count(graph, node_type)

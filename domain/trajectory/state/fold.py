@@ -8,12 +8,13 @@ one without a stream lies in the run itself, the others in the earlier rounds th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ...canonical import canonical_json
-from ...ordered_map import MapDraft, OrderedMap
+from ...ordered_map import OrderedMap, draft_of, settled
 from ...spans import Ref, Segment
 from ..events import (
     AttributeChange,
@@ -40,6 +41,7 @@ from ..events import (
     StepsCleared,
     StepTaken,
 )
+from ..naming import node_name
 from .steps import Steps
 
 __all__ = [
@@ -47,12 +49,12 @@ __all__ = [
     "QUERY",
     "Change",
     "Edge",
-    "Newest",
     "PastRound",
     "Portrait",
     "RestoredRounds",
     "Row",
     "RunState",
+    "Vertex",
     "fold",
     "is_forward",
     "row_of",
@@ -63,15 +65,9 @@ T = TypeVar("T")
 QUERY = "Query"
 
 
-class Row(NamedTuple, Generic[T]):
-    """
-    A row of things that are linked, the newest in front: to add one costs the same however many there are.
-
-    A tuple, since Python frees a long chain of those without running out of stack.
-    """
-
-    newest: T
-    before: Row[T] | None
+# A row of things that are linked, the newest in front: to add one costs the same however many there are. Plain tuples:
+# Python frees a long chain of those without running out of stack, and the collector soon leaves them alone.
+Row = tuple[T, "Row[T] | None"]
 
 
 def row_of(row: Row[T] | None) -> list[T]:
@@ -80,8 +76,8 @@ def row_of(row: Row[T] | None) -> list[T]:
     """
     things: list[T] = []
     while row is not None:
-        things.append(row.newest)
-        row = row.before
+        newest, row = row
+        things.append(newest)
     return things[::-1]
 
 
@@ -93,22 +89,28 @@ class Edge(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """What one version changed of a node."""
 
     version: int
     changes: tuple[AttributeChange, ...]
 
 
-class Newest(NamedTuple):
-    """The newest vertex of a name in one run: its version, its number among those of the name, and the one before."""
+class Vertex(msgspec.Struct, frozen=True, gc=False):
+    """
+    A vertex: the event that registered it, at `version`, and its plain name, which others of the run may bear too.
+
+    `number` is its own among those, from 1, and `before` the version of the one before it, 0 where it is the first.
+    """
 
     version: int
+    event: NodeEvent
+    name: str
     number: int
-    before: Newest | None
+    before: int
 
 
-class Portrait(NamedTuple):
+class Portrait(msgspec.Struct, frozen=True, gc=False):
     """How far the portrait of a node is: `requested`, `written`, `failed` or `discarded`, and how often it failed."""
 
     status: str
@@ -128,8 +130,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """
     What a run is at one version; see the fields.
 
-    `vertices`: all that were registered, removed ones too, by version, each with its number among those of its name.
-    `newest`: by type and label. `removed`, `changes`, `portraits`: by vertex, also of earlier rounds. `out` and
+    `vertices`: all that were registered, removed ones too, by version. `newest`: the version of the newest one that
+    bears a name, by that. `removed`, `changes`, `portraits`: by vertex, also of earlier rounds. `out` and
     `into`: the edges by their ends; those that came with a node are only in `out`, the node has its sources.
     `counts`: how many nodes of a type there ever were. `touches_past`: whether vertices of earlier rounds were
     changed or joined; `goes_backward`: whether an edge leads into an older vertex. `past`: the rounds of `pins`,
@@ -140,8 +142,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     opened: RunOpened | None = None
     is_closed: bool = False
     query: int = 0
-    vertices: OrderedMap[int, tuple[NodeEvent, int]] = msgspec.field(default_factory=OrderedMap)
-    newest: OrderedMap[tuple[str, str], Newest] = msgspec.field(default_factory=OrderedMap)
+    vertices: OrderedMap[int, Vertex] = msgspec.field(default_factory=OrderedMap)
+    newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
     removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
     changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
     out: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
@@ -190,14 +192,15 @@ class _Fold:
     """A fold under way."""
 
     def __init__(self, state: RunState) -> None:
+        self._base = state
         self._version, self._query = state.version, state.query
         self._opened, self._is_closed = state.opened, state.is_closed
-        self._vertices, self._newest = MapDraft(state.vertices), MapDraft(state.newest)
-        self._removed, self._changes = MapDraft(state.removed), MapDraft(state.changes)
-        self._out, self._into = MapDraft(state.out), MapDraft(state.into)
-        self._pointers, self._portraits = MapDraft(state.pointers), MapDraft(state.portraits)
+        self._vertices, self._newest = draft_of(state.vertices), draft_of(state.newest)
+        self._removed, self._changes = draft_of(state.removed), draft_of(state.changes)
+        self._out, self._into = draft_of(state.out), draft_of(state.into)
+        self._pointers, self._portraits = draft_of(state.pointers), draft_of(state.portraits)
         self._counts, self._names = dict(state.counts), state.names
-        self._steps, self._messages = state.steps, MapDraft(state.messages)
+        self._steps, self._messages = state.steps, draft_of(state.messages)
         self._touches_past, self._goes_backward = state.touches_past, state.goes_backward
         self._pins, self._past = state.pins, state.past
 
@@ -205,22 +208,23 @@ class _Fold:
         """
         Return the state at the end.
         """
+        base = self._base
         return RunState(
             version=self._version,
             opened=self._opened,
             is_closed=self._is_closed,
             query=self._query,
-            vertices=self._vertices.done(),
-            newest=self._newest.done(),
-            removed=self._removed.done(),
-            changes=self._changes.done(),
-            out=self._out.done(),
-            into=self._into.done(),
-            pointers=self._pointers.done(),
+            vertices=settled(self._vertices, base.vertices),
+            newest=settled(self._newest, base.newest),
+            removed=settled(self._removed, base.removed),
+            changes=settled(self._changes, base.changes),
+            out=settled(self._out, base.out),
+            into=settled(self._into, base.into),
+            pointers=settled(self._pointers, base.pointers),
             counts=self._counts,
-            portraits=self._portraits.done(),
+            portraits=settled(self._portraits, base.portraits),
             steps=self._steps,
-            messages=self._messages.done(),
+            messages=settled(self._messages, base.messages),
             names=self._names,
             touches_past=self._touches_past,
             goes_backward=self._goes_backward,
@@ -234,8 +238,12 @@ class _Fold:
         """
         self._version += 1
         match event:
-            case NodeRegistered() | QueryRegistered():
+            case NodeRegistered():
                 self._register(event)
+            case QueryRegistered():
+                self._add_vertex(QUERY, event)
+                self._query = self._version
+                self._pointers[Ref(self._version)] = None
             case NodeChanged(node=node, changes=changes):
                 self._change(node, changes)
             case PortraitRequested() | PortraitWritten() | PortraitFailed() | PortraitDiscarded():
@@ -243,7 +251,7 @@ class _Fold:
             case StepQueued() | StepTaken() | StepReturned() | StepsCleared() | StepRefused():
                 self._step(event)
             case MessageRecorded():
-                self._messages.put(self._version, event)
+                self._messages[self._version] = event
             case NodeRemoved() | EdgeAdded() | PointersMoved():
                 self._reshape(event)
             case RestoredRounds(event=restored, past=past):
@@ -257,69 +265,67 @@ class _Fold:
             case RunClosed():
                 self._is_closed = True
 
-    def _register(self, event: NodeRegistered | QueryRegistered) -> None:
-        node_type = type_of(event)
-        key = (node_type, event.label)
-        before = self._newest.get(key)
-        number = 1 if before is None else before.number + 1
-        self._vertices.put(self._version, (event, number))
-        self._newest.put(key, Newest(self._version, number, before))
-        self._counts[node_type] = self._counts.get(node_type, 0) + 1
-        own = Ref(self._version)
-        if isinstance(event, QueryRegistered):
-            self._query = self._version
-            self._pointers.put(own, None)
-            return
+    def _register(self, event: NodeRegistered) -> None:
+        self._add_vertex(event.type, event)
+        own, out = Ref(self._version), self._out
         edge = Edge(own, event.edge, self._version)
         for source in event.sources:
-            self._out.put(source, Row(edge, self._out.get(source)))
+            out[source] = edge, out.get(source)
             if source.stream:
                 self._touches_past = True
         for ref in event.left:
-            self._pointers.drop(ref)
+            self._pointers.pop(ref, None)
         if event.is_pointer:
-            self._pointers.put(own, None)
+            self._pointers[own] = None
+
+    def _add_vertex(self, node_type: str, event: NodeEvent) -> None:
+        version, name = self._version, node_name(node_type, event.label)
+        before = self._newest.get(name) or 0
+        older = self._vertices.get(before) if before else None
+        self._vertices[version] = Vertex(version, event, name, older.number + 1 if older else 1, before)
+        self._newest[name] = version
+        self._counts[node_type] = self._counts.get(node_type, 0) + 1
 
     def _change(self, node: Ref, changes: tuple[AttributeChange, ...]) -> None:
-        self._changes.put(node, Row(Change(self._version, changes), self._changes.get(node)))
+        self._changes[node] = (Change(self._version, changes), self._changes.get(node))
         self._touches_past = self._touches_past or bool(node.stream)
 
     def _reshape(self, event: NodeRemoved | EdgeAdded | PointersMoved) -> None:
         if isinstance(event, PointersMoved):
             self._move(event.left, event.joined)
         elif isinstance(event, NodeRemoved):
-            self._removed.put(event.node, self._version)
+            self._removed[event.node] = self._version
             self._move((event.node,), event.joined)
             self._touches_past = self._touches_past or bool(event.node.stream)
             if event.node == Ref(self._query):
                 self._query = 0
         else:
             source, target, edge = event.source, event.target, event.edge
-            self._out.put(source, Row(Edge(target, edge, self._version), self._out.get(source)))
-            self._into.put(target, Row(Edge(source, edge, self._version), self._into.get(target)))
+            self._out[source] = (Edge(target, edge, self._version), self._out.get(source))
+            self._into[target] = (Edge(source, edge, self._version), self._into.get(target))
             self._touches_past = self._touches_past or bool(source.stream or target.stream)
             self._goes_backward = self._goes_backward or not is_forward(event.source, event.target)
 
     def _move(self, left: Iterable[Ref], joined: Iterable[Ref]) -> None:
         for ref in left:
-            self._pointers.drop(ref)
+            self._pointers.pop(ref, None)
         for ref in joined:
-            self._pointers.put(ref, None)
+            self._pointers[ref] = None
 
     def _portray(self, event: PortraitRequested | PortraitWritten | PortraitFailed | PortraitDiscarded) -> None:
         before = self._portraits.get(event.node) or Portrait("requested")
         match event:
             case PortraitRequested():
-                now = before._replace(status="requested")
+                now = replace(before, status="requested")
             case PortraitWritten(description=description):
-                now = before._replace(status="written")
+                now = replace(before, status="written")
                 new = canonical_json(description, what="a description")
                 self._change(event.node, (AttributeChange("description", b'""', new),))
             case PortraitFailed(error=error):
                 now = Portrait("failed", before.failures + 1, error)
             case PortraitDiscarded():
-                now = before._replace(status="discarded")
-        self._portraits.put(event.node, now)
+                now = replace(before, status="discarded")
+        self._portraits[event.node] = now
 
     def _step(self, event: StepQueued | StepTaken | StepReturned | StepsCleared | StepRefused) -> None:
         match event:

@@ -15,8 +15,8 @@ from ...ordered_map import OrderedMap
 from ...spans import OWN, Ref
 from ..errors import NodeNotFoundError
 from ..events import NodeEvent, NodeRegistered
-from ..naming import NodeName, node_name, parse_node_name
-from .fold import Change, Edge, Newest, Row, RunState, row_of, type_of
+from ..naming import node_name, numbered_name, parse_node_name
+from .fold import Change, Edge, Row, RunState, Vertex, row_of, type_of
 
 __all__ = ["BRIDGE", "RunGraph", "leaves_of"]
 
@@ -58,21 +58,19 @@ class RunGraph:
         Raises:
             InvalidInputError: the name is not of the form `Type(label)`.
         """
-        wanted = parse_node_name(name)
-        return next((ref for ref in self._bearing(wanted) if self.is_there(ref)), None)
+        return next((ref for ref in self.ever_named(name) if self.is_there(ref)), None)
 
-    def _bearing(self, wanted: NodeName) -> Iterator[Ref]:
-        """Yield the vertices that a name may mean, the newest first, removed ones too."""
-        key = (wanted.type, wanted.label)
-        held = [(stream, state.newest.get(key)) for stream, state in self.rounds]
-        before = sum(newest.number for _, newest in held if newest)
-        for stream, newest in reversed(held):
-            before -= newest.number if newest else 0
-            current: Newest | None = newest
-            while current is not None:
-                if wanted.number in (None, before + current.number):
-                    yield Ref(current.version, stream)
-                current = current.before
+    def _bearing(self, name: str, number: int | None = None) -> Iterator[Ref]:
+        """Yield the vertices that a plain name may mean, or one with a number, the newest first, removed ones too."""
+        counts = [_count(state, name) for _, state in self.rounds]
+        before = sum(counts)
+        for (stream, state), count in zip(reversed(self.rounds), reversed(counts), strict=True):
+            before -= count
+            version = state.newest.get(name)
+            while version and (vertex := state.vertices.get(version)):
+                if number in (None, before + vertex.number):
+                    yield Ref(version, stream)
+                version = vertex.before
 
     def ever_named(self, name: str) -> Iterator[Ref]:
         """
@@ -81,37 +79,41 @@ class RunGraph:
         Raises:
             InvalidInputError: the name is not of the form `Type(label)`.
         """
-        return self._bearing(parse_node_name(name))
+        wanted = parse_node_name(name)
+        return self._bearing(node_name(wanted.type, wanted.label), wanted.number)
 
     def vertices_named(self, node_type: str, label: str) -> list[Ref]:
         """
         Return all vertices of a name, removed ones too, oldest first.
         """
-        return list(self._bearing(NodeName(node_type, label)))[::-1]
+        return list(self._bearing(node_name(node_type, label)))[::-1]
 
     def name_of(self, ref: Ref) -> str:
         """
         Return the name of a vertex: the plain one if it is the newest that bears it, else with its number.
         """
-        event, number = self._vertex(ref)
-        node_type, label = type_of(event), event.label
-        if self._is_newest(ref, (node_type, label)):
-            return node_name(node_type, label)
-        earlier = (state.newest.get((node_type, label)) for _, state in self.rounds[: self._places[ref.stream]])
-        return node_name(node_type, label, number + sum(newest.number for newest in earlier if newest))
+        name = self._vertex(ref).name
+        return name if self._is_newest(ref, name) else self.numbered_name_of(ref)
 
-    def _is_newest(self, ref: Ref, key: tuple[str, str]) -> bool:
+    def numbered_name_of(self, ref: Ref) -> str:
+        """
+        Return the name of a vertex with its number, which it bears where a newer one bears the plain name.
+        """
+        vertex = self._vertex(ref)
+        earlier = self.rounds[: self._places[ref.stream]]
+        return numbered_name(vertex.name, vertex.number + sum(_count(state, vertex.name) for _, state in earlier))
+
+    def _is_newest(self, ref: Ref, name: str) -> bool:
         place = self._places[ref.stream]
-        newest = self.rounds[place][1].newest.get(key)
-        is_last = newest is not None and newest.version == ref.version
-        if is_last and not any(key in state.newest for _, state in self.rounds[place + 1 :]):
+        is_last = self.rounds[place][1].newest.get(name) == ref.version
+        if is_last and not any(name in state.newest for _, state in self.rounds[place + 1 :]):
             # Most names are borne once.
             return True
-        return next((other for other in self._bearing(NodeName(*key)) if self.is_there(other)), None) == ref
+        return next((other for other in self._bearing(name) if self.is_there(other)), None) == ref
 
     # Vertices
 
-    def _vertex(self, ref: Ref) -> tuple[NodeEvent, int]:
+    def _vertex(self, ref: Ref) -> Vertex:
         place = self._places.get(ref.stream)
         held = None if place is None else self.rounds[place][1].vertices.get(ref.version)
         if held is None:
@@ -122,13 +124,13 @@ class RunGraph:
         """
         Return the event that registered a vertex.
         """
-        return self._vertex(ref)[0]
+        return self._vertex(ref).event
 
     def type_of(self, ref: Ref) -> str:
         """
         Return the type of a vertex.
         """
-        return type_of(self._vertex(ref)[0])
+        return type_of(self._vertex(ref).event)
 
     def is_there(self, ref: Ref) -> bool:
         """
@@ -287,6 +289,12 @@ def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ..
         return all(edge.end.stream or is_gone(edge.end) for edge in row_of(state.out.get(ref)))
 
     return tuple(ref for ref in map(Ref, state.vertices) if not is_gone(ref) and is_leaf(ref))
+
+
+def _count(state: RunState, name: str) -> int:
+    """Return how many vertices of a name a run ever registered."""
+    newest = state.vertices.get(state.newest.get(name) or 0)
+    return 0 if newest is None else newest.number
 
 
 def _reached(refs: Iterable[Ref], following: Callable[[Ref], Iterable[Ref]]) -> set[Ref]:

@@ -22,9 +22,9 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRou
     Raises:
         DamagedError: a stream does not hold what an event says of it.
     """
-    last = next((event for event in reversed(events) if isinstance(event, RoundsRestored)), None)
-    if last is None:
+    if RoundsRestored not in map(type, events):
         return events
+    last = next(event for event in reversed(events) if isinstance(event, RoundsRestored))
     return [_restored(log, last) if event is last else event for event in events]
 
 

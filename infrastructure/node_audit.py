@@ -26,7 +26,7 @@ from .projecting.runner import ProjectionRunner
 __all__ = ["AskedNode", "AttributeTransition", "audit_node"]
 
 
-class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True):
+class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     A change of an attribute; None where it was not there before, or is not any more.
 
@@ -151,9 +151,12 @@ class _Trail:
         self._vertex = reference_of(birth.vertex)
         self._register(birth)
         place = {name: number for number, name in enumerate(self._living[-1])}
-        changes = (row for row in after if row.kind != "removed")
-        for row in sorted(changes, key=lambda row: (_moment(row), place.get(row.attribute, 0))):
-            self._change(row)
+        changes = [row for row in after if row.kind != "removed"]
+        changes.sort(key=lambda row: (*_moment(row), place.get(row.attribute, 0)))
+        # All in one go: to parse a thousand short texts one by one takes four times as long.
+        values = json.loads(f"[{','.join([row.new for row in changes])}]")
+        for row, new in zip(changes, values, strict=True):
+            self._change(row, new)
         # Of two rounds that did not know of each other, the first one removed it.
         removal = min((row for row in after if row.kind == "removed"), key=_moment, default=None)
         if removal is not None:
@@ -167,12 +170,13 @@ class _Trail:
         self._tell_differences(row, "met_again" if self._is_known else "registered", before)
         self._is_known = True
 
-    def _change(self, row: TransitionRow) -> None:
-        before, new = self._values, json.loads(row.new)
-        self._living[-1] = {**before, row.attribute: new}
+    def _change(self, row: TransitionRow, new: Any) -> None:
+        values, name = self._living[-1], row.attribute
+        old = values.get(name)
+        values[name] = new
         # That somebody set a value that it had already is told as well.
-        if row.kind == "changed" or before.get(row.attribute) != new:
-            self._tell(row, row.kind, row.attribute, before)
+        if row.kind == "changed" or old != new:
+            self._tell(row, row.kind, name, old, new)
 
     def _remove(self, row: TransitionRow) -> None:
         before = self._living.pop()
@@ -186,14 +190,14 @@ class _Trail:
         after = self._values
         for name in {**before, **after}:
             if name not in before or name not in after or before[name] != after[name]:
-                self._tell(row, kind, name, before)
+                self._tell(row, kind, name, before.get(name), after.get(name))
 
-    def _tell(self, row: TransitionRow, kind: str, name: str, before: dict[str, Any]) -> None:
+    def _tell(self, row: TransitionRow, kind: str, name: str, old: Any, new: Any) -> None:
         self.told.append(
             AttributeTransition(
                 attribute=name,
-                old=before.get(name),
-                new=self._values.get(name),
+                old=old,
+                new=new,
                 kind=kind,
                 recorded_at=row.recorded_at,
                 actor=row.actor or None,
@@ -209,5 +213,5 @@ class _Trail:
 
 def _moment(row: TransitionRow) -> tuple[RunId | None, int]:
     """Return where a row stands among those of a vertex: behind those of earlier rounds."""
-    stream, version = place_in(row.reference)
-    return run_of(stream), version
+    # Within a run the positions rise with the versions.
+    return run_of(row.reference.rpartition("@")[0]), row.number

@@ -5,6 +5,7 @@ Projection rows in the log's own PostgreSQL database, each page with its checkpo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from struct import Struct
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, replace_calls, set_note_call
 from .postgres_search import VECTOR_COLUMN, VECTOR_VALUE, find_call, index_call, index_found_call, vector_of
-from .store import Snapshot, end_of_prefix, is_replaceable, made_row, twice_made
+from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows, twice_made
 
 __all__ = ["PostgresProjectionStore"]
 
@@ -68,7 +69,7 @@ class PostgresProjectionStore:
         for start in range(0, len(wanted), TRIP_ROWS_MAX):
             calls = [Call(sql, (LANE, key.encode())) for key in wanted[start : start + TRIP_ROWS_MAX]]
             for rows in self._log.database.ask(*calls):
-                found.update({row[0]: made_row(projection, row) for row in rows})
+                found.update({row.key: row for row in made_rows(projection, rows)})
         return found
 
     def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
@@ -111,7 +112,7 @@ class PostgresProjectionStore:
         Return all rows, ordered by key.
         """
         self._make(projection)
-        return [made_row(projection, row) for row in self._log.database.ask(_all_rows(projection))[0]]
+        return made_rows(projection, self._log.database.ask(_all_rows(projection))[0])
 
     def snapshot(self, projection: Projection) -> Snapshot:
         """
@@ -119,17 +120,18 @@ class PostgresProjectionStore:
         """
         self._make(projection)
         _, found, rows, _ = self._log.database.ask(BEGIN_STILL, _checkpoint(projection), _all_rows(projection), COMMIT)
-        return Snapshot(_moment(found), [made_row(projection, row) for row in rows])
+        return Snapshot(_moment(found), made_rows(projection, rows))
 
-    def rows_under(self, projection: Projection, prefix: str) -> list[Any]:
+    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
-        Return the rows whose keys begin with `prefix`: a range of the primary key.
+        Return the rows whose keys begin with one of the prefixes: ranges of the primary key.
         """
         self._make(projection)
         table = _table(projection)
         sql = f"SELECT {_columns(projection)} FROM {table} WHERE slice = $1 AND key >= $2 AND key < $3 ORDER BY key"
-        call = Call(sql, (LANE, prefix.encode(), end_of_prefix(prefix).encode()))
-        return [made_row(projection, row) for row in self._log.database.ask(call)[0]]
+        calls = [Call(sql, (LANE, prefix.encode(), end_of_prefix(prefix).encode())) for prefix in prefixes]
+        answers = [rows for trip in _trips(calls) for rows in self._log.database.ask(*trip)]
+        return made_rows(projection, chain.from_iterable(answers))
 
     def drop(self, projection: Projection) -> None:
         """
@@ -219,7 +221,7 @@ class PostgresProjectionStore:
         table, columns = _table(projection), _columns(projection)
         sql = f"SELECT {columns} FROM {table} WHERE slice = $1 AND key > $2{conditions} ORDER BY key LIMIT $3"
         call = Call(sql, (LANE, after.encode(), int8(limit), *map(_binary, given.values())))
-        return [made_row(projection, row) for row in self._log.database.ask(call)[0]]
+        return made_rows(projection, self._log.database.ask(call)[0])
 
     def count(self, projection: Projection) -> int:
         """
@@ -235,7 +237,7 @@ class PostgresProjectionStore:
         """
         self._make(projection)
         call = find_call(_table(projection), projection.row.__struct_fields__, LANE, query)
-        return [Found(made_row(projection, row), rank) for *row, rank in self._log.database.ask(call)[0]]
+        return made_found(projection, self._log.database.ask(call)[0])
 
     def _make(self, projection: Projection) -> None:
         """Make the tables where they are missing; once per process is enough to look."""

@@ -170,7 +170,7 @@ class ProjectionRunner:
         They come projection by projection and prefix by prefix, each in the order of its keys.
         """
         self.catch_up(*projections)
-        return [row for one in projections for prefix in prefixes for row in self._store.rows_under(one, prefix)]
+        return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """

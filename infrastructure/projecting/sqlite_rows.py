@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
 from .sqlite_keeping import copy_rows, drop_table, note, put_in_place, set_note
 from .sqlite_search import create_searched, drop_index, find
-from .store import Snapshot, end_of_prefix, is_replaceable, made_row
+from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows
 
 __all__ = ["SqliteProjectionStore"]
 
@@ -54,7 +55,7 @@ class SqliteProjectionStore:
                 some = wanted[start : start + KEYS_MAX]
                 marks = ",".join("?" * len(some))
                 statement = f"SELECT {_columns(projection)} FROM view_{projection.name} WHERE key IN ({marks})"
-                found.update({row[0]: made_row(projection, row) for row in connection.execute(statement, some)})
+                found.update({row.key: row for row in made_rows(projection, connection.execute(statement, some))})
         return found
 
     def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
@@ -78,19 +79,19 @@ class SqliteProjectionStore:
             if moment == BEGINNING:
                 return Snapshot(moment, [])
             statement = f"SELECT {_columns(projection)} FROM view_{projection.name} ORDER BY key"
-            return Snapshot(moment, [made_row(projection, row) for row in connection.execute(statement)])
+            return Snapshot(moment, made_rows(projection, connection.execute(statement)))
 
-    def rows_under(self, projection: Projection, prefix: str) -> list[Any]:
+    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
-        Return the rows whose keys begin with `prefix`: a range of the primary key.
+        Return the rows whose keys begin with one of the prefixes: ranges of the primary key.
         """
         with self._log.database.reading() as connection:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
             columns, table = _columns(projection), f"view_{projection.name}"
             statement = f"SELECT {columns} FROM {table} WHERE key >= ? AND key < ? ORDER BY key"
-            found = connection.execute(statement, (prefix, end_of_prefix(prefix)))
-            return [made_row(projection, row) for row in found]
+            ranges = [(prefix, end_of_prefix(prefix)) for prefix in prefixes]
+            return made_rows(projection, chain.from_iterable(connection.execute(statement, one) for one in ranges))
 
     def drop(self, projection: Projection) -> None:
         """
@@ -165,7 +166,7 @@ class SqliteProjectionStore:
             columns, table = _columns(projection), f"view_{projection.name}"
             statement = f"SELECT {columns} FROM {table} WHERE key > ?{conditions} ORDER BY key LIMIT ?"
             found = connection.execute(statement, (after, *(where or {}).values(), limit))
-            return [made_row(projection, row) for row in found]
+            return made_rows(projection, found)
 
     def count(self, projection: Projection) -> int:
         """
@@ -184,7 +185,7 @@ class SqliteProjectionStore:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
             found = find(connection, f"view_{projection.name}", projection.row.__struct_fields__, query)
-            return [Found(made_row(projection, row), rank) for *row, rank in found]
+            return made_found(projection, found)
 
 
 def _save(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
 from ...domain.errors import InvalidInputError
@@ -21,7 +21,8 @@ __all__ = [
     "end_of_prefix",
     "includes",
     "is_replaceable",
-    "made_row",
+    "made_found",
+    "made_rows",
     "twice_made",
 ]
 
@@ -63,9 +64,11 @@ class ProjectionStore(Protocol):
         Return all rows, ordered by key, and the checkpoint of the very same instant.
         """
 
-    def rows_under(self, projection: Projection, prefix: str) -> list[Any]:
+    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
-        Return the rows whose keys begin with `prefix`, which ends in an ASCII character, ordered by key.
+        Return the rows whose keys begin with a prefix, which ends in an ASCII character, ordered by key.
+
+        Those of several prefixes come prefix by prefix.
         """
 
     def page(
@@ -194,16 +197,15 @@ class MemoryProjectionStore:
             table = self._table(projection)
             return Snapshot(table.moment, [table.rows[key] for key in table.keys])
 
-    def rows_under(self, projection: Projection, prefix: str) -> list[Any]:
+    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
-        Return the rows whose keys begin with `prefix`.
+        Return the rows whose keys begin with one of the prefixes.
         """
         with self._lock:
             table = self._table(projection)
             keys = table.keys
-            return [
-                table.rows[key] for key in keys[bisect_left(keys, prefix) : bisect_left(keys, end_of_prefix(prefix))]
-            ]
+            places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
+            return [table.rows[key] for start, end in places for key in keys[start:end]]
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
@@ -305,13 +307,23 @@ def end_of_prefix(prefix: str) -> str:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def made_row(projection: Projection, values: Sequence[Any]) -> Any:
+def made_rows(projection: Projection, found: Iterable[Sequence[Any]]) -> list[Any]:
     """
-    Return the row of a projection that has these values, in the order of its fields.
+    Return the rows of a projection that have these values, each in the order of its fields.
     """
     row, names = projection.row, projection.row.__struct_fields__
-    # By position, where a row can be made so, it takes a tenth of the time.
-    return row(*values) if row.__match_args__ == names else row(**dict(zip(names, values, strict=True)))
+    # By position, where rows can be made so, it takes a tenth of the time.
+    if row.__match_args__ == names:
+        return list(starmap(row, found))
+    return [row(**dict(zip(names, values, strict=True))) for values in found]
+
+
+def made_found(projection: Projection, found: Sequence[Sequence[Any]]) -> list[Found]:
+    """
+    Return what a search found: rows that have these values, with the rank of each behind them.
+    """
+    rows = made_rows(projection, (values[:-1] for values in found))
+    return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
 
 
 def includes(moment: Moment, other: Moment) -> bool:

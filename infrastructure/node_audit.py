@@ -67,7 +67,7 @@ def audit_node(runner: ProjectionRunner, asked: AskedNode, attribute: str | None
     births = _births(runner, asked)
     after: dict[str, list[TransitionRow]] = {birth.vertex: [] for birth in births}
     prefixes = [prefix for vertex in after for prefix in _prefixes(vertex, attribute)]
-    for row in runner.rows_under([TRANSITIONS], prefixes):
+    for row in runner.stored_under([TRANSITIONS], prefixes):
         after[row.vertex].append(row)
     trail = _Trail(attribute)
     for birth in births:

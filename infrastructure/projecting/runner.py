@@ -170,6 +170,12 @@ class ProjectionRunner:
         They come projection by projection and prefix by prefix, each in the order of its keys.
         """
         self.catch_up(*projections)
+        return self.stored_under(projections, prefixes)
+
+    def stored_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
+        """
+        Return what `rows_under` does of what is stored already: for a question that follows from another's answer.
+        """
         return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:

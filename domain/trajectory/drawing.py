@@ -74,24 +74,23 @@ def _names(graph: RunGraph, there: Mapping[str, list[Vertex]]) -> dict[str, Name
     return names
 
 
-def _nodes(
-    graph: RunGraph, stream: str, vertices: list[Vertex], names: Names, identity: RunId
-) -> Iterator[TrajectoryNode]:
+def _nodes(graph: RunGraph, stream: str, vertices: list[Vertex], names: Names, identity: RunId) -> list[TrajectoryNode]:
     opened = graph.round_of(Ref(0, stream)).opened
     number, sub = (identity.run_id, identity.sub_id) if opened is None or stream == OWN else (opened.round, opened.sub)
     place = stream or identity.stream
-    for vertex in vertices:
-        version, event = vertex.version, vertex.event
-        yield TrajectoryNode(
-            name=names[version],
+    return [
+        TrajectoryNode(
+            name=names[version := vertex.version],
             birth=f"{place}@{version}",
-            type=type_of(event),
+            type=type_of(event := vertex.event),
             label=event.label,
             run_id=number,
             sub_id=sub,
             created_at=event.created_at,
             attributes=LazyAttributes(graph, stream, version),  # type: ignore[arg-type]  # it is registered as one
         )
+        for vertex in vertices
+    ]
 
 
 def _edges(
@@ -100,25 +99,26 @@ def _edges(
     vertices: list[Vertex],
     names: Mapping[str, Names],
     added: Mapping[str, list[TrajectoryEdge]],
-) -> Iterator[TrajectoryEdge]:
-    """Yield the edges to each vertex of a round in turn: what came with it, the bridges, what came later."""
+) -> list[TrajectoryEdge]:
+    """Return the edges to each vertex of a round in turn: what came with it, the bridges, what came later."""
     own = names[stream]
+    edges: list[TrajectoryEdge] = []
+    starts: Iterable[Ref]
     for vertex in vertices:
-        event, name = vertex.event, own[vertex.version]
-        starts: Iterable[Ref]
+        event, name, count = vertex.event, own[vertex.version], len(edges)
         if isinstance(event, NodeRegistered):
             edge, starts = event.edge, event.sources
         else:
             edge, starts = BRIDGE, graph.bridged_to(Ref(vertex.version, stream))
-        found = []
         for one in starts:
             start = _name(one, names) if one.stream else own.get(one.version)
             if start is not None:
-                found.append(TrajectoryEdge(start, name, edge))
-        if name in added:
-            found += added[name]
-        # The same edge recorded twice is one edge.
-        yield from found if len(found) < 2 else dict.fromkeys(found)
+                edges.append(TrajectoryEdge(start, name, edge))
+        edges += added.get(name, ())
+        if len(edges) - count > 1:
+            # The same edge recorded twice is one edge.
+            edges[count:] = dict.fromkeys(edges[count:])
+    return edges
 
 
 def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[TrajectoryEdge]]:

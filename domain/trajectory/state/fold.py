@@ -8,7 +8,7 @@ one without a stream lies in the run itself, the others in the earlier rounds th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -42,6 +42,8 @@ from ..events import (
     StepTaken,
 )
 from ..naming import node_name
+from .outgoing import Outgoing
+from .parts import QUERY, Change, Edge, Portrait, Row, Vertex, row_of, type_of
 from .steps import Steps
 
 __all__ = [
@@ -60,62 +62,6 @@ __all__ = [
     "row_of",
     "type_of",
 ]
-
-T = TypeVar("T")
-QUERY = "Query"
-
-
-# A row of things that are linked, the newest in front: to add one costs the same however many there are. Plain tuples:
-# Python frees a long chain of those without running out of stack, and the collector soon leaves them alone.
-Row = tuple[T, "Row[T] | None"]
-
-
-def row_of(row: Row[T] | None) -> list[T]:
-    """
-    Return the things of a row in the order in which they came; none where there is no row.
-    """
-    things: list[T] = []
-    while row is not None:
-        newest, row = row
-        things.append(newest)
-    return things[::-1]
-
-
-class Edge(msgspec.Struct, frozen=True, gc=False):
-    """An edge as one of its ends knows it: the other end, its type, and the version that recorded it."""
-
-    end: Ref
-    type: str
-    version: int
-
-
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one version changed of a node."""
-
-    version: int
-    changes: tuple[AttributeChange, ...]
-
-
-class Vertex(msgspec.Struct, frozen=True, gc=False):
-    """
-    A vertex: the event that registered it, at `version`, and its plain name, which others of the run may bear too.
-
-    `number` is its own among those, from 1, and `before` the version of the one before it, 0 where it is the first.
-    """
-
-    version: int
-    event: NodeEvent
-    name: str
-    number: int
-    before: int
-
-
-class Portrait(msgspec.Struct, frozen=True, gc=False):
-    """How far the portrait of a node is: `requested`, `written`, `failed` or `discarded`, and how often it failed."""
-
-    status: str
-    failures: int = 0
-    error: str = ""
 
 
 class PastRound(NamedTuple):
@@ -146,7 +92,6 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
     removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
     changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
-    out: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
     into: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
     pointers: OrderedMap[Ref, None] = msgspec.field(default_factory=OrderedMap)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
@@ -158,6 +103,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     goes_backward: bool = False
     pins: tuple[Segment, ...] = ()
     past: tuple[PastRound, ...] = ()
+    out: Outgoing = msgspec.field(default_factory=lambda: Outgoing(OrderedMap(), OrderedMap()))
 
 
 class RestoredRounds(msgspec.Struct, frozen=True):
@@ -168,13 +114,6 @@ class RestoredRounds(msgspec.Struct, frozen=True):
 
 
 EMPTY = RunState()
-
-
-def type_of(event: NodeEvent) -> str:
-    """
-    Return the type of the node that an event registered.
-    """
-    return event.type if isinstance(event, NodeRegistered) else QUERY
 
 
 def fold(state: RunState, events: Iterable[RunEvent | RestoredRounds]) -> RunState:
@@ -197,7 +136,9 @@ class _Fold:
         self._opened, self._is_closed = state.opened, state.is_closed
         self._vertices, self._newest = draft_of(state.vertices), draft_of(state.newest)
         self._removed, self._changes = draft_of(state.removed), draft_of(state.changes)
-        self._out, self._into = draft_of(state.out), draft_of(state.into)
+        self._into, made = draft_of(state.into), state.out.made
+        # What nobody asked for yet is put together when somebody does.
+        self._out = None if made is None else draft_of(made)
         self._pointers, self._portraits = draft_of(state.pointers), draft_of(state.portraits)
         self._counts, self._names = dict(state.counts), state.names
         self._steps, self._messages = state.steps, draft_of(state.messages)
@@ -208,18 +149,18 @@ class _Fold:
         """
         Return the state at the end.
         """
-        base = self._base
+        base, out = self._base, self._out
+        vertices, into = settled(self._vertices, base.vertices), settled(self._into, base.into)
         return RunState(
             version=self._version,
             opened=self._opened,
             is_closed=self._is_closed,
             query=self._query,
-            vertices=settled(self._vertices, base.vertices),
+            vertices=vertices,
             newest=settled(self._newest, base.newest),
             removed=settled(self._removed, base.removed),
             changes=settled(self._changes, base.changes),
-            out=settled(self._out, base.out),
-            into=settled(self._into, base.into),
+            into=into,
             pointers=settled(self._pointers, base.pointers),
             counts=self._counts,
             portraits=settled(self._portraits, base.portraits),
@@ -230,6 +171,7 @@ class _Fold:
             goes_backward=self._goes_backward,
             pins=self._pins,
             past=self._past,
+            out=Outgoing(vertices, into, None if out is None else settled(out, base.out.by_source)),
         )
 
     def apply(self, event: RunEvent | RestoredRounds) -> None:
@@ -267,12 +209,12 @@ class _Fold:
 
     def _register(self, event: NodeRegistered) -> None:
         self._add_vertex(event.type, event)
-        own, out = Ref(self._version), self._out
-        edge = Edge(own, event.edge, self._version)
+        own = Ref(self._version)
         for source in event.sources:
-            out[source] = edge, out.get(source)
             if source.stream:
                 self._touches_past = True
+            if self._out is not None:
+                self._out[source] = Edge(own, event.edge, self._version), self._out.get(source)
         for ref in event.left:
             self._pointers.pop(ref, None)
         if event.is_pointer:
@@ -287,7 +229,7 @@ class _Fold:
         self._counts[node_type] = self._counts.get(node_type, 0) + 1
 
     def _change(self, node: Ref, changes: tuple[AttributeChange, ...]) -> None:
-        self._changes[node] = (Change(self._version, changes), self._changes.get(node))
+        self._changes[node] = Change(self._version, changes), self._changes.get(node)
         self._touches_past = self._touches_past or bool(node.stream)
 
     def _reshape(self, event: NodeRemoved | EdgeAdded | PointersMoved) -> None:
@@ -301,8 +243,9 @@ class _Fold:
                 self._query = 0
         else:
             source, target, edge = event.source, event.target, event.edge
-            self._out[source] = (Edge(target, edge, self._version), self._out.get(source))
-            self._into[target] = (Edge(source, edge, self._version), self._into.get(target))
+            if self._out is not None:
+                self._out[source] = Edge(target, edge, self._version), self._out.get(source)
+            self._into[target] = Edge(source, edge, self._version), self._into.get(target)
             self._touches_past = self._touches_past or bool(source.stream or target.stream)
             self._goes_backward = self._goes_backward or not is_forward(event.source, event.target)
 

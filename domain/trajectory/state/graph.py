@@ -202,7 +202,7 @@ class RunGraph:
         """
         Return the edges that lead on from a vertex.
         """
-        found = self._added(ref, lambda state: state.out)
+        found = self._added(ref, lambda state: state.out.by_source)
         found += [Edge(query, BRIDGE, 0) for query, leaves in self._bridges.items() if ref in leaves]
         return self._there(found)
 
@@ -282,11 +282,13 @@ def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ..
     were removed by others.
     """
 
+    out = state.out.by_source
+
     def is_gone(ref: Ref) -> bool:
         return ref in state.removed or ref in gone_since
 
     def is_leaf(ref: Ref) -> bool:
-        return all(edge.end.stream or is_gone(edge.end) for edge in row_of(state.out.get(ref)))
+        return all(edge.end.stream or is_gone(edge.end) for edge in row_of(out.get(ref)))
 
     return tuple(ref for ref in map(Ref, state.vertices) if not is_gone(ref) and is_leaf(ref))
 

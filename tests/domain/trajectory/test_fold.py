@@ -50,6 +50,21 @@ def test_one_by_one() -> None:
     assert RunState() == EMPTY
 
 
+def test_edges_by_their_sources() -> None:
+    """Put together at the end or handed on from state to state they are the same."""
+    run = long_run()
+    events = complete(run._journal.log, run._journal.events(until=run.version))
+    late = fold(EMPTY, events).out
+    state = EMPTY
+    for event in events:
+        is_put_together = len(state.out.by_source) > 0
+        state = fold(state, [event])
+        assert (state.out.made is not None) == is_put_together
+
+    assert late.made is None
+    assert state.out.made == late.by_source
+
+
 def test_it_is_counted_what_there_ever_was() -> None:
     """By type, removed ones too."""
     run = long_run()

@@ -7,7 +7,8 @@ one from a newer Refold): upcasters, pure `dict -> dict` steps, bring it to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,6 +62,15 @@ class Codec:
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise DamagedError(what, str(error)) from error
         return event
+
+    def decode_many(self, payloads: Sequence[bytes], name: Callable[[int], str]) -> list[Event]:
+        """
+        Return what `decode` returns for each of `payloads`, in less time; `name` says what the n-th is, for an error.
+        """
+        with suppress(msgspec.DecodeError, ValueError, RecursionError):
+            return list(map(self._decoder.decode, payloads))
+        # One of them is of an older form, or damaged: decoded one by one, it is upcast or named.
+        return [self.decode(payload, name(place)) for place, payload in enumerate(payloads)]
 
     def decode_plain(self, plain: dict[str, Any], what: str) -> Event:
         """

@@ -62,11 +62,12 @@ class Opener:
             DamagedError: a run or an event was changed.
         """
         names: dict[tuple[int, ...], str] = {place: origin.stream for place, origin in origins.items()}
-        payloads = self._payloads(rows, lambda row: f"event {names[row[:2]]}@{row[2]}")
+        name = _namer(rows, names)
+        payloads = self._payloads(rows, name)
         self._check_all(rows, payloads, origins)
         meta_of = self._meta
         recorded: list[RecordedEvent] = []
-        for row, event in zip(rows, self._decoded(rows, payloads, names), strict=True):
+        for row, event in zip(rows, self._codec.decode_many(payloads, name), strict=True):
             lane, _, version, number, recorded_at, packed, _, digest = row
             stream = names[row[:2]]
             meta = NO_META if packed is None else meta_of(packed, stream, version)
@@ -82,11 +83,12 @@ class Opener:
         """
         rows = [row for lot, _ in lots for row in lot]
         names: dict[tuple[int, ...], str] = {lot[0][:2]: origin.stream for lot, origin in lots if lot}
-        payloads = self._payloads(rows, lambda row: f"event {names[row[:2]]}@{row[2]}")
+        name = _namer(rows, names)
+        payloads = self._payloads(rows, name)
         bounds = list(pairwise(accumulate((len(lot) for lot, _ in lots), initial=0)))
         for (lot, origin), (start, end) in zip(lots, bounds, strict=True):
             self._check(lot, payloads[start:end], origin)
-        events = self._decoded(rows, payloads, names)
+        events = self._codec.decode_many(payloads, name)
         return [events[start:end] for start, end in bounds]
 
     def _check_all(self, rows: Sequence[Row], payloads: Sequence[bytes], origins: Mapping[Place, Origin]) -> None:
@@ -114,25 +116,14 @@ class Opener:
                     raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
                 previous = digest
 
-    def _decoded(
-        self, rows: Sequence[Row], payloads: Sequence[bytes], names: Mapping[tuple[int, ...], str]
-    ) -> list[Event]:
-        decode = self._codec.decode
-        try:
-            return [decode(payload, "") for payload in payloads]
-        except DamagedError:
-            # Decoded once more, the one that is damaged is named.
-            pairs = zip(rows, payloads, strict=True)
-            return [decode(payload, f"event {names[row[:2]]}@{row[2]}") for row, payload in pairs]
-
-    def _payloads(self, rows: Sequence[Row], name: Callable[[Row], str]) -> list[bytes]:
-        payloads = self._compression.expand_many([row[6] for row in rows], lambda index: name(rows[index]))
+    def _payloads(self, rows: Sequence[Row], name: Callable[[int], str]) -> list[bytes]:
+        payloads = self._compression.expand_many([row[6] for row in rows], name)
         referring = [index for index, row in enumerate(rows) if row[6][:1] >= FIRST_REFERENCE]
         if referring:
             wanted = {(rows[index][0], key) for index in referring for key in _keys_in(payloads[index])}
             texts = self._fetch_texts(wanted)
             for index in referring:
-                payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(rows[index]))
+                payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(index))
         return payloads
 
     def _meta(self, packed: bytes, stream: str, version: int) -> Meta:
@@ -142,6 +133,11 @@ class Opener:
                 self._metas.clear()
             meta = self._metas[packed] = decode_meta(packed, f"event {stream}@{version}")
         return meta
+
+
+def _namer(rows: Sequence[Row], names: Mapping[tuple[int, ...], str]) -> Callable[[int], str]:
+    """Return what says which event the n-th row is."""
+    return lambda index: f"event {names[rows[index][:2]]}@{rows[index][2]}"
 
 
 def _uncovered(rows: Sequence[Row], origin: Origin) -> Iterator[tuple[int, int]]:

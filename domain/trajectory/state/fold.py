@@ -209,16 +209,16 @@ class _Fold:
 
     def _register(self, event: NodeRegistered) -> None:
         self._add_vertex(event.type, event)
-        own = Ref(self._version)
         for source in event.sources:
             if source.stream:
                 self._touches_past = True
             if self._out is not None:
-                self._out[source] = Edge(own, event.edge, self._version), self._out.get(source)
+                edge = Edge(Ref(self._version), event.edge, self._version)
+                self._out[source] = edge, self._out.get(source)
         for ref in event.left:
             self._pointers.pop(ref, None)
         if event.is_pointer:
-            self._pointers[own] = None
+            self._pointers[Ref(self._version)] = None
 
     def _add_vertex(self, node_type: str, event: NodeEvent) -> None:
         version, name = self._version, node_name(node_type, event.label)

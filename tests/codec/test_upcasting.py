@@ -70,6 +70,15 @@ def test_every_shape_becomes_the_newest(old: Any) -> None:
     assert NEWEST.decode(encode_payload(old), "it") == Note(author="mia", words=("hello", "there"), source=b"upcast")
 
 
+def test_many_at_once() -> None:
+    """Each becomes what it becomes alone; of those that are damaged the first is named."""
+    stored = [encode_payload(one) for one in (Closed(reason="done"), NoteV1(text="mia: hello"), Closed(reason="again"))]
+
+    assert NEWEST.decode_many(stored, str) == [NEWEST.decode(one, "it") for one in stored]
+    with pytest.raises(DamagedError, match="number 3"):
+        NEWEST.decode_many([*stored, b"\xc1", b""], lambda place: f"number {place}")
+
+
 def test_what_never_changed_is_not_touched() -> None:
     """Another type of event beside the old ones."""
     assert NEWEST.decode(encode_payload(Closed(reason="done")), "it") == Closed(reason="done")

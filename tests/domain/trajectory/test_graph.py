@@ -1,5 +1,7 @@
 """The graph over the rounds: bridges, leaves, roots, and who is called how (SPEC D7)."""
 
+import gc
+
 import pytest
 
 from refold.domain.errors import InvalidInputError
@@ -234,3 +236,17 @@ def test_lineage() -> None:
         "Query(query00000)", "Action(action00000)", "Table(t)#1",
         "Query(query00001)", "Action(action00001)", "Table(t)",
     ]  # fmt: skip
+
+
+def test_a_large_graph_is_little_for_the_collector() -> None:
+    """A graph of the past and the state it is drawn from hold hardly anything that it goes through again and again."""
+    run, query = asked()
+    for _ in range(100):
+        add(run, "Table", query, add_pt=True)
+    gc.collect()
+    before = len(gc.get_objects())
+    graph = run.at(run.version - 1).graph()
+    gc.collect()
+
+    assert len(graph) == 100
+    assert len(gc.get_objects()) - before < 50

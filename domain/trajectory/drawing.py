@@ -30,12 +30,11 @@ def drawn(graph: RunGraph, identity: RunId) -> Trajectory:
     """
     Return the graph of a run and the rounds it goes back over; `identity` is that of the run.
     """
-    there = _there(graph)
-    names = _names(graph, there)
+    names = _names(graph)
     added = _added_edges(graph, names)
     nodes: list[TrajectoryNode] = []
     edges: list[TrajectoryEdge] = []
-    for stream, vertices in there.items():
+    for stream, vertices in graph.there.items():
         nodes += _nodes(graph, stream, vertices, names[stream], identity)
         edges += _edges(graph, stream, vertices, names, added)
     return Trajectory(
@@ -51,18 +50,9 @@ def _name(ref: Ref, names: Mapping[str, Names]) -> str | None:
     return names.get(ref.stream, {}).get(ref.version)
 
 
-def _there(graph: RunGraph) -> dict[str, list[Vertex]]:
-    """Return the vertices that are in the graph, round after round."""
-    there = {stream: state.vertices.values() for stream, state in graph.rounds}
-    gone = {ref if ref.stream else Ref(ref.version, stream) for stream, state in graph.rounds for ref in state.removed}
-    for stream in {ref.stream for ref in gone} & there.keys():
-        there[stream] = [vertex for vertex in there[stream] if Ref(vertex.version, stream) not in gone]
-    return there
-
-
-def _names(graph: RunGraph, there: Mapping[str, list[Vertex]]) -> dict[str, Names]:
+def _names(graph: RunGraph) -> dict[str, Names]:
     """Name vertices as `RunGraph.name_of` does: only the newest that bears a name bears it without a number."""
-    names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in there.items()}
+    names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in graph.there.items()}
     borne = {name for own in names.values() for name in own.values()}
     if len(borne) < sum(map(len, names.values())):
         for stream, own in reversed(names.items()):

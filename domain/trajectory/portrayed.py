@@ -12,7 +12,6 @@ from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, St
 from ..spans import Ref
 from ..transaction import current_transaction
 from .events import PortraitRequested
-from .naming import node_name
 from .nodes import DATA
 from .portraits.asking import Asking, Portrayer, asking_of
 from .portraits.daemons import in_daemon_thread
@@ -159,8 +158,7 @@ class PortrayedRun(WorkingRun):
 def _undescribed(graph: RunGraph) -> list[Ref]:
     """Return the data nodes without a description; one that was met again by its newest vertex alone."""
     data = (ref for ref in graph.vertices() if graph.type_of(ref) in DATA)
-    newest = (ref for ref in data if graph.find(node_name(graph.type_of(ref), graph.event(ref).label)) == ref)
-    return [ref for ref in newest if is_undescribed(graph, ref)]
+    return [ref for ref in data if graph.is_newest(ref) and is_undescribed(graph, ref)]
 
 
 async def _pause(attempt: int) -> None:

@@ -8,7 +8,7 @@ from ...canonical import require_unicode
 from ...spans import Ref
 from ..events import PortraitDiscarded, PortraitFailed, PortraitRequested, PortraitWritten
 from ..nodes import DATA
-from ..state.attributes import DESCRIPTION, attributes_of
+from ..state.attributes import description_of
 from ..state.graph import RunGraph
 from .commands import FailPortrait, RequestPortrait, WritePortrait
 
@@ -19,7 +19,7 @@ def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
     """
     Return whether a vertex is data, in the graph, and without a description.
     """
-    return graph.is_there(ref) and graph.type_of(ref) in DATA and not attributes_of(graph, ref)[DESCRIPTION]
+    return graph.is_there(ref) and graph.type_of(ref) in DATA and not description_of(graph, ref)
 
 
 def requested(command: RequestPortrait, graph: RunGraph) -> list[PortraitRequested]:

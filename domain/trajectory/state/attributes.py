@@ -10,7 +10,7 @@ from ...canonical import parse_json
 from ...spans import Ref
 from .graph import RunGraph
 
-__all__ = ["DESCRIPTION", "attributes_of", "old_values"]
+__all__ = ["DESCRIPTION", "attributes_of", "description_of", "old_values"]
 
 DESCRIPTION = "description"
 
@@ -24,6 +24,15 @@ def attributes_of(graph: RunGraph, ref: Ref) -> dict[str, Any]:
     for _, change in graph.changes_of(ref):
         attributes.update((one.name, parse_json(one.new)) for one in change.changes)
     return attributes
+
+
+def description_of(graph: RunGraph, ref: Ref) -> Any:
+    """
+    Return the description of a vertex, without a look at its fields, which may be long.
+    """
+    changes = (one for _, change in reversed(graph.changes_of(ref)) for one in reversed(change.changes))
+    newest = next((one for one in changes if one.name == DESCRIPTION), None)
+    return graph.event(ref).description if newest is None else parse_json(newest.new)
 
 
 def old_values(graph: RunGraph, ref: Ref) -> dict[int, dict[str, Any]]:

@@ -92,8 +92,7 @@ class RunGraph:
         """
         Return the name of a vertex: the plain one if it is the newest that bears it, else with its number.
         """
-        name = self._vertex(ref).name
-        return name if self._is_newest(ref, name) else self.numbered_name_of(ref)
+        return self._vertex(ref).name if self.is_newest(ref) else self.numbered_name_of(ref)
 
     def numbered_name_of(self, ref: Ref) -> str:
         """
@@ -103,8 +102,11 @@ class RunGraph:
         earlier = self.rounds[: self._places[ref.stream]]
         return numbered_name(vertex.name, vertex.number + sum(_count(state, vertex.name) for _, state in earlier))
 
-    def _is_newest(self, ref: Ref, name: str) -> bool:
-        place = self._places[ref.stream]
+    def is_newest(self, ref: Ref) -> bool:
+        """
+        Return whether a vertex is the newest that bears its name; where newer ones were removed, the newest left.
+        """
+        name, place = self._vertex(ref).name, self._places[ref.stream]
         is_last = self.rounds[place][1].newest.get(name) == ref.version
         if is_last and not any(name in state.newest for _, state in self.rounds[place + 1 :]):
             # Most names are borne once.
@@ -170,15 +172,24 @@ class RunGraph:
                 return Ref(version, stream)
         return None
 
+    @cached_property
+    def there(self) -> dict[str, list[Vertex]]:
+        """The vertices of the graph by their rounds, in the order of both."""
+        there = {stream: state.vertices.values() for stream, state in self.rounds}
+        gone = {
+            ref if ref.stream else Ref(ref.version, stream) for stream, state in self.rounds for ref in state.removed
+        }
+        for stream in {ref.stream for ref in gone} & there.keys():
+            there[stream] = [vertex for vertex in there[stream] if Ref(vertex.version, stream) not in gone]
+        return there
+
     def vertices(self) -> Iterator[Ref]:
         """
         Yield the vertices of the graph: round after round, as they were registered.
         """
-        for stream, state in self.rounds:
-            for version in state.vertices:
-                ref = Ref(version, stream)
-                if self.is_there(ref):
-                    yield ref
+        for stream, vertices in self.there.items():
+            for vertex in vertices:
+                yield Ref(vertex.version, stream)
 
     # Edges
 

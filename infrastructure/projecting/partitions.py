@@ -133,14 +133,15 @@ class PartitionedBuild:
             for _, partition in found
         ]
         told = _Telling(self._build, self._store, found, until, self._watch)
-        if not self._build_all(executor, tasks, stop, told):
+        is_built = self._build_all(executor, tasks, stop, told)
+        self._build.folded += told.folded()
+        if not is_built:
             return False
         with ThreadPoolExecutor(1) as alone:
             shadows = [shadow for shadow, _ in found]
             gathered = alone.submit(self._store.gather, self._build.shadow, shadows, moment=until)
             self._wait([gathered], lambda: False)
             gathered.result()
-        self._build.folded += told.folded
         self._store.set_note(self._note, before=self._plan, after=None)
         return True
 
@@ -224,11 +225,16 @@ class _Telling:
         self._total = count(until)
         self._goal = sum(count(partition.share(until)) for _, partition in partitions)
         self._began, self._before = watch.monotonic(), self._done()
-        self.folded = self._total - self._before
 
     def _done(self) -> int:
         done = sum(count(self._store.checkpoint(shadow)) for shadow, _ in self._partitions)
         return self._total * done // self._goal
+
+    def folded(self) -> int:
+        """
+        Return about how many events were folded.
+        """
+        return self._done() - self._before
 
     def tell(self) -> None:
         """

@@ -147,8 +147,10 @@ def test_stopped_half_way(place: str, threads: Executor) -> None:
         ways: list[dict[str, Any]] = [{"executor": threads, "partitions": 7}, {}, {"restart": True}]
         for way in ways:
             stopped = store.rebuild("catalogue", executor=First(), partitions=3, stop=lambda: True)
-            assert not stopped.is_done
             left = rebuilt(store)["catalogue"] or 0
+            assert not stopped.is_done
+            # About, on a log with one sequence: each partition goes by the events of all.
+            assert abs(stopped.events - left) <= 3
             assert 0 < left < events
             assert stored_rows(store) == live
 

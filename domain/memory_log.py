@@ -140,6 +140,12 @@ class MemoryLog:
         """
         return sorted(stream for stream in self._streams if stream.startswith(prefix))
 
+    def files(self) -> list[str]:
+        """
+        Return nothing: here is no file.
+        """
+        return []
+
     def damaged_files(self) -> list[DamagedError]:
         """
         Return nothing: here is no file.

@@ -184,6 +184,11 @@ class LiveLog(Log, PagedLog, Protocol):
         Return once there may be an event behind `seen`, or the time is up; a hint, never a promise.
         """
 
+    def files(self) -> Sequence[str]:
+        """
+        Return the paths of the files that this log lies in, or will, over which nothing else may be written.
+        """
+
     def damaged_files(self) -> Iterable[DamagedError]:
         """
         Return an error for each fault of the file itself that the database finds.

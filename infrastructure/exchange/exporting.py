@@ -50,7 +50,7 @@ def export_events(
 
     Raises:
         NotFoundError: there is no such context; nothing was written.
-        InvalidInputError: the file cannot be written.
+        InvalidInputError: the file cannot be written, or is where the log itself lies.
         DamagedError: an event cannot be read; the file is as it was.
     """
     # Named moments are places in this log, and mean nothing in another.
@@ -63,7 +63,7 @@ def export_events(
     _add_named(log, heads)
     order = _in_order(log, heads)
     events = 0
-    with writing_file(Path(path)) as file:
+    with writing_file(Path(path), log) as file:
         _write(file, Header(FORM_VERSION, len(order)))
         for number, stream in enumerate(order, 1):
             for line in _lines(log, stream, heads[stream]):

@@ -4,12 +4,14 @@ Files to be read and written, where what goes wrong is said in Refold's own word
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from ...domain.errors import InvalidInputError
+from ...domain.ports import LiveLog
 from ..atomic_files import replacing
 
 __all__ = ["reading_file", "writing_file"]
@@ -33,15 +35,25 @@ def reading_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def writing_file(path: Path) -> Iterator[IO[bytes]]:
+def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
     """
     Yield a file that takes the place of `path` at the end, or not at all.
 
     Raises:
-        InvalidInputError: it cannot be written.
+        InvalidInputError: it cannot be written, or the log that is exported lies there.
     """
+    for held in log.files():
+        if _is_same_file(path, held):
+            raise InvalidInputError(f"{path} is where the database lies, or belongs to it: export into another file")
     try:
         with replacing(path) as file:
             yield file
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _is_same_file(path: Path, other: str) -> bool:
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    # One file may have several names: by hard links, or where case makes no difference.
+    return path.exists() and os.path.exists(other) and os.path.samefile(path, other)

@@ -67,7 +67,8 @@ def export_parquet(
 
     Raises:
         NotFoundError: there is no such context; nothing was written.
-        InvalidInputError: the package for it is missing: install `refold[parquet]`; or the file cannot be written.
+        InvalidInputError: the package for it is missing: install `refold[parquet]`; or the file cannot be written, or
+            is where the log itself lies.
     """
     arrow, parquet = _packages()
     wanted = None if streams is None else frozenset(streams)
@@ -77,7 +78,7 @@ def export_parquet(
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
     rows: list[tuple[Any, ...]] = []
     written = size = 0
-    with writing_file(Path(path)) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with writing_file(Path(path), log) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while True:
             page = log.read_all(after=after, limit=PAGE_EVENTS)
             more = [_row(event) for event in page.events if wanted is None or event.stream in wanted]

@@ -273,6 +273,12 @@ class PostgresLog:
         """
         return stream_ids(self.database, prefix)
 
+    def files(self) -> Sequence[str]:
+        """
+        Return nothing: what its files are is the server's matter.
+        """
+        return ()
+
     def damaged_files(self) -> Iterable[DamagedError]:
         """
         Return nothing: what its files are is the server's matter.

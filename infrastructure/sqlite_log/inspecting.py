@@ -1,5 +1,5 @@
 """
-Looking a log on SQLite over: which streams it has, and whether its large texts are what was stored.
+Looking a log on SQLite over: which files and streams it has, and whether its large texts are what was stored.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from ...domain.errors import DamagedError
 from ..compression import Compression
 from ..texts import text_of
 
-__all__ = ["damaged_pages", "damaged_texts", "stream_ids"]
+__all__ = ["damaged_pages", "damaged_texts", "database_files", "stream_ids"]
 
+BESIDE = ("-wal", "-shm", "-journal")
 FAULTS_TOLD = 10
-
 LAST = "\U0010ffff"
 
 
@@ -25,6 +25,14 @@ def stream_ids(connection: sqlite3.Connection, prefix: str) -> list[str]:
     # No text is above all others; behind a prefix comes nothing higher than this.
     rows = connection.execute("SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id", (prefix, prefix + LAST))
     return [row[0] for row in rows]
+
+
+def database_files(connection: sqlite3.Connection) -> list[str]:
+    """
+    Return the file of a database, and those that SQLite keeps beside it; nothing where it lies in memory.
+    """
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    return [path, *(path + name for name in BESIDE)] if path else []
 
 
 def damaged_pages(connection: sqlite3.Connection) -> list[DamagedError]:

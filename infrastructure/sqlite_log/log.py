@@ -35,7 +35,7 @@ from ..receipts import receipts_of
 from ..records import ANY, Appended, Part, Request
 from .appending import Appender
 from .database import SqliteDatabase, translate
-from .inspecting import damaged_pages, damaged_texts, stream_ids
+from .inspecting import damaged_pages, damaged_texts, database_files, stream_ids
 from .partitions import INDEX_OF_BLOCKS, SqlitePartition
 from .reading import Reader
 from .schema import prepare_schema, refuse_foreign_file
@@ -337,6 +337,13 @@ class SqliteLog:
         """
         with self.database.reading() as connection:
             return stream_ids(connection, prefix)
+
+    def files(self) -> list[str]:
+        """
+        Return the file, and those that SQLite keeps beside it.
+        """
+        with self.database.reading() as connection:
+            return database_files(connection)
 
     def damaged_files(self) -> list[DamagedError]:
         """

@@ -162,8 +162,8 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         journal = self._journal
         own = journal.events(until=journal.version)
         events = journal.decider.complete(journal.log, own)
-        replay, run = replayed(events, len(own) - len(events) + 1)
-        return replay, run(policy_of(policy) if isinstance(policy, str) else policy)
+        wanted = policy_of(policy) if isinstance(policy, str) else policy
+        return replayed(events, len(own) - len(events) + 1, wanted)
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)

@@ -12,14 +12,18 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..errors import InvalidInputError
 from .context import ChatContext
 from .events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
 from .items import ChatItem
+from .prompts import Prompts, TruncatedPrompts
+from .rules.commands import Truncate
 from .rules.decide import CHAT
+from .rules.rolling import RollingTruncation
 from .state.fold import ChatState, recorded_event
 from .state.sequence import Items
-from .tokens import estimate_tokens
 from .views import item_of
 
 __all__ = [
@@ -38,49 +42,6 @@ __all__ = [
 Policy = Callable[[ChatContext], Awaitable[object] | object]
 
 
-class _Prompts:
-    """
-    What a model is shown, call by call: each prompt as what it shares with the beginning of the one before, and what
-    follows that; so as many prompts of a long history take no more than the history.
-    """
-
-    def __init__(self) -> None:
-        self._last = Items()
-        self._steps: list[tuple[int, tuple[ChatItemEvent, ...]]] = []
-
-    def add(self, items: Items) -> int:
-        """
-        Add a prompt, and return the estimated tokens of the beginning that the one before had too.
-        """
-        shared, tokens = _shared(items, self._last)
-        self._steps.append((shared, tuple(items[shared:])))
-        self._last = items
-        return tokens
-
-    def items(self, number: int) -> list[ChatItemEvent]:
-        """
-        Return the items of a prompt, counted from 0.
-        """
-        parts: list[tuple[ChatItemEvent, ...]] = []
-        end: int | None = None
-        for shared, behind in reversed(self._steps[: number + 1]):
-            parts.append(behind if end is None else behind[: max(0, end - shared)])
-            end = shared if end is None else min(end, shared)
-        return [item for part in reversed(parts) for item in part]
-
-
-def _shared(items: Items, earlier: Items) -> tuple[int, int]:
-    """Return how many items two prompts begin with alike, and their tokens."""
-    if items.continues(earlier):
-        return len(earlier), earlier.tokens
-    count = tokens = 0
-    for mine, other in zip(items, earlier, strict=False):
-        if mine is not other and mine != other:
-            break
-        count, tokens = count + 1, tokens + estimate_tokens(mine)
-    return count, tokens
-
-
 class ReplayedCall(NamedTuple):
     """
     A call of the model: `version` brought the first item of its answer. Tokens are estimates; `cached` are those that
@@ -97,9 +58,9 @@ class ReplayedCall(NamedTuple):
 class Replay:
     """What a replay found: the calls in order, their sums, and the prompts of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Prompts | TruncatedPrompts) -> None:
         self.calls: list[ReplayedCall] = []
-        self._then, self._now = _Prompts(), _Prompts()
+        self._then, self._now = Prompts(), now
         # The places of the calls, by version.
         self._places: dict[int, int] = {}
 
@@ -138,13 +99,13 @@ class Replay:
         prompts = self._then if then else self._now
         return [item_of(event) for event in prompts.items(self._places[version])]
 
-    def add(self, version: int, was: Items, now: Items) -> None:
+    def add(self, version: int, was: Items, *, tokens_now: int, cached_now: int) -> None:
         """
-        Note a call, given what could be seen before it, and what can be under the policy.
+        Note a call, given what could be seen before it, and how much can be under the policy.
         """
-        cached_then, cached_now = self._then.add(was), self._now.add(now)
+        cached_then = self._then.add(was)
         self._places[version] = len(self.calls)
-        self.calls.append(ReplayedCall(version, was.tokens, now.tokens, cached_then, cached_now))
+        self.calls.append(ReplayedCall(version, was.tokens, tokens_now, cached_then, cached_now))
 
 
 class _Step(NamedTuple):
@@ -156,24 +117,56 @@ class _Step(NamedTuple):
     is_call: bool
 
 
-def replayed(events: Sequence[Any], first_version: int) -> tuple[Replay, Callable[[Policy], Iterator[Any]]]:
+class _KeepNewest(msgspec.Struct, frozen=True):
+    """The policy that truncates to a number of tokens, or of items, before each call."""
+
+    limits: Truncate
+
+    def __call__(self, chat: ChatContext) -> None:
+        """
+        Truncate a context.
+        """
+        chat.truncate(self.limits.max_items, self.limits.max_tokens)
+
+
+def replayed(events: Sequence[Any], first_version: int, policy: Policy) -> tuple[Replay, Iterator[Any]]:
     """
     Return an empty replay, and what fills it: it gives what each turn of the policy returned, to be awaited if need be.
 
     `events` are those of a context, completed, the first of them of version `first_version`; what it has of its parents
     comes before version 1.
     """
-    replay = Replay()
+    steps = _steps(events, first_version)
+    if isinstance(policy, _KeepNewest):
+        history = RollingTruncation(policy.limits)
+        truncated = TruncatedPrompts(history)
+        replay = Replay(truncated)
+        return replay, _run_truncation(steps, replay, history, truncated)
+    prompts = Prompts()
+    replay = Replay(prompts)
+    return replay, _run(steps, replay, policy, prompts)
 
-    def run(policy: Policy) -> Iterator[Any]:
-        scratch = ChatContext()
-        for step in _steps(events, first_version):
-            if step.is_call:
-                yield policy(scratch)
-                replay.add(step.version, step.before, scratch.recorded_items())
-            scratch.record_items(step.items)
 
-    return replay, run
+def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompts) -> Iterator[Any]:
+    scratch = ChatContext()
+    for step in steps:
+        if step.is_call:
+            yield policy(scratch)
+            now = scratch.recorded_items()
+            replay.add(step.version, step.before, tokens_now=now.tokens, cached_now=prompts.add(now))
+        scratch.record_items(step.items)
+
+
+def _run_truncation(
+    steps: Iterator[_Step], replay: Replay, history: RollingTruncation, prompts: TruncatedPrompts
+) -> Iterator[Any]:
+    """A context would look at all of it at each call; what is truncated for its sake alone is not looked at again."""
+    for step in steps:
+        if step.is_call:
+            cached = prompts.add()
+            replay.add(step.version, step.before, tokens_now=history.tokens, cached_now=cached)
+            yield None
+        history.add(step.items)
 
 
 def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
@@ -245,14 +238,14 @@ def keep_tokens(count: int) -> Policy:
     """
     Return the policy that truncates to a number of tokens before each call.
     """
-    return lambda chat: chat.truncate(max_tokens=count)
+    return _KeepNewest(Truncate(max_tokens=count))
 
 
 def keep_last(count: int) -> Policy:
     """
     Return the policy that truncates to a number of items before each call.
     """
-    return lambda chat: chat.truncate(max_items=count)
+    return _KeepNewest(Truncate(max_items=count))
 
 
 def policy_of(name: str) -> Policy:

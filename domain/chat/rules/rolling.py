@@ -1,0 +1,176 @@
+"""
+Truncation again and again, of a history that only grows: each time costs what came and what left since the last time.
+
+What leaves is what `truncate` takes out of a context with these items in which nothing is pinned; the tests compare
+the two. Items are named by their places in the history.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff
+from ..kinds import is_instructions, is_summary, is_user
+from ..pairing import pair_calls
+from ..tokens import estimate_tokens
+from .commands import Truncate
+
+__all__ = ["RollingTruncation"]
+
+# Places in order: the first and the last are found, and any is taken out, in the same time however many there are.
+Places = OrderedDict[int, None]
+
+
+class RollingTruncation:
+    """A history under a limit: what was added to it, and what of it can be seen."""
+
+    def __init__(self, command: Truncate) -> None:
+        self._limits = command
+        # All that came, and their tokens.
+        self.items: list[ChatItemEvent] = []
+        self._tokens_of: list[int] = []
+        # What can be seen, and those of it that do not stay for ever.
+        self._shown, self._loose = Places(), Places()
+        self.tokens = 0
+        # Those that can be seen, by call id.
+        self._calls: dict[str, Places] = {}
+        self._outputs: dict[str, Places] = {}
+        # The call ids to look at: something came or left under them, or waits for its output.
+        self._touched: set[str] = set()
+        self._last_user: int | None = None
+        self._has_instructions = self._has_summary = False
+        # Whether two calls of the running turn have one id.
+        self._is_repeating = False
+
+    def add(self, items: Iterable[ChatItemEvent]) -> None:
+        """
+        Put items at the end.
+        """
+        for item in items:
+            place = len(self.items)
+            self.items.append(item)
+            self._tokens_of.append(estimate_tokens(item, self._limits.counter))
+            self.tokens += self._tokens_of[place]
+            self._shown[place] = None
+            if not self._stays(item):
+                self._loose[place] = None
+            if is_user(item):
+                self._last_user, self._is_repeating = place, False
+            elif isinstance(item, FunctionCalled):
+                calls = self._calls.setdefault(item.call_id, Places())
+                self._is_repeating |= bool(calls) and next(reversed(calls)) >= (self._last_user or 0)
+                calls[place] = None
+                self._touched.add(item.call_id)
+            elif isinstance(item, FunctionReturned):
+                self._outputs.setdefault(item.call_id, Places())[place] = None
+                self._touched.add(item.call_id)
+
+    def _stays(self, item: ChatItemEvent) -> bool:
+        """Whether no truncation ever takes a new item out (SPEC V6.2)."""
+        is_first = False
+        if not self._has_instructions and is_instructions(item):
+            self._has_instructions = is_first = True
+        if not self._has_summary and is_summary(item):
+            self._has_summary = is_first = True
+        return is_first or isinstance(item, HandedOff | ConfigUpdated)
+
+    def truncate(self) -> list[int]:
+        """
+        Take the oldest out until the limits hold; return the places of all that left, in order.
+        """
+        awaited = self._awaited()
+        leaving = self._oldest(awaited)
+        leaving += self._orphans(awaited)
+        self._touched = {call_id for call_id in self._touched if self._is_open(call_id)}
+        return sorted(leaving)
+
+    def tokens_before(self, place: int) -> int:
+        """
+        Return the tokens of those that can be seen before a place, looking at the side that has fewer.
+        """
+        before = behind = 0
+        for first, last in zip(self._shown, reversed(self._shown), strict=True):
+            if first >= place:
+                return before
+            if last < place:
+                return self.tokens - behind
+            before, behind = before + self._tokens_of[first], behind + self._tokens_of[last]
+        return before
+
+    def _awaited(self) -> set[int]:
+        """The calls of the running turn that have no output yet."""
+        start = self._last_user or 0
+        if self._is_repeating:
+            # Which output is whose, only the whole turn can say.
+            turn = []
+            for place in reversed(self._shown):
+                if place < start:
+                    break
+                turn.append(place)
+            turn.reverse()
+            answered = pair_calls(self.items[place] for place in turn).output_of
+            return {
+                place
+                for index, place in enumerate(turn)
+                if isinstance(self.items[place], FunctionCalled) and index not in answered
+            }
+        return {call for call_id in self._touched if (call := self._waiting(call_id)) is not None and call >= start}
+
+    def _waiting(self, call_id: str) -> int | None:
+        """The last call under an id, where no output stands behind it."""
+        calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)
+        if not calls:
+            return None
+        call = next(reversed(calls))
+        return None if outputs and next(reversed(outputs)) > call else call
+
+    def _is_open(self, call_id: str) -> bool:
+        is_called, is_answered = bool(self._calls.get(call_id)), bool(self._outputs.get(call_id))
+        return is_called != is_answered or self._waiting(call_id) is not None
+
+    def _is_over(self) -> bool:
+        items_max, tokens_max = self._limits.max_items, self._limits.max_tokens
+        over_items = items_max is not None and len(self._shown) > items_max
+        return over_items or (tokens_max is not None and self.tokens > tokens_max)
+
+    def _oldest(self, awaited: set[int]) -> list[int]:
+        leaving: list[int] = []
+        held: list[int] = []
+        while self._loose and self._is_over():
+            place, _ = self._loose.popitem(last=False)
+            if place == self._last_user or place in awaited:
+                held.append(place)
+                continue
+            leaving.append(self._take_out(place))
+            item = self.items[place]
+            if isinstance(item, FunctionCalled):
+                outputs = self._outputs.get(item.call_id, ())
+                output = next((output for output in outputs if output > place), None)
+                leaving += [] if output is None else [self._take_out(output)]
+        for place in reversed(held):
+            self._loose[place] = None
+            self._loose.move_to_end(place, last=False)
+        return leaving
+
+    def _orphans(self, awaited: set[int]) -> list[int]:
+        """Take out calls without any output and outputs without any call, told by their ids (SPEC V6.5, V6.6)."""
+        leaving: list[int] = []
+        for call_id in self._touched:
+            calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)
+            if calls and not outputs:
+                leaving += [self._take_out(call) for call in list(calls) if call not in awaited]
+            elif outputs and not calls:
+                leaving += [self._take_out(output) for output in list(outputs)]
+        return leaving
+
+    def _take_out(self, place: int) -> int:
+        item = self.items[place]
+        self.tokens -= self._tokens_of[place]
+        del self._shown[place]
+        self._loose.pop(place, None)
+        if isinstance(item, FunctionCalled | FunctionReturned):
+            same = self._calls if isinstance(item, FunctionCalled) else self._outputs
+            del same[item.call_id][place]
+            self._touched.add(item.call_id)
+        return place

@@ -7,7 +7,7 @@ along, under names made from the context's new one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from .spans import Ref, Segment, Span
 from .streams import split_stream_id, stream_id
 from .system import System
 
-__all__ = ["AdoptedCopy", "adopted_copy", "adopted_events", "named_streams", "names_in"]
+__all__ = ["AdoptedCopy", "adopted_copy", "adopted_events", "named_streams", "names_in", "streams_said"]
 
 Names = Mapping[str, str]
 
@@ -81,26 +81,38 @@ def named_streams(event: Event) -> Iterator[str]:
     """
     Yield the streams that an event names, but its own.
     """
-    for field in _stream_fields(event):
-        yield getattr(event, field)
+    yield from streams_said(event)
     for named in names_in(event):
         if named.stream:
             yield named.stream
+
+
+def streams_said(event: Event) -> Iterator[str]:
+    """
+    Yield the streams whose plain names an event holds.
+    """
+    for field in _stream_fields(event):
+        yield getattr(event, field)
 
 
 def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
     """
     Yield what an event names, items and streams, those of its own stream too.
     """
-    waiting: list[object] = [getattr(event, field) for field in event.__struct_fields__]
+    waiting = _holding(getattr(event, field) for field in event.__struct_fields__)
     while waiting:
         value = waiting.pop()
         if isinstance(value, Ref | Segment | Span):
             yield value
         elif isinstance(value, tuple):
-            waiting.extend(value)
-        elif isinstance(value, msgspec.Struct):
-            waiting.extend(getattr(value, field) for field in value.__struct_fields__)
+            waiting += _holding(value)
+        else:
+            waiting += _holding(getattr(value, field) for field in value.__struct_fields__)
+
+
+def _holding(values: Iterable[object]) -> list[tuple[object, ...] | msgspec.Struct]:
+    """Return those that may name something: most are texts and numbers."""
+    return [value for value in values if isinstance(value, tuple | msgspec.Struct)]
 
 
 def _renamed_part(part: NewEvents, names: Names, root: str) -> NewEvents:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..domain.adopting import named_streams, names_in
+from ..domain.adopting import names_in, streams_said
 from ..domain.spans import Span
 
 __all__ = ["named_versions"]
@@ -20,9 +20,9 @@ def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:
     Raises:
         DamagedError: a list of items in it is malformed.
     """
-    for other in named_streams(event):
+    for other in streams_said(event):
         yield other, 1
     for named in names_in(event):
         # The ends of runs alone: nobody knows how long a list is that a file or a damaged event brings.
         last = max((run.stop - 1 for run in named.ranges()), default=0) if isinstance(named, Span) else named.version
-        yield named.stream or stream, last
+        yield named.stream or stream, max(last, 1)

@@ -13,6 +13,7 @@ import refold
 from refold.domain.chat.events import ItemsRestored
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.moments import STREAM as MOMENTS
+from refold.domain.ports import LiveLog, Page
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
@@ -244,7 +245,8 @@ class Growing:
         return getattr(self._log, name)
 
 
-def test_others_go_on_writing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("streams", [None, ["chat:b"]])
+def test_others_go_on_writing(streams: list[str] | None, tmp_path: Path) -> None:
     """What is exported meanwhile is closed in itself: whatever an event names is in the file."""
     with refold.open(":memory:") as source, refold.open(":memory:") as target:
         chat = source.chat("a")
@@ -257,8 +259,41 @@ def test_others_go_on_writing(tmp_path: Path) -> None:
                 append(source.log, "chat:b", named)
 
         log: Any = Growing(source.log, write)
-        export_events(log, tmp_path / "file")
+        export_events(log, tmp_path / "file", streams)
         take_in_events(target.log, tmp_path / "file")
 
-        assert 1 < target.log.head("chat:b") < chat.version == 12
+        assert 1 < target.log.head("chat:b") < source.log.head("chat:b") <= 12
         assert target.verify().is_whole
+
+
+class Counting:
+    """A log that counts the questions it is asked, and the events that it gives."""
+
+    def __init__(self, log: LiveLog) -> None:
+        self._log = log
+        self.questions = self.events = 0
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*given: Any, **options: Any) -> Any:
+            answer = getattr(self._log, name)(*given, **options)
+            self.questions += 1
+            if name.startswith("read"):
+                self.events += len(answer.events if isinstance(answer, Page) else answer)
+            return answer
+
+        return ask
+
+
+async def test_how_often_it_is_read(tmp_path: Path) -> None:
+    """Each event once, whatever names it; and all of a store page by page, not stream by stream."""
+    with refold.open(":memory:") as source:
+        await fill(source)
+        whole: Any = Counting(source.log)
+        some: Any = Counting(source.log)
+
+        report = export_events(whole, tmp_path / "all")
+        assert whole.events == report.events
+        assert whole.questions < 10 < report.streams
+        report = export_events(some, tmp_path / "some", ["chat:side", "chat:told"])
+        assert some.events == report.events
+        assert report.along

@@ -9,6 +9,7 @@ seed's users know.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from pydantic import BaseModel
@@ -63,7 +64,7 @@ def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
 
     Raises:
         pydantic.ValidationError: a field is of no use (a ValueError).
-        InvalidInputError: a text holds a lone surrogate, or open JSON is not JSON.
+        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or a time is no number or infinite.
     """
     role = fields.get("role")
     if isinstance(role, ChatRole):
@@ -75,13 +76,16 @@ def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
 
 
 def _are_plain(fields: Mapping[str, Any], kinds: Mapping[str, Kinds]) -> bool:
-    """Whether every field is of the very type it is recorded as, and every text can be encoded."""
+    """Whether every field is of the very type it is recorded as, every text can be encoded, and every time is one."""
     for name, value in fields.items():
         kind = type(value)
         if name not in kinds or kind not in kinds[name]:
             return False
         if kind is str:
             if not _is_unicode(value):
+                return False
+        elif kind is float:
+            if not isfinite(value):
                 return False
         elif kind is tuple:
             for part in value:

@@ -16,6 +16,7 @@ from ..canonical import canonical_json, parse_json, require_unicode
 from ..envelope import encode_payload
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict, FrozenList, freeze
+from ..seconds import require_time
 from .events import (
     ChatItemEvent,
     ConfigUpdated,
@@ -68,8 +69,10 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
     Return the event that adds an item.
 
     Raises:
-        InvalidInputError: a text holds a lone surrogate, or open JSON is not JSON; the item is named.
+        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or the time is no number or infinite;
+            the item is named.
     """
+    require_time(item.created_at, f"created_at of {item.type} {item.id!r}")
     event = _RECORDERS[type(item)](item, origin)
     try:
         encode_payload(event)

@@ -1,14 +1,16 @@
 """The chat context as its users see it, detached (SPEC V2)."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
+from refold.domain.chat import ChatContext, ChatMessage, ChatRole, FunctionCall, ImageContent
 from refold.domain.errors import DecisionRefusedError, DuplicateItemError, InvalidInputError
 
+from .chat_events import said
 from .fakes import CountingSystem, texts
 
 
@@ -319,6 +321,30 @@ def test_open_json_is_json() -> None:
     for value in (float("nan"), {1, 2}, b"bytes", {"a": object()}):
         with pytest.raises(InvalidInputError, match="metadata of function_call"):
             chat.add_function_call("f", "{}", metadata={"value": value})
+    assert chat.version == 1
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_time(time: float) -> None:
+    """A message, or an item of any kind, is refused, whichever way it comes in; nothing is recorded."""
+    chat = ChatContext()
+    message = ChatMessage(role=ChatRole.USER, content="x", created_at=time)
+    call = FunctionCall(name="f", arguments="{}", call_id="c", created_at=time)
+    told = {"items": [{"type": "message", "id": "m", "role": "user", "content": "x", "created_at": time}]}
+    ways: list[Callable[[], object]] = [
+        lambda: chat.add_message("user", "x", created_at=time),
+        lambda: chat.add_message("system", "x", created_at=time, replace=True),
+        lambda: chat.add_items([message]),
+        lambda: chat.add_items([call]),
+        lambda: chat.insert(message),
+        lambda: chat.record_items([said(created_at=time)]),
+        lambda: ChatContext([message]),
+        lambda: ChatContext.from_dict(told),
+    ]
+
+    for way in ways:
+        with pytest.raises(InvalidInputError, match=f"is {time}: it is in seconds since 1970"):
+            way()
     assert chat.version == 1
 
 

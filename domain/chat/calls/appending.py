@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ...errors import InvalidInputError
 from ...journal import Outcome
+from ...seconds import require_time
 from ..events import (
     ChatItemEvent,
     ConfigUpdated,
@@ -61,6 +62,7 @@ class AppendingChat(WritableChat):
 
         Raises:
             pydantic.ValidationError: the role or the content is of no use (SPEC V2.16; a ValueError).
+            InvalidInputError: the time is no number, or infinite.
             DuplicateItemError: another item has this id.
         """
         parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
@@ -207,7 +209,13 @@ class AppendingChat(WritableChat):
     ) -> Outcome:
         """
         Append items in their recorded form, all or none: the way in for importers.
+
+        Raises:
+            DuplicateItemError: another item has one of these ids.
+            InvalidInputError: the time of one is no number, or infinite.
         """
+        for item in items:
+            require_time(item.created_at, f"created_at of item {item.id!r}")
         # Ids that come from outside may be taken, and only the state knows.
         _ = self._journal.state
         command = AddItems(self._journal.place.stream, tuple(items))

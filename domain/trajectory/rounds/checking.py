@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
-from math import isfinite
 
 from ...canonical import canonical_json, require_unicode
 from ...errors import InvalidInputError
+from ...seconds import require_time
 from ..nodes import COMPUTATION, require_fields
 from ..rules.registering import stored_fields
 from ..state.attributes import DESCRIPTION
@@ -67,8 +67,8 @@ def _require_changes(node: RoundNode) -> None:
 
 def _require_origin(actor: str | None, at: float | None, what: str) -> None:
     require_unicode(actor or "", f"the actor of {what}")
-    if at is not None and not isfinite(at):
-        raise InvalidInputError(f"the time of {what} is {at}: it is in seconds since 1970")
+    if at is not None:
+        require_time(at, f"the time of {what}")
 
 
 def _require_names(record: RoundRecord) -> None:

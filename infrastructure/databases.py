@@ -35,11 +35,13 @@ def open_database(
 
 
 def _open_sqlite(path: str, create: bool, read_only: bool, synchronous: str) -> Database:
+    from .projecting.read_only import ReadOnlyProjectionStore
     from .projecting.sqlite_rows import SqliteProjectionStore
     from .sqlite_log.log import SqliteLog
 
     log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
-    return log, MemoryProjectionStore() if read_only else SqliteProjectionStore(log)
+    kept = SqliteProjectionStore(log)
+    return log, ReadOnlyProjectionStore(kept) if read_only else kept
 
 
 def _open_postgres(url: str, create: bool) -> Database:

@@ -5,8 +5,9 @@ How far a named subscription was acknowledged: kept in the store, so that the ne
 from __future__ import annotations
 
 from ..domain.addressing import require_name
-from ..domain.errors import ConcurrencyError, InvalidInputError
+from ..domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnlyError
 from ..domain.positions import Moment
+from .projecting.read_only import kept_by
 from .projecting.store import ProjectionStore
 
 __all__ = ["AcknowledgedError", "Cursor"]
@@ -23,8 +24,9 @@ class Cursor:
     """The moment up to which one subscriber has acknowledged; None before the first time."""
 
     def __init__(self, store: ProjectionStore, name: str) -> None:
-        self._store, self._name = store, _require_name(name)
-        self._noted = store.note(self._note)
+        self._store, self._name = kept_by(store), _require_name(name)
+        self._is_read_only = self._store is not store
+        self._noted = self._store.note(self._note)
 
     @property
     def _note(self) -> str:
@@ -41,7 +43,13 @@ class Cursor:
 
         Raises:
             AcknowledgedError: another subscriber of this name acknowledged in the meantime; nothing was noted.
+            StorageReadOnlyError: the store was opened for reading only.
         """
+        if self._is_read_only:
+            raise StorageReadOnlyError(
+                f"{self._note} cannot be acknowledged in a store that was opened for reading only: it would be "
+                "forgotten. Open it for writing, or keep the moment yourself"
+            )
         text = str(moment)
         if text == self._noted:
             return

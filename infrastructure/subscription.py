@@ -103,6 +103,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         Raises:
             InvalidInputError: the subscription has no name.
             ConcurrencyError: another subscriber of this name acknowledged in the meantime.
+            StorageReadOnlyError: the store was opened for reading only, and would forget it.
         """
         if self._cursor is None:
             raise InvalidInputError("a subscription is acknowledged by its name: subscribe(name=...)")

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import refold
 from refold.domain.envelope import RecordedEvent
-from refold.domain.errors import ConcurrencyError, InvalidInputError
+from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnlyError
 from refold.domain.positions import BEGINNING
 
 from ..contract.writing import everything
@@ -169,3 +170,23 @@ def test_without_a_name(store: refold.Store) -> None:
     """There is nothing to acknowledge by."""
     with store.subscribe() as events, pytest.raises(InvalidInputError, match=r"by its name: subscribe\(name="):
         events.ack()
+
+
+def test_a_store_that_is_only_read(tmp_path: Path) -> None:
+    """It goes on where the name stands, says that it cannot remember more, and leaves what is remembered alone."""
+    path = tmp_path / "a.db"
+    with refold.open(path) as store:
+        chat = store.chat("a")
+        chat.add_message("user", "one")
+        events = store.subscribe(name="mailer")
+        next(events)
+        events.ack()
+
+    with refold.open(path, read_only=True) as store:
+        events = store.subscribe(name="mailer")
+        assert next(events).version == 2
+        with pytest.raises(StorageReadOnlyError, match="subscription/mailer cannot be acknowledged"):
+            events.ack()
+        assert next(store.subscribe(name="another")).version == 1
+    with refold.open(path) as store:
+        assert next(store.subscribe(name="mailer")).version == 2

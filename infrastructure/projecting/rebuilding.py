@@ -18,9 +18,10 @@ from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
 from .building import Build, Progress, RebuildProgress, Stop
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
+from .read_only import kept_by
 from .runner import ProjectionRunner
 from .shadows import shadow_of
-from .store import ProjectionStore
+from .store import MemoryProjectionStore, ProjectionStore
 
 __all__ = ["Difference", "Progress", "RebuildProgress", "RebuildReport", "Stop", "Workers", "check", "rebuild"]
 
@@ -148,21 +149,28 @@ def check(
     """
     Make the rows of a projection anew, compare them with those that are read, and leave those as they are.
 
+    Where the database is only read, the new ones are made in memory, and compared with those that lie there, up to
+    where these go.
+
     Raises:
         ProjectionError: it cannot fold an event.
         StorageBusyError: another process checks it.
     """
-    began = watch.monotonic()
-    with Build(log, store, projection, shadow_of(projection, "check"), watch=watch, progress=progress) as build:
+    began, kept = watch.monotonic(), kept_by(store)
+    place = store if kept is store else MemoryProjectionStore()
+    with Build(log, place, projection, shadow_of(projection, "check"), watch=watch, progress=progress) as build:
         # What a check left that was killed.
-        store.drop(build.shadow)
+        place.drop(build.shadow)
         try:
-            live = _live_rows(log, store, projection, build, stop)
+            if kept is store:
+                live = _live_rows(log, store, projection, build, stop)
+            else:
+                live = _kept_rows(kept, place, projection, build, stop)
             if live is None:
                 return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
-            rebuilt = store.rows(build.shadow)
+            rebuilt = place.rows(build.shadow)
         finally:
-            store.drop(build.shadow)
+            place.drop(build.shadow)
     differences = _differences(live, rebuilt)
     return RebuildReport(
         projection=projection.name,
@@ -190,6 +198,15 @@ def _live_rows(
         if store.checkpoint(build.shadow) == live.moment:
             return live.rows
     return None
+
+
+def _kept_rows(
+    kept: ProjectionStore, place: ProjectionStore, projection: Projection, build: Build, stop: Stop
+) -> list[Any] | None:
+    """Return the rows that nobody brings further here, and build the shadow up to where they go."""
+    live = kept.snapshot(projection)
+    is_built = build.run(stop, until=live.moment) and place.checkpoint(build.shadow) == live.moment
+    return live.rows if is_built else None
 
 
 def _differences(live: list[Any], rebuilt: list[Any]) -> list[Difference]:

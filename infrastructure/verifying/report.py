@@ -26,12 +26,17 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """How much was looked at, and the problems; none in a store that is whole."""
+    """
+    How much was looked at, and the problems; none in a store that is whole.
+
+    `left_out` are projections that could not be compared, since that takes room in a database that cannot be written.
+    """
 
     streams: int
     events: int
     projections: int
     problems: tuple[Problem, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ...domain.errors import ProjectionError
+from ...domain.errors import ProjectionError, StorageReadOnlyError
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
+from ..projecting.read_only import kept_by
 from ..projecting.rebuilding import Progress, check, rebuild
 from ..projecting.store import ProjectionStore
 from .damage import damage_of
@@ -30,20 +31,35 @@ def verify(
 ) -> Report:
     """
     Return what is wrong with a store; with `repair` projections that are wrong are made anew, but for a broken file.
+
+    Raises:
+        StorageReadOnlyError: something is to be repaired in a store that was opened for reading only.
     """
+    if repair and kept_by(store) is not store:
+        raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
     events = EventCheck(log)
     events.run()
     problems = list(events.problems)
+    left_out: list[str] = []
     # What lies in a file that is broken is not to be trusted, and not to be written to.
     repair = repair and not any(problem.kind == "file" for problem in problems)
     if events.damage is None:
-        problems += _missing_end(log, store, projections)
+        problems += _missing_end(log, kept_by(store), projections)
         for projection in projections:
-            problems += _wrong_with(log, store, projection, repair, progress)
+            try:
+                problems += _wrong_with(log, store, projection, repair, progress)
+            except StorageReadOnlyError:
+                left_out.append(projection.name)
     else:
         reason = f"none was compared, as the log cannot be read: {events.damage.what}: {events.damage.reason}"
         problems.append(Problem("projection", "all", reason))
-    return Report(streams=events.streams, events=events.events, projections=len(projections), problems=tuple(problems))
+    return Report(
+        streams=events.streams,
+        events=events.events,
+        projections=len(projections) - len(left_out),
+        problems=tuple(problems),
+        left_out=tuple(left_out),
+    )
 
 
 def _missing_end(log: LiveLog, store: ProjectionStore, projections: Collection[Projection]) -> list[Problem]:
@@ -86,7 +102,7 @@ def _fault_of(log: LiveLog, store: ProjectionStore, projection: Projection, prog
         damage = damage_of(error, "its rows")
         return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
     if not report.is_done:
-        return _Fault(f"it stands at {_checkpoint(store, projection)}, and the log at {log.now()}")
+        return _Fault(f"it stands at {_checkpoint(kept_by(store), projection)}, and the log at {log.now()}")
     if not report.differing:
         return None
     keys = ", ".join(difference.key for difference in report.differences[:3])
@@ -109,6 +125,9 @@ def _is_made_anew(
 def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:
     try:
         return store.checkpoint(projection)
+    except StorageReadOnlyError:
+        # To look for it takes a table, which is made where there is none; the projection will be left out.
+        return BEGINNING
     except Exception as error:
         # Comparing its rows, which comes later, tells of it.
         damage_of(error, "its checkpoint")

@@ -8,8 +8,7 @@ import click
 import msgspec
 
 from ....domain.errors import DamagedError, StorageReadOnlyError
-from ...projecting.store import MemoryProjectionStore
-from ...verifying import Problem, Report, verify
+from ...verifying import Problem, Report
 from ..changes import note
 from ..naming import counted
 from ..options import as_json, database, keeping, reading, shown
@@ -35,13 +34,16 @@ def command(repair: bool, location: str, as_json: bool) -> int:
     so still after --repair.
 
     With --json: {database, is_whole, streams, events, projections, problems: [{kind, where, reason, repairable,
-    is_repaired}]}.
+    is_repaired}], left_out}: the last are projections that could not be compared, as the database cannot be written.
     """
     report = _report(location, repair)
     if as_json:
         print_json(_shape(report, location))
     else:
         _print(report)
+    if report.left_out:
+        left_out = counted(len(report.left_out), "projection")
+        note(f"the database cannot be written: {left_out} could not be compared")
     return 0 if report.is_whole else FAILED
 
 
@@ -56,9 +58,8 @@ def _report(location: str, repair: bool) -> Report:
         # So badly that not even its parts can be told from each other.
         problem = Problem("database", shown(location), error.reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
-    note("the database cannot be written: its projections were not looked at")
-    with reading(location) as store:
-        return verify(store.log, MemoryProjectionStore(), [])
+    with reading(location) as store, projection_progress("checking") as progress:
+        return store.verify(progress=progress)
 
 
 def _shape(report: Report, location: str) -> dict[str, Any]:

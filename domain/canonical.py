@@ -11,7 +11,7 @@ from typing import Any
 
 from .errors import InvalidInputError
 
-__all__ = ["canonical_json", "parse_json", "require_unicode"]
+__all__ = ["canonical_json", "parse_json", "require_key", "require_unicode"]
 
 
 def canonical_json(value: Any, *, what: str) -> bytes:
@@ -48,6 +48,19 @@ def parse_json(data: bytes) -> Any:
     Return the value of canonical JSON; None for no bytes.
     """
     return json.loads(data) if data else None
+
+
+def require_key(key: object) -> str:
+    """
+    Return an idempotency key if it can be one.
+
+    Raises:
+        InvalidInputError: it is no text, or holds a lone surrogate or a NUL.
+    """
+    text = require_unicode(key, "the idempotency key")
+    if "\0" in text:
+        raise InvalidInputError(f"the idempotency key {text!r} holds a NUL: leave it out")
+    return text
 
 
 def require_unicode(text: object, what: str) -> str:

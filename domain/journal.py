@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .acting import current_meta
-from .canonical import require_unicode
+from .canonical import require_key
 from .decider import Decider
 from .envelope import Event, RecordedEvent
 from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, StorageError
@@ -185,7 +185,7 @@ class Journal(Generic[S]):
             StorageError: the database refused; the view is as it was.
         """
         if idempotency_key is not None:
-            require_unicode(idempotency_key, "the idempotency key")
+            require_key(idempotency_key)
         with self._lock:
             if self._is_void:
                 raise DecisionRefusedError(f"{self.place.stream} was rolled back with all it held: begin it again")

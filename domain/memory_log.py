@@ -14,7 +14,7 @@ from concurrent.futures import Future
 
 from .envelope import NO_DIGEST, Event, RecordedEvent, chain_digest, encode_payload
 from .errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
-from .ports import ANY_VERSION, NewEvents, Page, Range, Receipt
+from .ports import ANY_VERSION, NewEvents, Page, Range, Receipt, require_names
 from .positions import Moment, Position
 from .system import REAL_SYSTEM, System
 
@@ -52,6 +52,8 @@ class MemoryLog:
     def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
         if len({new.stream for new in batch}) != len(batch):
             raise InvalidInputError("a stream may stand in a batch once: join its events")
+        for new in batch:
+            require_names(new)
         known = [self._keys.get((new.stream, new.idempotency_key)) for new in batch]
         if any(events is not None for events in known):
             return [Receipt(events or (), True) for events in known]

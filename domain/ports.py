@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from .envelope import Event, Meta, RecordedEvent
-from .errors import DamagedError
+from .errors import DamagedError, InvalidInputError
 from .positions import Moment, Partition
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Pending",
     "Range",
     "Receipt",
+    "require_names",
 ]
 
 ANY_VERSION = -1
@@ -72,6 +73,20 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     idempotency_key: str | None = None
 
 
+def require_names(new: NewEvents) -> None:
+    """
+    Require that every log can keep the names that come with events.
+
+    Raises:
+        InvalidInputError: one holds a NUL, which columns of text do not take everywhere.
+    """
+    # The root of a stream that is there already is of no account.
+    root = new.root if new.expected_version == 0 else ""
+    for name, what in ((new.stream, "id"), (root, "root"), (new.idempotency_key, "idempotency key")):
+        if name and "\0" in name:
+            raise InvalidInputError(f"the {what} {name!r} of {new.stream!r} holds a NUL: leave it out")
+
+
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What became of one `NewEvents`; `replayed` when they had been recorded before under their key."""
 
@@ -106,6 +121,7 @@ class Log(Protocol):
 
         Raises (from `result()`):
             ConcurrencyError: a stream's head is not at the expected version.
+            InvalidInputError: an event cannot be encoded, or a name holds a NUL.
             StorageError: the database refused; nothing was written.
         """
 

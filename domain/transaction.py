@@ -12,7 +12,7 @@ from contextvars import ContextVar
 
 import msgspec
 
-from .canonical import require_unicode
+from .canonical import require_key
 from .envelope import Event, Meta
 from .errors import InvalidInputError
 from .ports import Log, NewEvents, Receipt
@@ -115,7 +115,7 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
     outer = _CURRENT.get()
     if outer is not None and outer.is_open:
         raise InvalidInputError("a transaction is open already, and they do not nest: join the two blocks")
-    require_unicode(idempotency_key or "", "the idempotency key")
+    require_key(idempotency_key or "")
     opened = Transaction(log, idempotency_key)
     token = _CURRENT.set(opened)
     try:

@@ -80,6 +80,9 @@ class _FileCheck:
             raise self._fault(f"has version {line.version} of {stream} behind version {version - 1}")
         if not tag_of(line.event).startswith(f"{kind}."):
             raise self._fault(f"has an event in {stream} that does not belong there: {tag_of(line.event)}")
+        for name in (line.meta.idempotency_key, line.root):
+            if name and "\0" in name:
+                raise self._fault(f"has {name!r} as a name in {stream}, which holds a NUL: no log takes that")
         if version == 1 and line.root != root_of(line.event, stream):
             raise self._fault(f"has {line.root!r} as the root of {stream}, and its first event says another")
         try:

@@ -43,8 +43,7 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
     Raises:
         InvalidInputError: it is no such file, it is cut off or of a newer form, it names what is nowhere, or a context
             of the store has another past than the file says: nothing was written.
-        ConcurrencyError, StorageError: the streams before the one it happened at are written; do it again. So they are
-            where the log does not take a name, as PostgreSQL takes no key with a NUL (InvalidInputError).
+        ConcurrencyError, StorageError: the streams before the one it happened at are written; do it again.
     """
     file = Path(path)
     count = checked_file(file, log)

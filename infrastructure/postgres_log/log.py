@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...domain.envelope import Event, RecordedEvent, encode_payload
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.streams import slice_of
 from ...domain.system import REAL_SYSTEM, System
@@ -165,8 +165,7 @@ class PostgresLog:
             names.encode()
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"a name with {new.stream!r} holds a lone surrogate: {error}") from error
-        if "\0" in names:
-            raise InvalidInputError(f"a name with {new.stream!r} holds a NUL, which PostgreSQL does not take")
+        require_names(new)
 
     def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
         """Wake those who wait for news, and count towards the dictionary."""

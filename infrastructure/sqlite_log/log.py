@@ -23,7 +23,7 @@ from ...domain.errors import (
     InvalidInputError,
     RefoldError,
 )
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.system import REAL_SYSTEM, System
 from ..background import BackgroundWork
@@ -106,6 +106,11 @@ class SqliteLog:
         """
         if len(batch) > 1 and len({new.stream for new in batch}) != len(batch):
             return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
+        try:
+            for new in batch:
+                require_names(new)
+        except InvalidInputError as error:
+            return Settled(None, error)
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:

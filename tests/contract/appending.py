@@ -208,6 +208,22 @@ class AppendingContract:
         assert [log.head(stream) for stream in streams] == [len(texts)] * len(streams)
         assert {event.stream for event in everything(log)} == set(streams)
 
+    def test_names_hold_no_nul(self, log: LiveLog) -> None:
+        """Neither ids, nor keys, nor what decides the slice of a new stream; all of the batch is refused."""
+        append(log, A, said(1))
+        fine = NewEvents(stream=A, expected_version=1, events=(said(2),), metas=(Meta(),), root="later\0")
+        wrong = [
+            NewEvents(stream="chat:b\0", expected_version=0, events=(said(3),), metas=(Meta(),)),
+            NewEvents(stream="chat:b", expected_version=0, events=(said(3),), metas=(Meta(),), root="s\0"),
+            NewEvents(stream="chat:b", expected_version=0, events=(said(3),), metas=(Meta(),), idempotency_key="k\0"),
+        ]
+
+        for one in wrong:
+            with pytest.raises(InvalidInputError, match="holds a NUL: leave it out"):
+                log.append([fine, one]).result()
+        assert log.streams() == [A]
+        assert log.append([fine]).result()[0].events[0].version == 2
+
     @pytest.mark.parametrize("threads", [2, 8])
     def test_threads_race_for_one_stream(self, log: LiveLog, threads: int) -> None:
         """Each version is won by one; who loses is told and tries again."""

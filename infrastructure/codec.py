@@ -76,6 +76,18 @@ class Codec:
         """
         Return the event whose payload, tag included, is `plain`, upcast where its tag is an old one.
         """
+        fields = self.upcast(plain)
+        try:
+            event: Event = msgspec.convert(fields, self.events)
+        except msgspec.ValidationError as error:
+            tag = str(fields.get(TAG_FIELD))
+            raise DamagedError(what, f"its tag is {tag!r}: {error} (written by a newer Refold?)") from error
+        return event
+
+    def upcast(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """
+        Return a payload, tag included, in its newest shape.
+        """
         fields, tag = dict(plain), str(plain.get(TAG_FIELD))
         for _ in range(UPCASTS_MAX):
             step = self._upcasters.get(tag)
@@ -83,11 +95,7 @@ class Codec:
                 break
             fields, tag = step.upcast({k: v for k, v in fields.items() if k != TAG_FIELD}), step.new_tag
             fields[TAG_FIELD] = tag
-        try:
-            event: Event = msgspec.convert(fields, self.events)
-        except msgspec.ValidationError as error:
-            raise DamagedError(what, f"its tag is {tag!r}: {error} (written by a newer Refold?)") from error
-        return event
+        return fields
 
     def _decode_old(self, payload: bytes, what: str) -> Event:
         try:

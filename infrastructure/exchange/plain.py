@@ -41,7 +41,7 @@ def _says(said: bytes, event: Any) -> bool:
 
 def event_in(said: Any) -> Any:
     """
-    Return the event that a line has.
+    Return the event that a line has, in its newest shape.
 
     Raises:
         InvalidInputError: it is none.
@@ -49,7 +49,15 @@ def event_in(said: Any) -> Any:
     try:
         if isinstance(said, str):
             return CODEC.decode(base64.b64decode(said, validate=True), "its event")
+        newest = _newest(said) if isinstance(said, dict) else said
         # To convert what was read looks at all types of events each time, which takes far longer.
-        return _decode(_encode(said))
+        return _decode(_encode(newest))
     except (msgspec.ValidationError, binascii.Error, DamagedError) as error:
         raise InvalidInputError(f"{error} (written by a newer Refold?)") from error
+
+
+def _newest(said: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return CODEC.upcast(said)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"the event is no {said.get('t')}: {error!r}") from error

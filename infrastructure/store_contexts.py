@@ -251,7 +251,7 @@ class ContextsOfStore:
 
         Raises:
             InvalidInputError: a part that cannot be one, another agent's run, or a sub-agent of a run that is not.
-            NotFoundError: it does not exist and `create` is False.
+            NotFoundError: it does not exist, as a new one does not, and `create` is False.
         """
         return self._runs.run(user_id, session_id, run_id, sub_id, agent=agent, restore=restore, create=create)
 

@@ -56,13 +56,16 @@ class RunFactory:
 
         Raises:
             InvalidInputError: a part that cannot be one, another agent's run, or a sub-agent of a run that is not.
-            NotFoundError: it does not exist and `create` is False.
+            NotFoundError: it does not exist, as a new one does not, and `create` is False.
         """
         if agent is not None:
             require_unicode(agent, "the agent")
         with self._lock:
             if sub_id is None:
-                return self._next_sub(RunId(user_id, session_id, run_id), agent)
+                main = RunId(user_id, session_id, run_id)
+                if not create:
+                    raise NotFoundError(f"sub_id=None is a new run beside {main.stream!r}: give a number to open one")
+                return self._next_sub(main, agent)
             identity = RunId(user_id, session_id, run_id, sub_id)
             run = self._runs.get(identity)
             if run is not None and not run._journal.is_void:

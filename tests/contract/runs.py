@@ -125,7 +125,9 @@ class RunsContract:
             store.run("mia", "s", agent="other")
         with pytest.raises(NotFoundError):
             store.run("mia", "s", 1, create=False)
-        assert log.head("run:mia/s/1/0") == 0
+        with pytest.raises(NotFoundError, match="sub_id=None is a new run"):
+            store.run("mia", "s", sub_id=None, create=False)
+        assert log.streams() == ["run:mia/s/0/0"]
 
     # Read again, at any moment
 

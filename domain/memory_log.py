@@ -160,6 +160,12 @@ class MemoryLog:
         """
         return []
 
+    def damaged_rows(self) -> list[DamagedError]:
+        """
+        Return nothing: here are events alone.
+        """
+        return []
+
     def close(self) -> None:
         """
         Do nothing: there is nothing to close.

@@ -215,6 +215,11 @@ class LiveLog(Log, PagedLog, Protocol):
         Return an error for each large text that is stored apart from its event and is not what was stored.
         """
 
+    def damaged_rows(self) -> Iterable[DamagedError]:
+        """
+        Return an error for each row beside the events that is missing, or is not what they say: names of types, keys.
+        """
+
     def close(self) -> None:
         """
         Finish what was handed in, then let go of the database; may be called twice.

@@ -134,7 +134,7 @@ class ProjectionsOfStore:
 
     def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Report:
         """
-        Look at everything: versions, positions, digests, references, large texts, and every projection.
+        Look at everything: versions, positions, digests, references, large texts, keys, and every projection.
 
         What is wrong is in the report. With `repair` projections that are not what their fold gives are rebuilt; no
         event is touched.

@@ -8,15 +8,31 @@ from collections.abc import Iterator
 
 from ...domain.errors import DamagedError
 from ..compression import Compression
+from ..row_faults import empty_key, nameless_type
 from ..texts import text_of
 from .database import PostgresDatabase
 from .wire import Call, int4, int8
 
-__all__ = ["damaged_texts", "stream_ids"]
+__all__ = ["damaged_rows", "damaged_texts", "stream_ids"]
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
 LAST = "\U0010ffff"
+ROWS_TOLD = 100
+NAMELESS = f"""
+    SELECT s.id, e.slice, e.stream, e.version, e.tag
+    FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag
+    LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream
+    WHERE t.key IS NULL ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
+"""
+# Versions have no holes, so the last one says which there are.
+KEYS = f"""
+    SELECT id, slice, stream, key, first_version, last_version, head FROM (
+        SELECT s.id, i.slice, i.stream, i.key, i.first_version, i.last_version,
+            coalesce((SELECT max(e.version) FROM event AS e WHERE e.slice = i.slice AND e.stream = i.stream), 0) AS head
+        FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream) AS keyed
+    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+"""
 TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
 
 
@@ -29,6 +45,16 @@ def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
     while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
         found += [row[0] for row in rows]
     return found
+
+
+def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
+    """
+    Yield an error for each of the first events whose type has no name, and keys under which nothing was recorded.
+    """
+    for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
+        yield nameless_type(stream or f"stream {number}.{key}", *rest)
+    for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
+        yield empty_key(stream or f"stream {number}.{key}", *rest)
 
 
 def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:

@@ -26,7 +26,7 @@ from ..records import ANY, Part, Request
 from .appending import Appender, Begun, Interrupted
 from .database import PostgresDatabase
 from .dictionaries import Dictionaries
-from .inspecting import damaged_texts, stream_ids
+from .inspecting import damaged_rows, damaged_texts, stream_ids
 from .paging import Pager
 from .partitions import PostgresPartition
 from .planning import Answer
@@ -289,6 +289,12 @@ class PostgresLog:
         Return an error for each large text that is not what was stored.
         """
         return damaged_texts(self.database, self._compression)
+
+    def damaged_rows(self) -> Iterable[DamagedError]:
+        """
+        Return an error for each row beside the events that is missing, or is not what they say.
+        """
+        return damaged_rows(self.database)
 
     def close(self) -> None:
         """

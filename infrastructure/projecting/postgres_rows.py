@@ -5,6 +5,7 @@ Projection rows in the log's own PostgreSQL database, each page with its checkpo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from struct import Struct
 from typing import Any
@@ -19,7 +20,16 @@ from ..postgres_log.log import PostgresLog
 from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, replace_calls, set_note_call
-from .postgres_search import VECTOR_COLUMN, VECTOR_VALUE, find_call, index_call, index_found_call, vector_of
+from .postgres_search import (
+    VECTOR_COLUMN,
+    VECTOR_VALUE,
+    find_call,
+    index_call,
+    index_found_call,
+    vector_of,
+    words_call,
+    wrong_vector_call,
+)
 from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows, twice_made
 
 __all__ = ["PostgresProjectionStore"]
@@ -102,10 +112,7 @@ class PostgresProjectionStore:
     def _write(self, wire: Wire, projection: Projection, rows: list[Any]) -> None:
         sql = _upsert(projection)
         for trip in _trips(Call(sql, (LANE, *_values(row))) for row in rows):
-            if trip[0].size > TRIP_BYTES_MAX:
-                wire.run_apart(trip[0])
-            else:
-                wire.run(*trip)
+            _sent(wire, trip)
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -239,6 +246,19 @@ class PostgresProjectionStore:
         call = find_call(_table(projection), projection.row.__struct_fields__, LANE, query)
         return made_found(projection, self._log.database.ask(call)[0])
 
+    def index_fault(self, projection: Projection) -> str | None:
+        """
+        Return how the vectors differ from the words of the rows, if they do.
+        """
+        self._make(projection)
+        wrong, last = 0, ""
+        while rows := self._log.database.ask(words_call(_table(projection), LANE, last, TRIP_ROWS_MAX))[0]:
+            calls = (wrong_vector_call(_table(projection), LANE, key, words) for key, words in rows)
+            for trip in _trips(calls):
+                wrong += sum(map(len, self._log.database.reading(partial(_sent, trip=trip))))
+            last = rows[-1][0]
+        return f"{wrong:,} rows are not in its index as they are" if wrong else None
+
     def _make(self, projection: Projection) -> None:
         """Make the tables where they are missing; once per process is enough to look."""
         if _table(projection) in self._made:
@@ -321,6 +341,11 @@ def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
         size += call.size
     if trip:
         yield trip
+
+
+def _sent(wire: Wire, trip: list[Call]) -> list[Rows]:
+    """Carry out the statements of a trip."""
+    return [wire.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else wire.run(*trip)
 
 
 def _binary(value: int | float | str | bytes) -> bytes:

@@ -14,7 +14,16 @@ from ...domain.words import Term
 from ...projections.contract import SearchQuery
 from ..postgres_log.wire import Call, int8
 
-__all__ = ["VECTOR_COLUMN", "VECTOR_VALUE", "find_call", "index_call", "index_found_call", "vector_of"]
+__all__ = [
+    "VECTOR_COLUMN",
+    "VECTOR_VALUE",
+    "find_call",
+    "index_call",
+    "index_found_call",
+    "vector_of",
+    "words_call",
+    "wrong_vector_call",
+]
 
 VECTOR_COLUMN = "vector tsvector NOT NULL"
 # A value goes out as text, and the server reads it as what it is.
@@ -69,6 +78,23 @@ def find_call(table: str, names: Sequence[str], lane: bytes, query: SearchQuery)
 def _lexemes(term: Term) -> str:
     # Words have neither quotation mark nor backslash in them.
     return " & ".join(f"'{word}'" for word in term.words.split()) + ":*" * term.is_prefix
+
+
+def words_call(table: str, lane: bytes, after: str, limit: int) -> Call:
+    """
+    Return the statement for the keys and words of the rows behind a key.
+    """
+    sql = f"SELECT key, words FROM {table} WHERE slice = $1 AND key > $2 ORDER BY key LIMIT $3"
+    return Call(sql, (lane, after.encode(), int8(limit)))
+
+
+def wrong_vector_call(table: str, lane: bytes, key: str, words: str) -> Call:
+    """
+    Return the statement that has a row if that of a key still has these words, and another vector than theirs.
+    """
+    is_other = f"vector <> {VECTOR_VALUE.format(number=4)}"
+    sql = f"SELECT 1 FROM {table} WHERE slice = $1 AND key = $2 AND words = $3 AND {is_other}"
+    return Call(sql, (lane, key.encode(), words.encode(), vector_of(words)))
 
 
 def vector_of(words: str) -> bytes:

@@ -16,7 +16,7 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
 from .sqlite_keeping import copy_rows, drop_table, note, put_in_place, set_note
-from .sqlite_search import create_searched, drop_index, find
+from .sqlite_search import create_searched, drop_index, find, index_fault
 from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows
 
 __all__ = ["SqliteProjectionStore"]
@@ -186,6 +186,15 @@ class SqliteProjectionStore:
                 return []
             found = find(connection, f"view_{projection.name}", projection.row.__struct_fields__, query)
             return made_found(projection, found)
+
+    def index_fault(self, projection: Projection) -> str | None:
+        """
+        Return how the index differs from the rows, if it does.
+        """
+        with self._log.database.reading() as connection:
+            if _checkpoint(connection, projection) == BEGINNING:
+                return None
+            return index_fault(connection, f"view_{projection.name}")
 
 
 def _save(

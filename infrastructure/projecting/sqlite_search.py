@@ -14,8 +14,10 @@ from typing import Any
 from ...domain.words import Term
 from ...projections.contract import SearchQuery
 
-__all__ = ["create_searched", "drop_index", "find", "rename_searched"]
+__all__ = ["create_searched", "drop_index", "find", "index_fault", "rename_searched"]
 
+# What the tokenizer makes of characters: it knows those of ASCII.
+BORDERS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 FIND = """
     WITH within (stream, last) AS MATERIALIZED
         (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:streams))
@@ -84,6 +86,30 @@ def find(connection: sqlite3.Connection, table: str, names: Sequence[str], query
         "limit": query.limit,
     }
     return connection.execute(FIND.format(table=table, columns=columns), values).fetchall()
+
+
+def index_fault(connection: sqlite3.Connection, table: str) -> str | None:
+    """
+    Return how the index of a table of searched rows differs from them, None where it does not.
+
+    SQLite's own check of an index asks for the lock of whoever writes, and of one without content compares nothing.
+    """
+    made = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_found"
+    connection.execute(f"{made} USING fts5vocab(main, {table}_words, instance)")
+    # Of each row the sum over its words and their places, whichever come first.
+    sums: dict[int, int] = {}
+    for number, word, place in connection.execute(f"SELECT doc, term, offset FROM temp.{table}_found"):
+        sums[number] = sums.get(number, 0) + hash((word, place))
+    # A row without any word is there all the same.
+    listed = {row[0] for row in connection.execute(f"SELECT id FROM {table}_words_docsize")}
+    wrong = 0
+    for number, text in connection.execute(f"SELECT number, words FROM {table}"):
+        words = filter(None, text.translate(BORDERS).split(" "))
+        said = sum(hash((word, place)) for place, word in enumerate(words))
+        wrong += sums.pop(number, 0) != said or number not in listed
+        listed.discard(number)
+    wrong += len(sums.keys() | listed)
+    return f"{wrong:,} rows are not in its index as they are" if wrong else None
 
 
 def _phrase(term: Term) -> str:

@@ -90,6 +90,11 @@ class ProjectionStore(Protocol):
         The rows are `SearchedRow`s. All stores find the same ones; which of them fit best, each decides for itself.
         """
 
+    def index_fault(self, projection: Projection) -> str | None:
+        """
+        Return how the index by which the rows, `SearchedRow`s, are found differs from them; None where it does not.
+        """
+
     def drop(self, projection: Projection) -> None:
         """
         Forget the rows and the checkpoint of a projection; nothing happens where there are none.
@@ -224,6 +229,11 @@ class MemoryProjectionStore:
         Return the number of rows.
         """
         return len(self._table(projection).rows)
+
+    def index_fault(self, projection: Projection) -> None:
+        """
+        Return nothing: here the rows themselves are looked through.
+        """
 
     def drop(self, projection: Projection) -> None:
         """

@@ -9,13 +9,29 @@ from collections.abc import Iterator
 
 from ...domain.errors import DamagedError
 from ..compression import Compression
+from ..row_faults import empty_key, nameless_type
 from ..texts import text_of
 
-__all__ = ["damaged_pages", "damaged_texts", "database_files", "stream_ids"]
+__all__ = ["damaged_pages", "damaged_rows", "damaged_texts", "database_files", "stream_ids"]
 
 BESIDE = ("-wal", "-shm", "-journal")
 FAULTS_TOLD = 10
 LAST = "\U0010ffff"
+ROWS_TOLD = 100
+NAMELESS = f"""
+    SELECT coalesce(s.id, 'stream ' || e.stream), e.version, e.tag
+    FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag LEFT JOIN stream AS s ON s.key = e.stream
+    WHERE t.key IS NULL ORDER BY e.position LIMIT {ROWS_TOLD}
+"""
+# Versions have no holes, so the last one says which there are.
+KEYS = f"""
+    SELECT * FROM (
+        SELECT coalesce(s.id, 'stream ' || i.stream), i.key, i.first_version, i.last_version,
+            max(coalesce((SELECT max(version) FROM event WHERE stream = i.stream), 0),
+                coalesce((SELECT max(last_version) FROM part WHERE stream = i.stream), 0)) AS head
+        FROM idempotency AS i LEFT JOIN stream AS s ON s.key = i.stream)
+    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+"""
 
 
 def stream_ids(connection: sqlite3.Connection, prefix: str) -> list[str]:
@@ -41,6 +57,14 @@ def damaged_pages(connection: sqlite3.Connection) -> list[DamagedError]:
     """
     rows = connection.execute(f"PRAGMA integrity_check({FAULTS_TOLD})").fetchall()
     return [DamagedError("the database file", str(row[0])) for row in rows if row[0] != "ok"]
+
+
+def damaged_rows(connection: sqlite3.Connection) -> list[DamagedError]:
+    """
+    Return an error for each of the first events whose type has no name, and keys under which nothing was recorded.
+    """
+    nameless = [nameless_type(*row) for row in connection.execute(NAMELESS)]
+    return nameless + [empty_key(*row) for row in connection.execute(KEYS)]
 
 
 def damaged_texts(connection: sqlite3.Connection, compression: Compression) -> Iterator[DamagedError]:

@@ -35,7 +35,7 @@ from ..receipts import receipts_of
 from ..records import ANY, Appended, Part, Request
 from .appending import Appender
 from .database import SqliteDatabase, translate
-from .inspecting import damaged_pages, damaged_texts, database_files, stream_ids
+from .inspecting import damaged_pages, damaged_rows, damaged_texts, database_files, stream_ids
 from .partitions import INDEX_OF_BLOCKS, SqlitePartition
 from .reading import Reader
 from .schema import prepare_schema, refuse_foreign_file
@@ -363,6 +363,13 @@ class SqliteLog:
         """
         with self.database.reading() as connection:
             return list(damaged_texts(connection, self._compression))
+
+    def damaged_rows(self) -> list[DamagedError]:
+        """
+        Return an error for each row beside the events that is missing, or is not what they say.
+        """
+        with self.database.reading() as connection:
+            return damaged_rows(connection)
 
     def close(self) -> None:
         """

@@ -60,6 +60,8 @@ class EventCheck:
         texts = asked(self.problems, "the large texts", lambda: list(self._log.damaged_texts()))
         self.problems += [Problem("file", error.what, error.reason) for error in self._log.damaged_files()]
         self.problems += [Problem("text", error.what, error.reason) for error in texts or ()]
+        rows = asked(self.problems, "the rows beside the events", lambda: list(self._log.damaged_rows()))
+        self.problems += [Problem("row", error.what, error.reason) for error in rows or ()]
 
     def _read_all(self) -> None:
         moment, places = BEGINNING, Places()

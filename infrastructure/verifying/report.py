@@ -13,9 +13,9 @@ class Problem(msgspec.Struct, frozen=True):
     """
     Something that is not as it should be: of what kind, where, and what is wrong.
 
-    `kind` is `file`, `event`, `version`, `position`, `reference`, `text` or `projection`. `where` is an event as
-    `stream@version`, several as `stream@first..last`, a position, a stored text, or the name of a projection. What can
-    be made anew from the events, as projections can, is `repairable`.
+    `kind` is `file`, `event`, `version`, `position`, `reference`, `text`, `row` or `projection`. `where` is an event as
+    `stream@version`, several as `stream@first..last`, a position, a stored text, a stream, or the name of a projection.
+    What can be made anew from the events, as projections can, is `repairable`.
     """
 
     kind: str

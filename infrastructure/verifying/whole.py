@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...domain.errors import ProjectionError, StorageReadOnlyError
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ...projections.contract import Projection
+from ...projections.contract import Projection, SearchedRow
 from ..projecting.read_only import kept_by
 from ..projecting.rebuilding import Progress, check, rebuild
 from ..projecting.store import ProjectionStore
@@ -104,9 +104,22 @@ def _fault_of(log: LiveLog, store: ProjectionStore, projection: Projection, prog
     if not report.is_done:
         return _Fault(f"it stands at {_checkpoint(kept_by(store), projection)}, and the log at {log.now()}")
     if not report.differing:
-        return None
+        return _index_fault_of(kept_by(store), projection)
     keys = ", ".join(difference.key for difference in report.differences[:3])
     return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
+
+
+def _index_fault_of(store: ProjectionStore, projection: Projection) -> _Fault | None:
+    if not issubclass(projection.row, SearchedRow):
+        return None
+    try:
+        reason = store.index_fault(projection)
+    except StorageReadOnlyError:
+        raise
+    except Exception as error:
+        damage = damage_of(error, "its index")
+        return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
+    return None if reason is None else _Fault(reason)
 
 
 def _is_made_anew(

@@ -27,8 +27,8 @@ FAILED = 1
 @as_json
 def command(repair: bool, location: str, as_json: bool) -> int:
     """
-    Look at everything: the versions, positions and digests of the events, what they refer to, large texts, and whether
-    the projections are what the events give.
+    Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
+    whether the projections are what the events give, with the index of what is searched.
 
     A line for each problem: of what kind, where, and what is wrong. The exit code is 1 where something is wrong, or is
     so still after --repair.

@@ -1,0 +1,100 @@
+"""What lies beside events and projections: names of types, idempotency keys, and the index of what is searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.projections.search import SEARCH
+from tests.verifying.damaging import rows_of, sql, told, verified, view_of, written
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """
+    Where a store lies with some chats, one of which took a call with a key, and with texts of every sort.
+    """
+    return filled(str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url")))
+
+
+def filled(place: str) -> str:
+    """
+    Return the place of a store, once it is filled.
+    """
+    written(place)
+    with refold.open(place) as store:
+        chat = store.chat("keyed")
+        with refold.acting(actor="mia"):
+            chat.add_message("user", "Once, \x00 over; ÉCLAIR 漢字 thrice thrice " + "long" * 50, idempotency_key="k1")
+        chat.add_message("user", "?!")
+        chat.add_message("assistant", "again " * 400)
+        assert store.search("thrice")
+    return place
+
+
+def test_nothing_is_wrong(place: str) -> None:
+    """Whatever words there are, and where there are none."""
+    assert told(verified(place)) == []
+
+
+def test_a_type_without_a_name(place: str) -> None:
+    """Each of its events is named."""
+    [(tag,)] = sql(place, f"SELECT tag FROM event WHERE {rows_of(place, 'chat:f')} AND version = 1")
+    sql(place, "DELETE FROM tag WHERE key = ?", tag)
+
+    report = verified(place)
+
+    assert told(report) == ["row chat:f@1"]
+    assert report.problems[0].reason == f"there is no row with the name of its type, {tag}"
+
+
+@pytest.mark.parametrize("last", [0, 5, 99])
+def test_a_key_of_what_is_not_there(place: str, last: int) -> None:
+    """The context, the key, and which versions it names."""
+    first = 2 if last == 0 else last
+    sql(place, "UPDATE idempotency SET first_version = ?, last_version = ?", first, last)
+
+    report = verified(place)
+
+    assert told(report) == ["row chat:keyed"]
+    assert report.problems[0].reason == f"its key 'k1' names versions {first} to {last}, and it ends at version 4"
+
+
+def unindexed(place: str) -> tuple[str, str]:
+    """
+    Return statements that leave a row out of the index, and that put other words into it.
+    """
+    table = view_of(place, SEARCH)
+    one = f"key = (SELECT min(key) FROM {table} WHERE words <> '')"
+    if place.startswith("postgresql"):
+        return f"UPDATE {table} SET vector = '' WHERE {one}", f"UPDATE {table} SET vector = 'another:1' WHERE {one}"
+    row = f"SELECT '{{}}', number, {{}} FROM {table} WHERE {one}"
+    into = f"INSERT INTO {table}_words ({table}_words, rowid, words) "
+    taken_out = into + row.format("delete", "words")
+    return taken_out, f"INSERT INTO {table}_words (rowid, words) SELECT number, 'another' FROM {table} WHERE {one}"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_index_that_says_something_else(place: str, number: int) -> None:
+    """That it is another than its rows is found, though the rows are right; and it is made anew."""
+    sql(place, unindexed(place)[number])
+
+    report, repaired, after = verified(place), verified(place, repair=True), verified(place)
+
+    assert told(report) == ["projection search"]
+    assert report.problems[0].reason == "1 rows are not in its index as they are"
+    assert (repaired.is_whole, after.problems) == (True, ())
+
+
+def test_an_index_of_more(tmp_path: Path) -> None:
+    """On SQLite, where it is a table of its own, it may name a row that is not there, or be gone."""
+    place, table = filled(str(tmp_path / "store.db")), view_of("", SEARCH)
+    sql(place, f"INSERT INTO {table}_words (rowid, words) VALUES (999, 'nobody')")
+    assert told(verified(place, repair=True)) == ["projection search"]
+    assert verified(place).is_whole
+
+    sql(place, f"DROP TABLE {table}_words")
+    assert told(verified(place, repair=True)) == ["projection search"]
+    assert verified(place).is_whole

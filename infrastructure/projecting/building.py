@@ -72,23 +72,23 @@ class Build:
         with suppress(StorageError):
             self._lease.release()
 
-    def run(self, stop: Stop, *, until: Moment | None = None) -> bool:
+    def run(self, stop: Stop, *, until: Moment | None = None, at_once: int = 1) -> bool:
         """
-        Build until there is nothing more, or up to a moment; False where it was stopped.
+        Build until there is nothing more, or up to a moment, `at_once` pages at a time; False where it was stopped.
 
         Raises:
             ProjectionError: the projection cannot fold an event.
             StorageBusyError: this process stood still for so long that another one took over.
         """
         try:
-            return self._run(stop, until)
+            return self._run(stop, until, at_once)
         except ProjectionError as error:
             raise ProjectionError(self._projection.name, error.event, error.reason) from error
 
-    def _run(self, stop: Stop, until: Moment | None) -> bool:
+    def _run(self, stop: Stop, until: Moment | None, at_once: int) -> bool:
         began, before = self._watch.monotonic(), count(self._store.checkpoint(self.shadow))
         total, folded = count(self._log.now()), self.folded
-        for moment in self._runner.pages(self.shadow, until=until):
+        for moment in self._runner.pages(self.shadow, until=until, at_once=at_once):
             done = count(moment)
             self.folded = folded + done - before
             self.tell(done, max(total, done), done - before, self._watch.monotonic() - began)

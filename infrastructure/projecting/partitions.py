@@ -29,6 +29,8 @@ from .store import ProjectionStore
 
 __all__ = ["PartitionedBuild", "events_in_partitions", "forget_partitions", "has_partitions", "is_partitionable"]
 
+# Workers take turns at writing: fewer and larger transactions, of some milliseconds each.
+PAGES_AT_ONCE = 4
 LOOK_SECONDS = 0.25
 # So long a worker that is to stop may take for the page it is at.
 END_SECONDS = 4 * TAKE_OVER_SECONDS
@@ -60,7 +62,7 @@ def build_partition(task: PartitionTask) -> bool:
         shadow, note = shadow_of(projection, partition=partition.number), _plan_note(projection)
         with Build(events.partition(partition), store, projection, shadow) as build:
             until = partition.share(Moment.parse(task.until))
-            return build.run(lambda: store.note(note) != task.plan, until=until)
+            return build.run(lambda: store.note(note) != task.plan, until=until, at_once=PAGES_AT_ONCE)
     finally:
         events.close()
 

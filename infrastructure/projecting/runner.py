@@ -130,13 +130,13 @@ class ProjectionRunner:
             self._store.save(projection, rows, before=stored, after=_moment_behind(stored, before))
         raise failure from error
 
-    def pages(self, projection: Projection, *, until: Moment | None = None) -> Iterator[Moment]:
+    def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:
         """
-        Fold what a projection has not seen yet, page by page; yield the moment it has reached after each.
+        Fold what a projection has not seen yet, `at_once` pages at a time; yield the moment it has reached after each.
 
         It goes up to `until` and no further. Without, what is written meanwhile may be left for the next time.
         """
-        pages, limit = _Pages(self._log, until), _page_size(projection)
+        pages, limit = _Pages(self._log, until), at_once * _page_size(projection)
         standing = _Standing(projection, self._store.checkpoint(projection))
         moment, is_over = standing.stored, False
         while not is_over:

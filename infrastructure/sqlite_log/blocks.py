@@ -51,7 +51,7 @@ class BlockReader:
     def __init__(self, codec: Codec, compression: Compression) -> None:
         self._codec = codec
         self._compression = compression
-        # The blocks that were opened last, replaced as a whole: several threads read at once.
+        # The blocks that were looked at last, the newest first; replaced as a whole: several threads read at once.
         self._opened: tuple[tuple[Block, _Opened], ...] = ()
         shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[codec.events]]  # type: ignore[name-defined]
         raw_shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[msgspec.Raw]]
@@ -99,11 +99,13 @@ class BlockReader:
     def _open(self, block: Block, bounds: slice, place: Place | None) -> _Opened:
         """A fork's ancestors are read one after the other, and a block often holds the end of one and the next."""
         # All of it is compared: what was damaged since is not what was opened.
-        known = (opened for one, opened in self._opened if one.key == block.key and one == block)
-        opened = next(known, None)
-        if opened is None:
-            opened = self._open_unknown(block, is_whole=place is None or _is_much(bounds, place[0]))
-            self._opened = ((block, opened), *self._opened[: BLOCKS_KEPT - 1])
+        kept = self._opened
+        known = next((pair for pair in kept if pair[0].key == block.key and pair[0] == block), None)
+        if known is None:
+            known = (block, self._open_unknown(block, is_whole=place is None or _is_much(bounds, place[0])))
+        if not kept or known is not kept[0]:
+            self._opened = (known, *[pair for pair in kept if pair is not known][: BLOCKS_KEPT - 1])
+        opened = known[1]
         if place is not None:
             _check_place(opened.parts, *place)
         return opened

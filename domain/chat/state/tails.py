@@ -21,6 +21,7 @@ __all__ = ["last_items", "tail_of", "with_tail"]
 
 # Events that add no item, such as names, and are read along: fewer than this among the last are the rule.
 EVENTS_BESIDE_ITEMS = 8
+FIRST_LOOK_EVENTS = 64
 
 
 def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
@@ -64,8 +65,8 @@ def last_items(
     """
     Return the last `wanted` items of a context whose last events `last_events` reads; None where they do not tell.
     """
-    # Where edits go on, the newest of the last few events names the end already.
-    looked_at = EVENTS_BESIDE_ITEMS
+    # Mostly the last events are the items. Where edits go on, the newest of a few names the end already.
+    looked_at = min(wanted, FIRST_LOOK_EVENTS)
     while True:
         events = last_events(looked_at)
         newest: list[ChatItemEvent] = []

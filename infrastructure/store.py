@@ -24,6 +24,7 @@ from ..domain.transaction import Transaction, transaction
 from ..domain.window import ContextWindow
 from ..projections.catalogue import CATALOGUE
 from ..projections.contract import Projection
+from ..projections.entries import ENTRIES
 from ..projections.growth import GROWTH
 from ..projections.lineage import LINEAGE
 from ..projections.rollup import ROLLUP
@@ -50,6 +51,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     SEARCH,
     TRANSITIONS,
     VALIDITY,
+    ENTRIES,
     LINEAGE,
     USAGE,
     *RUN_TABLES,

@@ -8,8 +8,10 @@ from datetime import date, datetime
 from typing import Any
 
 from ..domain.ports import LiveLog
+from ..domain.positions import Moment
 from ..domain.threads import in_thread
 from ..projections.catalogue import CATALOGUE, CatalogueRow
+from ..projections.entries import ENTRIES
 from ..projections.lineage import LINEAGE, LineageRow
 from ..projections.rollup import ROLLUP, RollupRow
 from ..projections.search import SearchHit
@@ -17,10 +19,12 @@ from ..projections.usage import USAGE, UsageRow
 from ..projections.validity import VALIDITY
 from .context_pages import ContextPage, Wish, context_page
 from .days import day_named
+from .entries_view import EntryStay, entry_stays, version_meant
 from .named_contexts import context_named
 from .projecting.runner import ProjectionRunner
 from .projecting.store import ProjectionStore
 from .searching import search
+from .stay_levels import holds
 from .validity_view import Interval, intervals
 
 __all__ = ["AnswersOfStore"]
@@ -93,6 +97,34 @@ class AnswersOfStore:
         `validity()` for a running event loop.
         """
         return await in_thread(self.validity, context_id)
+
+    def entries(
+        self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False
+    ) -> list[EntryStay]:
+        """
+        Return what a queue or a pool holds, or held at a version, a time, a position (`"pos:17"`) or a name, in order.
+
+        With `with_gone` what had left by then is there too, each stay of it: those that are held are the ones whose
+        `v1` is 0 or later than the version. Contents are not read.
+
+        Raises:
+            NotFoundError: there is no such queue or pool, or no such version or name.
+            InvalidInputError: both could be meant, or `at` is none of these.
+        """
+        stream = context_named(self.log, context, ("queue", "pool"))
+        head = self.log.head(stream)
+        self._runner.catch_up(ENTRIES)
+        version = version_meant(self.log, self._projections, stream, at, head=head)
+        stays = (stay for stay in entry_stays(self._projections, stream) if stay.v0 <= version)
+        return [stay for stay in stays if with_gone or holds(stay, version)]
+
+    async def aentries(
+        self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False
+    ) -> list[EntryStay]:
+        """
+        `entries()` for a running event loop.
+        """
+        return await in_thread(self.entries, context, at, with_gone=with_gone)
 
     def lineage(self, context: str | None = None) -> list[LineageRow]:
         """

@@ -9,30 +9,20 @@ those that are seen at one are the stays which hold it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
 from ..domain.chat.state.sequence import Edits
-from ..domain.spans import Ref, Segment, refs_of
-from ..projections.validity import (
-    CLEARED,
-    FORKED,
-    MERGED,
-    STILL_THERE,
-    VALIDITY,
-    Stay,
-    ValidityRow,
-    brought_by,
-    earlier_stays,
-    rows_prefix,
-)
+from ..domain.spans import Segment, refs_of
+from ..projections.stays import STILL_THERE, Stay, stays_of
+from ..projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from .projecting.store import ProjectionStore
-from .validity_births import described, version_in
+from .stay_levels import Level, holds, levels_of, version_in
+from .validity_births import described
 
-__all__ = ["Interval", "holds", "ids_seen", "intervals"]
-
-MARKS = (FORKED, MERGED, CLEARED)
+__all__ = ["Interval", "ids_seen", "intervals"]
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +47,6 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def holds(stay: Stay | Interval, version: int) -> bool:
-    """
-    Return whether an item was seen at a version during a stay.
-    """
-    return stay.v0 <= version and (stay.v1 == STILL_THERE or version < stay.v1)
-
-
 def ids_seen(stays: Iterable[Interval], version: int) -> list[str]:
     """
     Return the ids of the items that are seen at a version, in order.
@@ -77,16 +60,11 @@ def intervals(store: ProjectionStore, context: str) -> list[Interval]:
 
     The items come in the order in which they stand, the stays of one in the order in which they were.
     """
-    levels = [_Level(store, context)]
-    # The last event that counts of each level: all of the context itself.
-    ends: list[int | None] = [None]
-    while (parent := levels[0].parent) is not None:
-        levels.insert(0, _Level(store, parent.stream))
-        ends.insert(0, parent.version)
+    levels = levels_of(partial(_Level, store), context)
     view = _View()
-    for level, end in zip(levels, ends, strict=True):
+    for level, end in levels:
         view.go_on(level, end)
-    return _told(view, described(store, view.births, (row for level in levels for row in level.rows.values())))
+    return _told(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
 
 
 def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
@@ -114,14 +92,14 @@ def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
     return told
 
 
-class _Level:
-    """The rows of one context, a fork's ancestor or itself."""
+class _Level(Level[ValidityRow]):
+    """The rows of one chat, a fork's ancestor or itself."""
+
+    projection = VALIDITY
+    mark_types = (FORKED, MERGED, CLEARED)
 
     def __init__(self, store: ProjectionStore, context: str) -> None:
-        self.context = context
-        rows: Sequence[ValidityRow] = store.rows_under(VALIDITY, rows_prefix(context))
-        self.marks = [row for row in rows if row.type in MARKS]
-        self.rows = {row.birth: row for row in rows if row.type not in MARKS}
+        super().__init__(store, context)
         self._clears = [row for row in self.marks if row.type == CLEARED]
         self._cleared_at = [row.v0 for row in self._clears]
 
@@ -149,7 +127,7 @@ class _Level:
             version = version_in(row.birth)
             if end is not None and version > end:
                 return
-            if row.type in MARKS:
+            if row.type in self.mark_types:
                 yield from ((version, *brought) for brought in self._brought(row))
             else:
                 yield version, row.birth, row.before
@@ -159,17 +137,17 @@ class _Level:
             return
         brought = brought_by(mark)
         for placement in brought.placed or ():
-            before = "" if placement.before is None else self._name(placement.before)
+            before = "" if placement.before is None else self.birth_of(placement.before)
             for ref in refs_of(placement.items):
                 # With another agent's name on it the item is a new one.
-                yield (self._name(ref) if brought.agent is None else mark.birth), before
+                yield (self.birth_of(ref) if brought.agent is None else mark.birth), before
 
     def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[Stay]:
         """
         Return the stays of an item that came with a version; a fork may begin with what is not seen.
         """
         row = self.rows.get(birth)
-        stays = [*earlier_stays(row), Stay(row.v0, row.v1, row.how, row.reason)] if row else [Stay(0)]
+        stays = stays_of(row) if row else [Stay(0)]
         if not stays[0].v0:
             stays[:1] = [msgspec.structs.replace(stays[0], v0=arrived)] if is_shown else []
         nexts = [*(stay.v0 for stay in stays), STILL_THERE][1:]
@@ -181,9 +159,6 @@ class _Level:
         if found == len(self._clears) or (end and end < self._cleared_at[found]):
             return stay
         return Stay(stay.v0, self._cleared_at[found], "clear", self._clears[found].reason)
-
-    def _name(self, ref: Ref) -> str:
-        return f"{ref.stream or self.context}@{ref.version}"
 
 
 class _View:

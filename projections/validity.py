@@ -37,27 +37,20 @@ from ..domain.chat.events import (
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
+from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
 
 __all__ = [
     "CLEARED",
     "FORKED",
     "MERGED",
-    "STILL_THERE",
     "VALIDITY",
     "Brought",
-    "Stay",
     "Validity",
     "ValidityRow",
     "brought_by",
-    "earlier_stays",
-    "item_key",
-    "mark_key",
-    "rows_prefix",
 ]
 
-STILL_THERE = 0
 FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
-VERSION_DIGITS = 10
 TYPES: dict[type[Event], str] = {
     MessageAdded: "message",
     FunctionCalled: "function_call",
@@ -67,43 +60,17 @@ TYPES: dict[type[Event], str] = {
 }
 
 
-class ValidityRow(msgspec.Struct, frozen=True, kw_only=True):
+class ValidityRow(StayRow, frozen=True, kw_only=True):
     """
-    An item in a chat's view, from version `v0` on and before `v1`, the event of which took it out.
+    An item in a chat's view, or a mark: its `type` is forked, merged or cleared, `brought` is `brought_by`.
 
-    `v1` is 0 where no event named it again: then it is still there, or left with the next mark `cleared`; `v0` is 0
-    where it came with a fork or a merge, whose mark has the version. `earlier` is JSON: the stays before this one, each
-    `[v0, v1, how, reason]`. `birth` is `stream@version` of the event that brought the item into the world, `before`
-    that of the item that it was put before; `agent` is the item's, else who recorded it. What came from elsewhere has
-    no `type` and no `item` here; its row at its birth has.
-
-    A mark has the `type` forked, merged or cleared, its version as `v0`, and in `brought` what came: `brought_by`.
+    Where no event named the item again, it is still there, or left with the next mark `cleared`; `v0` is 0 where it
+    came with a fork or a merge, whose mark has the version. `before` is the birth of the item that it was put before;
+    `agent` is the item's, else who recorded it.
     """
 
-    key: str
-    context: str
-    birth: str
-    item: str = ""
-    type: str = ""
     role: str = ""
-    agent: str = ""
-    tokens: int = 0
-    v0: int = 0
-    v1: int = STILL_THERE
-    how: str = ""
-    reason: str = ""
     before: str = ""
-    earlier: str = "[]"
-    brought: bytes = b""
-
-
-class Stay(msgspec.Struct, frozen=True, array_like=True):
-    """From which version to which, and how it ended."""
-
-    v0: int
-    v1: int = STILL_THERE
-    how: str = ""
-    reason: str = ""
 
 
 class Brought(msgspec.Struct, frozen=True, array_like=True):
@@ -151,33 +118,11 @@ class Validity:
             return _born(key, item, event)
         if isinstance(recorded, Forked | Merged | Cleared):
             return _mark(key, recorded, event)
-        row = row or ValidityRow(key=key, context=stream, birth=_birth_in(key, stream))
+        row = row or ValidityRow(key=key, context=stream, birth=birth_in(key, stream))
         is_back = isinstance(recorded, ItemsRestored)
         if isinstance(recorded, SummaryUndone):
             is_back = key != item_key(stream, recorded.summary)
-        return _returned(row, event.version) if is_back else _left(row, event)
-
-
-def rows_prefix(context: str) -> str:
-    """
-    Return what the keys of all rows of a context begin with; an id may hold a blank, but no `@`.
-    """
-    return f"{context}@"
-
-
-def item_key(context: str, ref: Ref) -> str:
-    """
-    Return the key of an item that an event of `context` names; its own ones stand in the order of their births.
-    """
-    stream = "" if ref.stream == context else ref.stream
-    return f"{context}@{stream}@{ref.version:0{VERSION_DIGITS}}"
-
-
-def mark_key(context: str, version: int) -> str:
-    """
-    Return the key of the mark of an event.
-    """
-    return f"{context}@!{version:0{VERSION_DIGITS}}"
+        return returned(row, event.version) if is_back else _left(row, event)
 
 
 def brought_by(row: ValidityRow) -> Brought:
@@ -185,13 +130,6 @@ def brought_by(row: ValidityRow) -> Brought:
     Return what came with a fork or a merge, by its mark.
     """
     return msgspec.msgpack.decode(row.brought, type=Brought)
-
-
-def earlier_stays(row: ValidityRow) -> list[Stay]:
-    """
-    Return the stays before the last one.
-    """
-    return msgspec.json.decode(row.earlier, type=list[Stay])
 
 
 def _touched(event: Event) -> Iterable[Ref]:
@@ -248,18 +186,7 @@ def _left(row: ValidityRow, event: RecordedEvent) -> ValidityRow:
     how, reason = _LEFT_BY.get(type(recorded), ""), ""
     if isinstance(recorded, ItemsEvicted):
         how, reason = recorded.how, recorded.reason or ""
-    return msgspec.structs.replace(row, v1=event.version, how=how, reason=reason)
-
-
-def _returned(row: ValidityRow, version: int) -> ValidityRow:
-    stays = [*earlier_stays(row), Stay(row.v0, row.v1, row.how, row.reason)]
-    earlier = msgspec.json.encode(stays).decode()
-    return msgspec.structs.replace(row, v0=version, v1=STILL_THERE, how="", reason="", earlier=earlier)
-
-
-def _birth_in(key: str, context: str) -> str:
-    stream, _, version = key.removeprefix(rows_prefix(context)).rpartition("@")
-    return f"{stream or context}@{int(version)}"
+    return left(row, event.version, how, reason)
 
 
 # How items left, as the fold of a chat says it.

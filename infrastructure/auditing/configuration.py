@@ -12,7 +12,7 @@ from ...domain.chat.state.fold import active_config
 from ...domain.envelope import RecordedEvent
 from ...domain.ports import Log
 from ...domain.spans import Ref
-from ...projections.validity import STILL_THERE
+from ...projections.stays import STILL_THERE
 from ..validity_view import Interval
 from .births import births, ref_of
 from .trail import Change

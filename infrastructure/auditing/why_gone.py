@@ -17,7 +17,8 @@ from ...domain.positions import Position
 from ...domain.streams import split_stream_id
 from ...domain.window.events import WindowCleared, WindowDropped, WindowReplaced
 from ..projecting.store import ProjectionStore
-from ..validity_view import holds, intervals
+from ..stay_levels import holds
+from ..validity_view import intervals
 from .births import event_at, id_of, named_so
 from .causes import causes_of
 from .contexts import began_with, context_changes

@@ -18,7 +18,8 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.validity_view import Interval, ids_seen
-from refold.projections.validity import VALIDITY, rows_prefix
+from refold.projections.stays import rows_prefix
+from refold.projections.validity import VALIDITY
 
 from ..model.editing_life import NUMBER
 from ..model.editing_machine import EditingMachine

@@ -1,0 +1,208 @@
+"""
+From which version to which was it held? One row for each entry of a queue or a pool that its own events name.
+
+What a branch begins with, and what a merge takes, is not copied: one row, a mark, says what came, however much it is.
+What comes back has a mark as well, since it comes back as the newest, in the order in which it was named. A cleared
+container is a mark, too. `refold.infrastructure.entries_view` joins all that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..domain.envelope import Event, RecordedEvent
+from ..domain.pool.events import (
+    ITEM_EVENTS,
+    AddedEvent,
+    BranchedEvent,
+    ClearedEvent,
+    EvictedEvent,
+    MergedEvent,
+    NamedEvent,
+    PoolBranched,
+    PoolCleared,
+    PoolEvicted,
+    PoolMerged,
+    PoolNamed,
+    PoolRemoved,
+    PoolReplaced,
+    PoolRestored,
+    QueueBranched,
+    QueueCleared,
+    QueueEvicted,
+    QueueMerged,
+    QueueNamed,
+    QueueRestored,
+    RestoredEvent,
+)
+from ..domain.pool.items import totals_of
+from ..domain.spans import Ref, Segment, Span, refs_of
+from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
+
+__all__ = [
+    "BRANCHED",
+    "CLEARED",
+    "ENTRIES",
+    "MERGED",
+    "NAMED",
+    "RESTORED",
+    "Came",
+    "Entries",
+    "EntryRow",
+    "came_with",
+    "names_prefix",
+]
+
+BRANCHED, MERGED, RESTORED, CLEARED, NAMED = "branched", "merged", "restored", "cleared", "named"
+DESCRIPTION_CHARACTERS_MAX = 200
+
+
+class EntryRow(StayRow, frozen=True, kw_only=True):
+    """
+    An entry of a queue or a pool, or a mark: `type` is branched, merged, restored or cleared, `brought` is `came_with`.
+
+    The `type` of an entry is `text`, `json`, or `module:name` of the class of its content. Its `description` is on one
+    line, and cut where it is long; `agent` is who recorded it. `v0` is 0 where it came with a branch or a merge, and
+    `v1` where it left with a mark: with the next `cleared`, or because what a merge took has its id.
+
+    A version's name has a row: `type` is named, `item` the name, `v0` the version that it stands for by now.
+    """
+
+    description: str = ""
+
+
+class Came(msgspec.Struct, frozen=True, array_like=True):
+    """
+    What a branch began with: the newest that `parent` had, as many as `limit`; or `items`, which a merge took or which
+    came back.
+    """
+
+    parent: Segment | None = None
+    limit: int | None = None
+    items: tuple[Span, ...] = ()
+
+
+class Entries:
+    """The fold behind `store.entries()`."""
+
+    name = "entries"
+    version = 1
+    row = EntryRow
+    stays_in_slice = True
+    events: frozenset[type[Event]] = frozenset((
+        *ITEM_EVENTS,
+        *(QueueBranched, QueueEvicted, QueueRestored, QueueCleared, QueueMerged, QueueNamed),
+        *(PoolBranched, PoolEvicted, PoolRemoved, PoolRestored, PoolCleared, PoolMerged, PoolNamed),
+    ))  # fmt: skip
+
+    def keys(self, event: RecordedEvent) -> Sequence[str]:
+        """
+        Return the entry that the event brought, those that it let go of or took back, and its mark.
+        """
+        recorded, stream = event.event, event.stream
+        keys = [item_key(stream, ref) for ref in _touched(recorded)]
+        match recorded:
+            case AddedEvent():
+                keys.append(item_key(stream, Ref(event.version)))
+            case NamedEvent(name=name):
+                keys.append(f"{names_prefix(stream)}{name}")
+            case BranchedEvent() | RestoredEvent() | ClearedEvent():
+                keys.append(mark_key(stream, event.version))
+            case MergedEvent(taken=taken) if taken:
+                keys.append(mark_key(stream, event.version))
+        return keys
+
+    def evolve(self, key: str, row: EntryRow | None, event: RecordedEvent) -> EntryRow:
+        """
+        Return the row after `event`.
+        """
+        recorded, stream = event.event, event.stream
+        if isinstance(recorded, AddedEvent) and key == item_key(stream, Ref(event.version)):
+            return _born(key, recorded, event)
+        if isinstance(recorded, NamedEvent) or key == mark_key(stream, event.version):
+            return _mark(key, event)
+        row = row or EntryRow(key=key, context=stream, birth=birth_in(key, stream))
+        if isinstance(recorded, RestoredEvent):
+            return returned(row, event.version)
+        # What a merge took back has left once more, and its row did not hear of its coming.
+        row = row if row.v1 == STILL_THERE else returned(row, 0)
+        return left(row, event.version, *_ending(recorded))
+
+
+def came_with(row: EntryRow) -> Came:
+    """
+    Return what came, by its mark.
+    """
+    return msgspec.msgpack.decode(row.brought, type=Came)
+
+
+def names_prefix(context: str) -> str:
+    """
+    Return what the keys of the names of a container's versions begin with.
+    """
+    return f"{context}@~"
+
+
+def _touched(event: Event) -> Iterable[Ref]:
+    """Return the entries that an event names which left with it, or came back."""
+    match event:
+        case EvictedEvent(items=items) | RestoredEvent(items=items) | MergedEvent(dropped=items):
+            return refs_of(items)
+        case PoolRemoved(item=ref) | PoolReplaced(old=ref):
+            return (ref,)
+    return ()
+
+
+def _born(key: str, added: AddedEvent, event: RecordedEvent) -> EntryRow:
+    content = added.content
+    return EntryRow(
+        key=key,
+        context=event.stream,
+        birth=event.reference,
+        item=added.id or "",
+        type=content.type or ("json" if content.text is None else "text"),
+        agent=event.meta.actor or "",
+        tokens=totals_of(added).tokens,
+        v0=event.version,
+        description=_on_one_line(added.description or ""),
+    )
+
+
+def _mark(key: str, event: RecordedEvent) -> EntryRow:
+    row = EntryRow(key=key, context=event.stream, birth=event.reference, v0=event.version)
+    match event.event:
+        case NamedEvent(name=name, version=version):
+            return msgspec.structs.replace(row, type=NAMED, item=name, v0=version)
+        case BranchedEvent(parent=parent, version=version, limit=limit):
+            return _bringing(row, BRANCHED, Came(Segment(parent, version), limit))
+        case MergedEvent(taken=taken):
+            return _bringing(row, MERGED, Came(items=taken))
+        case RestoredEvent(items=items):
+            return _bringing(row, RESTORED, Came(items=items))
+    return msgspec.structs.replace(row, type=CLEARED)
+
+
+def _bringing(row: EntryRow, kind: str, came: Came) -> EntryRow:
+    return msgspec.structs.replace(row, type=kind, brought=msgspec.msgpack.encode(came))
+
+
+def _ending(event: Event) -> tuple[str, str]:
+    """Return how entries left, in the words of a container, and why."""
+    match event:
+        case EvictedEvent(reason=reason):
+            return "evict", reason
+        case PoolRemoved(reason=given):
+            return "remove", given or ""
+        case MergedEvent():
+            return "merge", ""
+    return "replace", ""
+
+
+def _on_one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= DESCRIPTION_CHARACTERS_MAX else f"{line[: DESCRIPTION_CHARACTERS_MAX - 1]}…"
+
+
+ENTRIES = Entries()

@@ -1,0 +1,119 @@
+"""
+From which version to which: what the rows of items have in common, whatever kind of context the items are in.
+
+A context's rows lie together under its stream's id. An item has a row where its context's own events name it; a mark
+is the row of an event that says of many at once what became of them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from ..domain.spans import Ref
+
+__all__ = [
+    "STILL_THERE",
+    "Stay",
+    "StayRow",
+    "birth_in",
+    "item_key",
+    "left",
+    "mark_key",
+    "returned",
+    "rows_prefix",
+    "stays_of",
+]
+
+STILL_THERE = 0
+VERSION_DIGITS = 10
+R = TypeVar("R", bound="StayRow")
+
+
+class StayRow(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An item in a context, from version `v0` on and before `v1`, the event of which took it out; or a mark.
+
+    `v1` is 0 where no event named it again, `v0` where no event of the context named it when it came. `earlier` is
+    JSON: the stays before this one, each `[v0, v1, how, reason]`. `birth` is `stream@version` of the event that brought
+    the item into the world. What came from elsewhere has no `type` and no `item` here; its row at its birth has.
+
+    A mark has a `type` of its own, its version as `v0`, and in `brought` what came with its event.
+    """
+
+    key: str
+    context: str
+    birth: str
+    item: str = ""
+    type: str = ""
+    agent: str = ""
+    tokens: int = 0
+    v0: int = 0
+    v1: int = STILL_THERE
+    how: str = ""
+    reason: str = ""
+    earlier: str = "[]"
+    brought: bytes = b""
+
+
+class Stay(msgspec.Struct, frozen=True, array_like=True):
+    """From which version to which, and how it ended."""
+
+    v0: int
+    v1: int = STILL_THERE
+    how: str = ""
+    reason: str = ""
+
+
+def stays_of(row: StayRow) -> list[Stay]:
+    """
+    Return the stays that a row tells, the last one last.
+    """
+    earlier = msgspec.json.decode(row.earlier, type=list[Stay])
+    return [*earlier, Stay(row.v0, row.v1, row.how, row.reason)]
+
+
+def left(row: R, version: int, how: str, reason: str) -> R:
+    """
+    Return a row whose last stay ended with a version.
+    """
+    return msgspec.structs.replace(row, v1=version, how=how, reason=reason)
+
+
+def returned(row: R, version: int) -> R:
+    """
+    Return a row with another stay, from a version on.
+    """
+    earlier = msgspec.json.encode(stays_of(row)).decode()
+    return msgspec.structs.replace(row, v0=version, v1=STILL_THERE, how="", reason="", earlier=earlier)
+
+
+def rows_prefix(context: str) -> str:
+    """
+    Return what the keys of all rows of a context begin with; an id may hold a blank, but no `@`.
+    """
+    return f"{context}@"
+
+
+def item_key(context: str, ref: Ref) -> str:
+    """
+    Return the key of an item that an event of `context` names; its own ones stand in the order of their births.
+    """
+    stream = "" if ref.stream == context else ref.stream
+    return f"{context}@{stream}@{ref.version:0{VERSION_DIGITS}}"
+
+
+def mark_key(context: str, version: int) -> str:
+    """
+    Return the key of the mark of an event.
+    """
+    return f"{context}@!{version:0{VERSION_DIGITS}}"
+
+
+def birth_in(key: str, context: str) -> str:
+    """
+    Return the birth of the item that has a key among the rows of a context.
+    """
+    stream, _, version = key.removeprefix(rows_prefix(context)).rpartition("@")
+    return f"{stream or context}@{int(version)}"

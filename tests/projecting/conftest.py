@@ -14,12 +14,19 @@ from .small_pages import with_small_pages
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Store]:
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """
+    Where an empty store is opened.
+    """
+    locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
+    return locations.get(request.param) or str(request.getfixturevalue("pg_url"))
+
+
+@pytest.fixture
+def store(location: str) -> Iterator[refold.Store]:
     """
     An empty store.
     """
-    locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
-    location = locations.get(request.param) or str(request.getfixturevalue("pg_url"))
     with refold.open(location) as opened:
         yield opened
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from asyncio import run
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,18 +61,13 @@ class EntriesMachine(ContainerMachine):
     """A random life of queues and pools, merged as well, that are looked at now and then."""
 
     can_reopen = False
-
-    def open_store(self) -> refold.Store:
-        """
-        Open an empty store, or the same one again.
-        """
-        raise NotImplementedError
+    opened_at = ":memory:"
 
     def open_log(self) -> LiveLog:
         """
         Open the store's log.
         """
-        self.store = self.open_store()
+        self.store = refold.open(self.opened_at)
         return self.store.log
 
     @rule(number=NUMBER, other=NUMBER, conflicts=st.sampled_from(["ours", "theirs", "newest"]))
@@ -111,34 +105,13 @@ class EntriesMachine(ContainerMachine):
         super().teardown()
 
 
-def test_memory() -> None:
-    """In memory."""
+def test_any_history(location: str) -> None:
+    """Rows say what the containers say themselves, whatever happened to them."""
 
-    class MemoryEntriesMachine(EntriesMachine):
-        def open_store(self) -> refold.Store:
-            return refold.open(":memory:")
+    class EntriesMachineThere(EntriesMachine):
+        opened_at = location
 
-    live(MemoryEntriesMachine, examples=4, steps=25)
-
-
-def test_sqlite(tmp_path: Path) -> None:
-    """In a file."""
-
-    class SqliteEntriesMachine(EntriesMachine):
-        def open_store(self) -> refold.Store:
-            return refold.open(tmp_path / "store.db")
-
-    live(SqliteEntriesMachine, examples=2, steps=12)
-
-
-def test_postgres(pg_url: str) -> None:
-    """In a database."""
-
-    class PostgresEntriesMachine(EntriesMachine):
-        def open_store(self) -> refold.Store:
-            return refold.open(pg_url)
-
-    live(PostgresEntriesMachine, examples=1, steps=15)
+    live(EntriesMachineThere, examples=4 if location == ":memory:" else 1, steps=20)
 
 
 def item(number: int) -> ContextItem[str]:

@@ -59,7 +59,7 @@ BRANCHED, MERGED, RESTORED, CLEARED, NAMED = "branched", "merged", "restored", "
 DESCRIPTION_CHARACTERS_MAX = 200
 
 
-class EntryRow(StayRow, frozen=True, kw_only=True):
+class EntryRow(StayRow, frozen=True):
     """
     An entry of a queue or a pool, or a mark: `type` is branched, merged, restored or cleared, `brought` is `came_with`.
 

@@ -31,7 +31,7 @@ VERSION_DIGITS = 10
 R = TypeVar("R", bound="StayRow")
 
 
-class StayRow(msgspec.Struct, frozen=True, kw_only=True):
+class StayRow(msgspec.Struct, frozen=True):
     """
     An item in a context, from version `v0` on and before `v1`, the event of which took it out; or a mark.
 
@@ -70,8 +70,9 @@ def stays_of(row: StayRow) -> list[Stay]:
     """
     Return the stays that a row tells, the last one last.
     """
-    earlier = msgspec.json.decode(row.earlier, type=list[Stay])
-    return [*earlier, Stay(row.v0, row.v1, row.how, row.reason)]
+    last = Stay(row.v0, row.v1, row.how, row.reason)
+    # Nearly all rows have one.
+    return [last] if row.earlier == "[]" else [*msgspec.json.decode(row.earlier, type=list[Stay]), last]
 
 
 def left(row: R, version: int, how: str, reason: str) -> R:

@@ -60,7 +60,7 @@ TYPES: dict[type[Event], str] = {
 }
 
 
-class ValidityRow(StayRow, frozen=True, kw_only=True):
+class ValidityRow(StayRow, frozen=True):
     """
     An item in a chat's view, or a mark: its `type` is forked, merged or cleared, `brought` is `brought_by`.
 

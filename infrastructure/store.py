@@ -41,6 +41,7 @@ from .store_times import TimesOfStore
 from .subscribed import wanted
 from .subscribed_cursor import Cursor
 from .subscription import Subscription
+from .time_travel.log_end import LogEnd
 
 __all__ = ["Store"]
 
@@ -75,6 +76,7 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
         self._unflushed: set[Journal[Any]] = set()
         self._runs = RunFactory(self._home(durability))
         self._moments = MomentNames(self._home("commit"))
+        self._end = LogEnd(log)
 
     def adopt(self, context: Adopted, context_id: str) -> Adopted:
         """

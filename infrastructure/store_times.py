@@ -12,6 +12,7 @@ from ..domain.positions import Moment, Position
 from .store_answers import AnswersOfStore
 from .store_contexts import ContextsOfStore
 from .time_travel.differences import ContextDifference, store_difference
+from .time_travel.log_end import LogEnd
 from .time_travel.moments import cut_at
 from .time_travel.store_at import StoreAt
 from .time_travel.what_if import WhatIf
@@ -23,6 +24,7 @@ class TimesOfStore(ContextsOfStore, AnswersOfStore):
     """Looks at a store, whose contexts it opens, as it was."""
 
     _moments: MomentNames
+    _end: LogEnd
 
     def flush(self) -> None:
         """
@@ -40,7 +42,7 @@ class TimesOfStore(ContextsOfStore, AnswersOfStore):
             NotFoundError: no moment has this name.
         """
         self.flush()
-        return StoreAt(self, cut_at(moment, self._moments, self.log.now()))
+        return StoreAt(self, cut_at(moment, self._moments, self._end))
 
     def diff(
         self, before: str | datetime | Moment | Position, after: str | datetime | Moment | Position | None = None
@@ -61,7 +63,7 @@ class TimesOfStore(ContextsOfStore, AnswersOfStore):
             InvalidInputError, NotFoundError: as for `at`.
         """
         self.flush()
-        return WhatIf(self.log, cut_at(moment, self._moments, self.log.now()))
+        return WhatIf(self.log, cut_at(moment, self._moments, self._end))
 
     def name_moment(self, name: str, moment: str | datetime | Moment | Position | None = None) -> Moment:
         """
@@ -72,7 +74,7 @@ class TimesOfStore(ContextsOfStore, AnswersOfStore):
             NotFoundError: no moment has the name that was given as the moment.
         """
         self.flush()
-        cut = self.log.now() if moment is None else cut_at(moment, self._moments, self.log.now())
+        cut = self._end.now() if moment is None else cut_at(moment, self._moments, self._end)
         if not isinstance(cut, Moment):
             raise InvalidInputError(f"{moment!r} is a time, and times need no name: give a position")
         self._moments.name(name, cut)

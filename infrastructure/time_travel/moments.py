@@ -13,6 +13,7 @@ from ...domain.addressing import Address, microseconds, parse_address
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.moments import MomentNames
 from ...domain.positions import Moment, Position
+from .log_end import LogEnd
 
 __all__ = ["Cut", "cut_at", "cut_of"]
 
@@ -20,34 +21,29 @@ __all__ = ["Cut", "cut_at", "cut_of"]
 Cut = Moment | int
 
 
-def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, now: Moment) -> Cut:
+def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, end: LogEnd) -> Cut:
     """
-    Return the moment that an address means: a position of the log, an aware time, or a name; `now` at the latest.
+    Return the moment that an address means, a position of the log, an aware time or a name: its end at the latest.
 
     Raises:
         InvalidInputError: the address is malformed, or a version, which a store does not have.
         NotFoundError: no moment has this name.
     """
     if isinstance(address, Position):
-        return _until(Moment.parse(str(address)), now)
+        return end.cut(Moment.parse(str(address)))
     parsed: Address = parse_address(address)
     if isinstance(parsed, int):
         raise InvalidInputError(f"{address!r} is a version, which one context has: for a store write pos:{parsed}")
     if isinstance(parsed, Moment):
-        return _until(parsed, now)
+        return end.cut(parsed)
     if isinstance(parsed, datetime):
         # What is still to be recorded does not belong to any moment that one can look at.
-        return now if parsed >= datetime.now(UTC) else microseconds(parsed)
+        return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
     named = names.moments().get(parsed)
     if named is None:
         known = ", ".join(sorted(names.moments())) or "none yet"
         raise NotFoundError(f"no moment of this store is named {parsed!r} (names: {known})")
     return named
-
-
-def _until(moment: Moment, now: Moment) -> Moment:
-    ends = dict(now.heads)
-    return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
 
 
 def cut_of(cut: Cut) -> datetime | Moment:

@@ -136,7 +136,7 @@ class PartitionedBuild:
         ]
         told = _Telling(self._build, self._store, found, until, self._watch)
         is_built = self._build_all(executor, tasks, stop, told)
-        self._build.folded += told.folded()
+        self._build.folded += told.all_of_it() if is_built else told.folded()
         if not is_built:
             return False
         with ThreadPoolExecutor(1) as alone:
@@ -237,6 +237,12 @@ class _Telling:
         Return about how many events were folded.
         """
         return self._done() - self._before
+
+    def all_of_it(self) -> int:
+        """
+        Return how many were folded once all are done: a partition without events has no checkpoint that says so.
+        """
+        return self._total - self._before
 
     def tell(self) -> None:
         """

@@ -17,16 +17,20 @@ import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.cli.upkeep import workers
 from refold.infrastructure.cli.upkeep.workers import rebuilding_workers
+from refold.infrastructure.projecting.partitions import PAGES_AT_ONCE
 from refold.infrastructure.projecting.rebuilding import RebuildReport
 
 from ..cli.running import refold as run_refold
 from ..contract.stores import start_python
 from ..contract.writing import append, said
 from ..projecting.histories import folded_rows, stored_rows
+from ..projecting.small_pages import SMALL_PAGE
 from .slow_counts import SlowCounts
 
-CONTEXTS, EVENTS = 20, 15
+CONTEXTS, EVENTS = 20, 18
 PATIENCE_SECONDS = 60.0
+# What a worker stores at once.
+PAGE = PAGES_AT_ONCE * SMALL_PAGE
 
 
 class Cluster:
@@ -94,14 +98,14 @@ def test_a_worker_is_killed(kind: str, cluster: Cluster, tmp_path: Path, request
             )
             work.start()
             killed, other = cluster.workers
-            wait_until(lambda: folded(killed.pid) > 40 and folded(other.pid) > 0)
+            wait_until(lambda: folded(killed.pid) > PAGE + 5 and folded(other.pid) > 0)
             killed.kill()
             work.join()
 
         assert [report.is_done for report in reports] == [True]
         assert stored_rows(store, "counts")["counts"] == folded_rows(store)["counts"]
         total = CONTEXTS * EVENTS
-        assert total <= folded(killed.pid) + folded(other.pid) < total + 40
+        assert total <= folded(killed.pid) + folded(other.pid) < total + 2 * PAGE
 
 
 def test_on_the_command_line(cluster: Cluster, tmp_path: Path) -> None:

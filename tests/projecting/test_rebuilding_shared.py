@@ -39,7 +39,8 @@ def meanwhile(*works: Callable[[], object]) -> Iterator[None]:
 
     def again_and_again(work: Callable[[], object]) -> None:
         try:
-            while not is_over.is_set():
+            # Whoever never pauses can keep others from the lock of an SQLite file for as long as they will wait.
+            while not is_over.wait(0.001):
                 work()
         except BaseException as error:
             raised.append(error)

@@ -70,6 +70,18 @@ class Moment(msgspec.Struct, frozen=True):
         """
         return dict(self.heads).get(slice_number, 0)
 
+    @property
+    def events(self) -> int:
+        """How many events have happened: positions have no holes."""
+        return sum(number for _, number in self.heads)
+
+    def includes(self, other: Moment) -> bool:
+        """
+        Return whether everything up to `other` has happened.
+        """
+        heads = dict(self.heads)
+        return all(heads.get(lane, 0) >= number for lane, number in other.heads)
+
 
 BEGINNING = Moment()
 

@@ -69,4 +69,4 @@ def _require_name(name: str) -> str:
 
 
 def _count(moment: Moment | None) -> int:
-    return 0 if moment is None else sum(number for _, number in moment.heads)
+    return 0 if moment is None else moment.events

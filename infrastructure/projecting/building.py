@@ -18,7 +18,7 @@ from .leases import TAKE_OVER_SECONDS, Lease, holder_of
 from .runner import ProjectionRunner
 from .store import ProjectionStore
 
-__all__ = ["Build", "Progress", "RebuildProgress", "Stop", "count"]
+__all__ = ["Build", "Progress", "RebuildProgress", "Stop"]
 
 # That of a process that was killed is free after the one, and looked for that often.
 PATIENCE_SECONDS = TAKE_OVER_SECONDS + 1.0
@@ -86,10 +86,10 @@ class Build:
             raise ProjectionError(self._projection.name, error.event, error.reason) from error
 
     def _run(self, stop: Stop, until: Moment | None, at_once: int) -> bool:
-        began, before = self._watch.monotonic(), count(self._store.checkpoint(self.shadow))
-        total, folded = count(self._log.now()), self.folded
+        began, before = self._watch.monotonic(), self._store.checkpoint(self.shadow).events
+        total, folded = self._log.now().events, self.folded
         for moment in self._runner.pages(self.shadow, until=until, at_once=at_once):
-            done = count(moment)
+            done = moment.events
             self.folded = folded + done - before
             self.tell(done, max(total, done), done - before, self._watch.monotonic() - began)
             self.hold()
@@ -122,10 +122,3 @@ class Build:
         return StorageBusyError(
             f"the projection {self._projection.name} is being rebuilt or checked by {holder}: try again after that"
         )
-
-
-def count(moment: Moment) -> int:
-    """
-    Return how many events there are up to a moment: positions have no holes.
-    """
-    return sum(number for _, number in moment.heads)

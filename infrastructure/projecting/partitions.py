@@ -22,7 +22,7 @@ from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.system import Stopwatch
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
 from ..databases import open_database
-from .building import Build, Stop, count
+from .building import Build, Stop
 from .leases import TAKE_OVER_SECONDS
 from .shadows import shadow_of
 from .store import ProjectionStore
@@ -38,12 +38,12 @@ log = logging.getLogger("refold.projections")
 
 
 class PartitionTask(NamedTuple):
-    """What a worker is to do: build one partition of a projection up to a moment, as long as the plan stands."""
+    """What a worker is to do: build a partition of a projection up to a moment of it, as long as the plan stands."""
 
     location: str
     projection: Projection
     partition: Partition
-    until: str
+    until: Moment
     plan: str
 
 
@@ -61,8 +61,7 @@ def build_partition(task: PartitionTask) -> bool:
         projection, partition = task.projection, task.partition
         shadow, note = shadow_of(projection, partition=partition.number), _plan_note(projection)
         with Build(events.partition(partition), store, projection, shadow) as build:
-            until = partition.share(Moment.parse(task.until))
-            return build.run(lambda: store.note(note) != task.plan, until=until, at_once=PAGES_AT_ONCE)
+            return build.run(lambda: store.note(note) != task.plan, until=task.until, at_once=PAGES_AT_ONCE)
     finally:
         events.close()
 
@@ -131,12 +130,12 @@ class PartitionedBuild:
         self._take_over(partitions)
         found = _partitions(self._store, self._projection)
         tasks = [
-            PartitionTask(self._events.location, self._projection, partition, str(until), self._plan)
+            PartitionTask(self._events.location, self._projection, partition, partition.share(until), self._plan)
             for _, partition in found
         ]
         told = _Telling(self._build, self._store, found, until, self._watch)
         is_built = self._build_all(executor, tasks, stop, told)
-        self._build.folded += told.all_of_it() if is_built else told.folded()
+        self._build.folded += told.folded()
         if not is_built:
             return False
         with ThreadPoolExecutor(1) as alone:
@@ -224,12 +223,12 @@ class _Telling:
         watch: Stopwatch,
     ) -> None:
         self._build, self._store, self._partitions, self._watch = build, store, partitions, watch
-        self._total = count(until)
-        self._goal = sum(count(partition.share(until)) for _, partition in partitions)
+        self._total = until.events
+        self._goal = sum(partition.share(until).events for _, partition in partitions)
         self._began, self._before = watch.monotonic(), self._done()
 
     def _done(self) -> int:
-        done = sum(count(self._store.checkpoint(shadow)) for shadow, _ in self._partitions)
+        done = sum(self._store.checkpoint(shadow).events for shadow, _ in self._partitions)
         return self._total * done // self._goal
 
     def folded(self) -> int:
@@ -237,12 +236,6 @@ class _Telling:
         Return about how many events were folded.
         """
         return self._done() - self._before
-
-    def all_of_it(self) -> int:
-        """
-        Return how many were folded once all are done: a partition without events has no checkpoint that says so.
-        """
-        return self._total - self._before
 
     def tell(self) -> None:
         """

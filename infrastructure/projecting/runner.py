@@ -24,7 +24,7 @@ from ...projections.contract import (
 )
 from .faults import poisoned
 from .folding import fold_page
-from .store import ProjectionStore, includes
+from .store import ProjectionStore
 
 __all__ = ["ProjectionRunner"]
 
@@ -60,7 +60,7 @@ class _Pages:
         if self._goal is None:
             self._goal = self._log.now()
         page = self._cut(page)
-        return page, includes(page.moment, self._goal)
+        return page, page.moment.includes(self._goal)
 
     def _cut(self, page: Page) -> Page:
         """Leave out of a page what lies behind `until`."""
@@ -100,7 +100,7 @@ class ProjectionRunner:
                 if not page.events and one.stored == moment:
                     continue
                 reached, after = self._advance(one, page, is_last)
-                if not (is_last and includes(reached, page.moment)):
+                if not (is_last and reached.includes(page.moment)):
                     standing.setdefault(reached, []).append(after)
 
     def _advance(self, standing: _Standing, page: Page, is_last: bool) -> tuple[Moment, _Standing]:
@@ -141,10 +141,10 @@ class ProjectionRunner:
         moment, is_over = standing.stored, False
         while not is_over:
             page, is_last = pages.read(moment, limit)
-            if not page.events and standing.stored == moment:
+            if not page.events and standing.stored == moment and moment.includes(page.moment):
                 return
             moment, standing = self._advance(standing, page, is_last)
-            is_over = is_last and includes(moment, page.moment)
+            is_over = is_last and moment.includes(page.moment)
             yield moment
 
     def rows(self, projection: Projection) -> list[Any]:

@@ -8,7 +8,6 @@ import msgspec
 
 from ...domain.ports import LiveLog
 from ...projections.contract import Projection
-from .building import count
 from .faults import fault_of
 from .leases import holder_of
 from .partitions import events_in_partitions
@@ -44,7 +43,7 @@ def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> P
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
     fault = fault_of(store, projection)
-    built = count(store.checkpoint(shadow_of(projection))) or events_in_partitions(store, projection)
+    built = store.checkpoint(shadow_of(projection)).events or events_in_partitions(store, projection)
     return ProjectionStatus(
         name=projection.name,
         version=projection.version,

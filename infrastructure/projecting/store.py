@@ -19,7 +19,6 @@ __all__ = [
     "ProjectionStore",
     "Snapshot",
     "end_of_prefix",
-    "includes",
     "is_replaceable",
     "made_found",
     "made_rows",
@@ -336,21 +335,13 @@ def made_found(projection: Projection, found: Sequence[Sequence[Any]]) -> list[F
     return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
 
 
-def includes(moment: Moment, other: Moment) -> bool:
-    """
-    Return whether everything up to `other` has happened at `moment`.
-    """
-    heads = dict(moment.heads)
-    return all(heads.get(lane, 0) >= number for lane, number in other.heads)
-
-
 def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:
     """
     Return whether rows made up to `live` may give way to rows made up to `built`.
 
     They stood at `before` when the others were not finished yet; so they may have a checkpoint that cannot be.
     """
-    return built != BEGINNING and (live == before or includes(built, live))
+    return built != BEGINNING and (live == before or built.includes(live))
 
 
 def _is_asked_for(row: Any, query: SearchQuery) -> bool:

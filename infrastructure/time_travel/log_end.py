@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..projecting.store import includes
 
 __all__ = ["LogEnd"]
 
@@ -29,7 +28,7 @@ class LogEnd:
         """
         Return a moment, or what there is of it where some of it is still to come.
         """
-        if includes(self._seen, moment):
+        if self._seen.includes(moment):
             return moment
         ends = dict(self.now().heads)
         return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})

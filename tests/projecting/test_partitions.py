@@ -182,6 +182,18 @@ def test_what_is_written_meanwhile(place: str, threads: Executor) -> None:
         assert (told[0].total, told[-1].done) == (before, recorded(store))
 
 
+def test_a_partition_without_events(place: str, threads: Executor) -> None:
+    """It is done when it has gone by all of them: none of the events is missing in what is told and reported."""
+    with refold.open(place) as store:
+        talk_at_length(store, 50)
+        told: list[RebuildProgress] = []
+
+        report = store.rebuild("catalogue", executor=threads, partitions=3, progress=told.append)
+
+        assert (report.events, told[-1].done) == (recorded(store), recorded(store))
+        assert stored_rows(store)["catalogue"] == folded_rows(store)["catalogue"]
+
+
 def test_processes(place: str, processes: Executor) -> None:
     """They fold it as this one does, and tell what they cannot fold as this one would; a search is made here."""
     with refold.open(place) as store:

@@ -70,4 +70,4 @@ class Diary:
 
 
 def _events(status: ProjectionStatus) -> int:
-    return sum(number for _, number in Moment.parse(status.position).heads)
+    return Moment.parse(status.position).events

@@ -60,8 +60,7 @@ def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> It
 
 
 def _default_number(store: Store) -> int:
-    events = sum(number for _, number in store.now().heads)
-    return (os.cpu_count() or 1) if events >= SHARED_EVENTS_MIN else 1
+    return (os.cpu_count() or 1) if store.now().events >= SHARED_EVENTS_MIN else 1
 
 
 def _leave_interrupts_to_parent() -> None:

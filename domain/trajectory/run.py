@@ -5,15 +5,15 @@ A run: one round of one agent, as a graph of what it asked, did, concluded and f
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ..adopting import adopted_events
 from ..errors import InvalidInputError
 from ..home import Home
 from ..journal import Durability, Journal, Place
-from ..pool.read_only import ReadOnlyError
 from ..ports import Log, NewEvents
 from ..positions import Moment
+from ..read_only_views import ReadOnlyView
 from .comparing import TrajectoryDiff, compared
 from .identity import RunId
 from .portrayed import PortrayedRun
@@ -91,12 +91,8 @@ class Run(PortrayedRun):
         return ReadOnlyRun.of(self)
 
 
-class ReadOnlyRun(Run):
+class ReadOnlyRun(ReadOnlyView, Run):
     """A run that can be read only: as it was at a version, or as it is, live."""
-
-    _source: Run
-    _version: int | None
-    _past: RunState | None
 
     @classmethod
     def of(cls, shown: Run, version: int | None = None) -> Self:
@@ -104,26 +100,9 @@ class ReadOnlyRun(Run):
         Return a view of a run: at a version, or live.
         """
         view = cls(shown._journal, shown._home, shown.identity)
-        view._source, view._version, view._past = shown, version, None
+        view._show(shown, version)
         if version is None:
             view._portraits = shown._portraits
         return view
 
-    @property
-    def _state(self) -> RunState:
-        if self._version is None:
-            return self._source._state
-        if self._past is None:
-            self._past = self._source._past_state(self._version)
-        return self._past
-
-    @property
-    def version(self) -> int:
-        """The stream version that is shown."""
-        return self._source.version if self._version is None else self._version
-
-    def _change(self, *args: object, **kwargs: object) -> NoReturn:
-        raise ReadOnlyError("this run is a view and cannot be changed: change the one it shows")
-
-    name_version = cleanup = rebase = attach = adopted_events = restore_previous_runs = _change
-    portray_with = profiling = _change
+    restore_previous_runs = portray_with = profiling = ReadOnlyView._change

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ..canonical import require_unicode
 from ..chat.counting import TokenCounter
@@ -14,9 +14,9 @@ from ..errors import NotFoundError
 from ..home import Home
 from ..homed import detached_home, detached_journal
 from ..journal import Journal, Outcome
-from ..pool.read_only import ReadOnlyError
 from ..pool.state.naming import ref_of
 from ..positions import Moment
+from ..read_only_views import ReadOnlyView
 from ..tracing import NO_TRACE, Trace
 from .events import WindowDropped, WindowOpened
 from .items import ContextItem
@@ -220,7 +220,7 @@ class ContextWindow(ShownWindow):
         return ReadOnlyContextWindow.of(self)
 
 
-class ReadOnlyContextWindow(ContextWindow):
+class ReadOnlyContextWindow(ReadOnlyView, ContextWindow):
     """A window that can be read only: as it was at a version, or as it is, live."""
 
     @classmethod
@@ -229,31 +229,10 @@ class ReadOnlyContextWindow(ContextWindow):
         Return a view of a window: at a version, or live.
         """
         view = cls.standing_on(shown._journal, shown._home, counter=shown._counter)
-        view._source, view._version = shown, version
-        view._past = None
+        view._show(shown, version)
         return view
 
-    _source: ContextWindow
-    _version: int | None
-    _past: WindowState | None
-
-    @property
-    def _state(self) -> WindowState:
-        if self._version is None:
-            return self._source._state
-        if self._past is None:
-            self._past = self._source._past_state(self._version)
-        return self._past
-
-    @property
-    def version(self) -> int:
-        """The stream version that is shown."""
-        return self._source.version if self._version is None else self._version
-
-    def _change(self, *args: object, **kwargs: object) -> NoReturn:
-        raise ReadOnlyError("this window is a view and cannot be changed: change the one it shows")
-
-    name_version = cleanup = rebase = attach = adopted_events = restore = _change
+    restore = ReadOnlyView._change
 
 
 def _is_in(outcome: Outcome) -> bool:

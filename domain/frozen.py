@@ -6,11 +6,12 @@ A change of a context is an event; what a view hands out can therefore not be ch
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
 from .errors import DecisionRefusedError
 
-__all__ = ["FrozenDict", "FrozenList", "freeze"]
+__all__ = ["FrozenDict", "FrozenList", "freeze", "thaw"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -60,4 +61,15 @@ def freeze(value: Any) -> Any:
         return FrozenDict({key: freeze(inner) for key, inner in value.items()})
     if isinstance(value, (list, tuple)):
         return FrozenList([freeze(inner) for inner in value])
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """
+    Return `value` with plain lists and dicts all the way down: who changes them does not change what was frozen.
+    """
+    if isinstance(value, Mapping):
+        return {key: thaw(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(inner) for inner in value]
     return value

@@ -10,7 +10,7 @@ from dataclasses import field as field_of
 from typing import Any, ClassVar
 
 from ..errors import InvalidInputError
-from ..frozen import FrozenDict, freeze
+from ..frozen import FrozenDict, freeze, thaw
 from .reading import Kind, calls_of, field, invalid_calls_of, is_blank, kind_of
 
 __all__ = [
@@ -50,10 +50,10 @@ class Message:
         """
         record = {
             "type": type(self).__name__,
-            "content": _plain(self.content),
+            "content": thaw(self.content),
             "name": self.name or "",
-            "additional_kwargs": _plain(self.additional_kwargs),
-            "response_metadata": _plain(self.response_metadata),
+            "additional_kwargs": thaw(self.additional_kwargs),
+            "response_metadata": thaw(self.response_metadata),
             **self._own_fields(),
         }
         return record if self.id is None else {**record, "id": self.id}
@@ -83,7 +83,7 @@ class AIMessage(Message):
     type = "ai"
 
     def _own_fields(self) -> dict[str, Any]:
-        return {"tool_calls": _plain(self.tool_calls), "invalid_tool_calls": _plain(self.invalid_tool_calls)}
+        return {"tool_calls": thaw(self.tool_calls), "invalid_tool_calls": thaw(self.invalid_tool_calls)}
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,3 @@ def message_from_dict(record: Any) -> Message | None:
 
 def _or(value: Any, absent: Any) -> Any:
     return absent if value is None else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value

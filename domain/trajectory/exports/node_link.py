@@ -7,8 +7,9 @@ and all of them under `edge_types`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from ...frozen import thaw
 
 if TYPE_CHECKING:
     from ..trajectory import Trajectory, TrajectoryNode
@@ -48,7 +49,7 @@ def node_attributes(node: TrajectoryNode) -> Attributes:
     """
     Return the attributes that a node has in the seed's graph: type, round, description and fields, as copies.
     """
-    return {"node_type": node.type, "run_id": node.run_id, **_thawed(node.attributes)}
+    return {"node_type": node.type, "run_id": node.run_id, **thaw(node.attributes)}
 
 
 def joined_edges(graph: Trajectory) -> dict[str, dict[str, Attributes]]:
@@ -65,12 +66,3 @@ def joined_edges(graph: Trajectory) -> dict[str, dict[str, Attributes]]:
         if edge.leads_back:
             known["leads_back"] = True
     return joined
-
-
-def _thawed(value: Any) -> Any:
-    """Return plain lists and dicts all the way down: who changes an export does not change what was exported."""
-    if isinstance(value, Mapping):
-        return {key: _thawed(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_thawed(inner) for inner in value]
-    return value

@@ -14,8 +14,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.errors import DamagedError
+from .compression import Compression
 
-__all__ = ["LARGE_TEXT_BYTES", "LargeText", "extract_texts", "insert_references", "resolve_references", "text_of"]
+__all__ = [
+    "LARGE_TEXT_BYTES",
+    "LargeText",
+    "damage_of",
+    "extract_texts",
+    "insert_references",
+    "resolve_references",
+    "text_of",
+]
 
 LARGE_TEXT_BYTES = 4_096
 REFERENCE = 1
@@ -82,6 +91,19 @@ def text_of(data: bytes, digest: bytes, what: str) -> str:
     if hashlib.blake2b(data, digest_size=32).digest() != digest:
         raise DamagedError(what, "its bytes do not match its hash")
     return data.decode()
+
+
+def damage_of(compression: Compression, stored: bytes, digest: bytes, what: str) -> DamagedError | None:
+    """
+    Return what is wrong with a large text as it is stored; None where nothing is.
+    """
+    try:
+        text_of(compression.expand(stored, what), digest, what)
+    except DamagedError as error:
+        return error
+    except UnicodeDecodeError as error:
+        return DamagedError(what, str(error))
+    return None
 
 
 def resolve_references(payload: bytes, fetch: Callable[[int], str]) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...domain.errors import DamagedError
 from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
-from ..texts import text_of
+from ..texts import damage_of
 from .database import PostgresDatabase
 from .wire import Call, int4, int8
 
@@ -64,11 +64,7 @@ def damaged_texts(database: PostgresDatabase, compression: Compression) -> Itera
     place = (-1, 0)
     while rows := database.ask(Call(TEXTS, (int4(place[0]), int8(place[1]))))[0]:
         for number, key, digest, data in rows:
-            what = f"blob {number}.{key}"
-            try:
-                text_of(compression.expand(data, what), digest, what)
-            except DamagedError as error:
-                yield error
-            except UnicodeDecodeError as error:
-                yield DamagedError(what, str(error))
+            damage = damage_of(compression, data, digest, f"blob {number}.{key}")
+            if damage is not None:
+                yield damage
         place = (rows[-1][0], rows[-1][1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ...domain.errors import DamagedError
 from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
-from ..texts import text_of
+from ..texts import damage_of
 
 __all__ = ["damaged_pages", "damaged_rows", "damaged_texts", "database_files", "stream_ids"]
 
@@ -72,10 +72,6 @@ def damaged_texts(connection: sqlite3.Connection, compression: Compression) -> I
     Yield an error for each large text that does not match its hash.
     """
     for key, digest, data in connection.execute("SELECT key, hash, data FROM blob ORDER BY key"):
-        what = f"blob {key}"
-        try:
-            text_of(compression.expand(data, what), digest, what)
-        except DamagedError as error:
-            yield error
-        except UnicodeDecodeError as error:
-            yield DamagedError(what, str(error))
+        damage = damage_of(compression, data, digest, f"blob {key}")
+        if damage is not None:
+            yield damage

@@ -34,6 +34,7 @@ from ..group_commit import GroupCommitter, Settled, Ticket
 from ..receipts import receipts_of
 from ..records import ANY, Appended, Part, Request
 from .appending import Appender
+from .blocks import ONE_SEQUENCE
 from .database import SqliteDatabase, translate
 from .inspecting import damaged_pages, damaged_rows, damaged_texts, database_files, stream_ids
 from .partitions import INDEX_OF_BLOCKS, SqlitePartition
@@ -44,7 +45,6 @@ from .version_search import Column, version_at
 
 __all__ = ["SqliteLog"]
 
-ONE_SEQUENCE = -1
 NO_LIMIT = 1 << 62
 # A row takes 7 us more to read than an event of a block: so many make the reading of a view 30 ms longer.
 BACKLOG_EVENTS_MAX = 4_096

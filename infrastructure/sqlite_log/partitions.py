@@ -9,11 +9,11 @@ from collections.abc import Callable
 from ...domain.envelope import RecordedEvent
 from ...domain.ports import Page
 from ...domain.positions import Moment, Partition
+from .blocks import ONE_SEQUENCE
 
 __all__ = ["INDEX_OF_BLOCKS", "SqlitePartition"]
 
 INDEX_OF_BLOCKS = "CREATE INDEX IF NOT EXISTS part_block ON part (block)"
-ONE_SEQUENCE = -1
 WINDOW_MAX = 1 << 14
 ReadBetween = Callable[[Partition, int, int], list[RecordedEvent]]
 

@@ -7,7 +7,7 @@ Its columns are stable: new ones may come behind them, and none changes its mean
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ...domain.streams import split_stream_id
 from ..codec import tag_of
+from ..log_pages import pages_up_to_now
 from ..plain_events import plain_fields
 from .files import writing_file
 
@@ -76,21 +77,29 @@ def export_parquet(
     if unknown:
         raise NotFoundError(f"there is no context {unknown[0]!r}: `refold contexts` lists them")
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
-    rows: list[tuple[Any, ...]] = []
-    written = size = 0
+    written = 0
     with writing_file(Path(path), log) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        while True:
-            page = log.read_all(after=after, limit=PAGE_EVENTS)
-            more = [_row(event) for event in page.events if wanted is None or event.stream in wanted]
-            rows, size = rows + more, size + sum(len(row[PAYLOAD]) for row in more)
-            if rows and (len(rows) >= ROW_GROUP_EVENTS or size >= ROW_GROUP_BYTES or not page.events):
-                writer.write_table(_table(arrow, schema, rows))
-                written, rows, size = written + len(rows), [], 0
-                if progress is not None:
-                    progress(written, written)
-            if not page.events:
-                return written
-            after = page.moment
+        for rows in _groups(log, wanted, after):
+            writer.write_table(_table(arrow, schema, rows))
+            written += len(rows)
+            if progress is not None:
+                progress(written, written)
+    return written
+
+
+def _groups(log: LiveLog, wanted: frozenset[str] | None, after: Moment) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of the events that are wanted, so many at a time as make a group."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for events in pages_up_to_now(log, limit=PAGE_EVENTS, after=after):
+        more = [_row(event) for event in events if wanted is None or event.stream in wanted]
+        rows += more
+        size += sum(len(row[PAYLOAD]) for row in more)
+        if len(rows) >= ROW_GROUP_EVENTS or size >= ROW_GROUP_BYTES:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
 
 
 def _packages() -> tuple[Any, Any]:

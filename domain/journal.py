@@ -4,6 +4,8 @@ The command handler: one stream as one process sees it.
 A journal decides on its folded state, hands the events to the log, and folds what was recorded. It does so in
 three ways: at once ("commit"), in the background until `flush()` ("enqueue"), or as part of a transaction.
 The state is a value, so taking a decision back is putting the old value in its place.
+
+An interrupt may come upon any line. What a call had begun is then unsettled: the next call asks the log.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from .acting import current_meta
 from .canonical import require_key
 from .decider import Decider
 from .envelope import Event, RecordedEvent
-from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, StorageError
+from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageError
+from .locks import synchronized
 from .outbox import Outbox
 from .ports import Log, NewEvents, Receipt
 from .transaction import Transaction, current_transaction
@@ -79,7 +82,10 @@ class Journal(Generic[S]):
         self._lock = threading.RLock()
         self._version = version
         self._state: S | None = decider.initial_state if version == 0 and base is None else None
-        self._outbox = Outbox(lambda new: self.log.append((new,), wait=False))
+        self._outbox = Outbox(log)
+        # True while a decision is handed over; found so by the next call, it was interrupted.
+        self._is_unsettled = False
+        self._transaction: Transaction | None = None
         self._in_transaction: tuple[Any, ...] = ()
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
@@ -103,10 +109,13 @@ class Journal(Generic[S]):
         if state is not None:
             # Whoever is waiting for the disk holds the lock, and to look must not wait for that.
             return state
-        with self._lock:
-            if self._state is None:
-                self._state = self.past(self._version)
-            return self._state
+        return self._loaded()
+
+    @synchronized
+    def _loaded(self) -> S:
+        if self._state is None:
+            self._state = self.past(self._version)
+        return self._state
 
     @property
     def is_void(self) -> bool:
@@ -123,15 +132,15 @@ class Journal(Generic[S]):
         """Whether something was decided that is not known to be in the log yet."""
         return bool(self._in_transaction or self._outbox.events)
 
+    @synchronized
     def events(self, *, after: int = 0, until: int) -> list[Event]:
         """
         Return the events of this view: from the log, and behind them those that are not known to be in it yet.
         """
-        with self._lock:
-            decided = self._outbox.events + self._in_transaction
-            recorded = self._version - len(decided)
-            events = self.log.read_events(self.place.stream, after=after, until=min(until, recorded))
-            return events + list(decided[max(0, after - recorded) : max(0, until - recorded)])
+        decided = self._outbox.events + self._in_transaction
+        recorded = self._version - len(decided)
+        events = self.log.read_events(self.place.stream, after=after, until=min(until, recorded))
+        return events + list(decided[max(0, after - recorded) : max(0, until - recorded)])
 
     def past(self, version: int) -> S:
         """
@@ -144,26 +153,27 @@ class Journal(Generic[S]):
         events = self.decider.complete(self.log, self.events(until=version))
         return self.decider.fold(self.decider.initial_state, events)
 
+    @synchronized
     def decided_past(self, version: int) -> S | None:
         """
         Return the state at a version that only this view knows of, within a transaction; None for one in the log.
         """
-        with self._lock:
-            return self.past(version) if version > self._version - len(self._in_transaction) else None
+        return self.past(version) if version > self._version - len(self._in_transaction) else None
 
+    @synchronized
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
         Catch up with what others wrote; return it.
         """
-        with self._lock:
-            self.flush()
-            news = tuple(self.log.read(self.place.stream, after=self._version))
-            if news and self._state is not None:
-                events = [one.event for one in news]
-                self._state = self.decider.fold(self._state, self.decider.complete(self.log, events))
-            self._version += len(news)
-            return news
+        if self._is_unsettled or self._transaction is not None:
+            self._settle_interrupted()
+        self.flush()
+        news = tuple(self.log.read(self.place.stream, after=self._version))
+        if news:
+            self._advance(self.decider.complete(self.log, [one.event for one in news]), by=len(news))
+        return news
 
+    @synchronized
     def execute(
         self,
         command: object,
@@ -186,27 +196,28 @@ class Journal(Generic[S]):
         """
         if idempotency_key is not None:
             require_key(idempotency_key)
-        with self._lock:
-            if self._is_void:
-                raise DecisionRefusedError(f"{self.place.stream} was rolled back with all it held: begin it again")
-            self._wait_for_queue()
-            self.came_between = ()
-            strict = expected_version is not None or not catch_up
-            if expected_version not in (None, self._version):
-                actual = max(self._version, self.log.head(self.place.stream))
-                raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
-            for attempt in range(CATCH_UPS_MAX):
-                try:
-                    return self._decide_and_record(command, idempotency_key)
-                except ConcurrencyError:
-                    if strict or attempt == CATCH_UPS_MAX - 1:
-                        raise
-                    self.came_between += self.refresh()
-            raise AssertionError("the loop returns or raises")
+        if self._is_void:
+            raise DecisionRefusedError(f"{self.place.stream} was rolled back with all it held: begin it again")
+        if self._is_unsettled or self._transaction is not None:
+            self._settle_interrupted()
+        self._wait_for_queue()
+        self.came_between = ()
+        strict = expected_version is not None or not catch_up
+        if expected_version not in (None, self._version):
+            actual = max(self._version, self.log.head(self.place.stream))
+            raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
+        for attempt in range(CATCH_UPS_MAX):
+            try:
+                return self._decide_and_record(command, idempotency_key)
+            except ConcurrencyError:
+                if strict or attempt == CATCH_UPS_MAX - 1:
+                    raise
+                self.came_between += self.refresh()
+        raise AssertionError("the loop returns or raises")
 
     def _wait_for_queue(self) -> None:
         """Flush where the queue is full, or a transaction begins: what was queued goes before it, on its own."""
-        begins = self._before_transaction is None and self in self._unflushed and current_transaction(self.log)
+        begins = self._transaction is None and self in self._unflushed and current_transaction(self.log)
         if begins or len(self._outbox) >= PENDING_MAX:
             self.flush()
 
@@ -230,49 +241,92 @@ class Journal(Generic[S]):
             return self._join(open_transaction, new, decided)
         if self.durability == "enqueue":
             return self._enqueue(new, decided)
-        return self._settle(self.log.append((new,)).result()[0], decided)
+        self._is_unsettled = True
+        try:
+            receipt = self.log.append((new,)).result()[0]
+        except RefoldError:
+            # Either nothing was written, or the next call meets a conflict and catches up.
+            self._is_unsettled = False
+            raise
+        return self._settle(receipt, decided)
 
     def _settle(self, receipt: Receipt, decided: Sequence[Any]) -> Outcome:
         if receipt.replayed:
             # What was decided just now is not what was recorded then.
             self._base = None
+            self._is_unsettled = False
             self.refresh()
         else:
             self._advance(decided)
+        self._is_unsettled = False
         return Outcome(tuple([one.event for one in receipt.events]), receipt.replayed)
 
-    def _advance(self, decided: Sequence[Any]) -> None:
-        if self._state is not None and decided:
-            self._state = self.decider.fold(self._state, decided)
-        self._version += len(decided)
+    def _advance(self, decided: Sequence[Any], *, by: int | None = None) -> None:
+        """Fold events into the state, which take the version on `by` so many, their own number if not given."""
+        state = self._state
+        if state is not None and decided:
+            state = self.decider.fold(state, decided)
+        # Both at once: an interrupt between the two would have the same events folded again.
+        self._state, self._version = state, self._version + (len(decided) if by is None else by)
 
     def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
         if new.idempotency_key is not None:
             raise InvalidInputError("give the idempotency key to the transaction, not to a call within it")
-        open_transaction.add(new, self._settle_transaction)
-        if self._before_transaction is None:
-            self._before_transaction = (self._version, self._state)
+        self._is_unsettled = True
+        is_first = self._transaction is None
+        if is_first:
+            self._transaction, self._before_transaction = open_transaction, (self._version, self._state)
+        try:
+            open_transaction.add(new, self._settle_transaction)
+        except RefoldError:
+            if is_first:
+                self._transaction, self._before_transaction = None, None
+            self._is_unsettled = False
+            raise
         self._advance(decided)
         self._in_transaction += decided
+        self._is_unsettled = False
         return Outcome(new.events)
 
+    @synchronized
     def _settle_transaction(self, receipt: Receipt | None) -> None:
-        with self._lock:
-            before, self._before_transaction = self._before_transaction, None
-            self._in_transaction = ()
-            if before is not None and (receipt is None or receipt.replayed):
-                self._version, self._state = before
-                self._base = None if self._version == 0 else self._base
-                self._is_void = self._version == 0 and receipt is None
-            if receipt is not None and receipt.replayed:
-                self.refresh()
+        before = self._before_transaction
+        if before is not None and (receipt is None or receipt.replayed):
+            self._version, self._state = before
+            self._base = None if self._version == 0 else self._base
+            self._is_void = self._version == 0 and receipt is None
+        self._transaction, self._before_transaction, self._in_transaction = None, None, ()
+        if receipt is not None and receipt.replayed:
+            self.refresh()
+
+    def _settle_interrupted(self) -> None:
+        """
+        Put the view right after a call that was interrupted: what it had decided may be recorded, or may not.
+        """
+        joined, before = self._transaction, self._before_transaction
+        if joined is not None and before is not None and joined.is_under_way:
+            if self._is_unsettled:
+                events = joined.events_of(self.place.stream)
+                self._version, self._state, self._in_transaction = before[0] + len(events), None, events
+        elif joined is not None and before is not None:
+            # It ended, and was interrupted before it told this view.
+            self._transaction, self._before_transaction, self._in_transaction = None, None, ()
+            self.forget()
+            self._is_void = before[0] == 0 and self._version == 0
+        elif self._is_unsettled:
+            self._outbox.wait()
+            self.forget()
+        self._is_unsettled = False
 
     def _enqueue(self, new: NewEvents, decided: Sequence[Any]) -> Outcome:
-        self._outbox.put(new)
+        self._is_unsettled = True
         self._unflushed.add(self)
+        self._outbox.put(new)
         self._advance(decided)
+        self._is_unsettled = False
         return Outcome(new.events)
 
+    @synchronized
     def flush(self) -> None:
         """
         Wait until everything queued is on disk.
@@ -281,42 +335,46 @@ class Journal(Generic[S]):
             ConcurrencyError, StorageError: with `refused`, the events that did not get in; the view has
                 been set back to what the log holds.
         """
-        with self._lock:
-            if self not in self._unflushed:
-                return
-            settlement = self._outbox.wait()
+        if self not in self._unflushed:
+            return
+        self._outbox.wait()
+        settlement = self._outbox.settlement
+        if settlement.failure is None and not settlement.replayed:
             self._unflushed.discard(self)
-            if settlement.failure is None and not settlement.replayed:
-                return
-            self.forget()
-            if isinstance(settlement.failure, ConcurrencyError | StorageError):
-                settlement.failure.refused = settlement.refused
-            if settlement.failure is not None:
-                raise settlement.failure
+            return
+        self.forget()
+        if isinstance(settlement.failure, ConcurrencyError | StorageError):
+            settlement.failure.refused = settlement.refused
+        # As late as can be: who is interrupted before is told by the next flush.
+        self._unflushed.discard(self)
+        self._outbox.start_afresh()
+        if settlement.failure is not None:
+            raise settlement.failure
 
+    @synchronized
     def forget(self) -> None:
         """
         Drop the state and go to the head of the log; the state is read again at its next use.
 
         Where something is decided that is not in the log yet, the version stays: that counts too.
         """
-        with self._lock:
-            self._state = None
-            if self.is_ahead:
-                return
-            self._base = None
-            self._version = self.log.head(self.place.stream)
-            if self._version == 0:
-                self._state = self.decider.initial_state
+        self._state = None
+        if self.is_ahead:
+            return
+        self._base = None
+        self._version = self.log.head(self.place.stream)
+        if self._version == 0:
+            self._state = self.decider.initial_state
 
+    @synchronized
     def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
         """
         Go on in another log, where the same events were recorded as a stream of their own.
         """
-        with self._lock:
-            self.log, self.place, self._base = log, place, None
-            self._state = None
-            self.durability, self._unflushed = durability, unflushed
+        self.log, self.place, self._base = log, place, None
+        self._outbox = Outbox(log)
+        self._state = None
+        self.durability, self._unflushed = durability, unflushed
 
     def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:
         """

@@ -10,12 +10,13 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 from .envelope import NO_DIGEST, Event, RecordedEvent, chain_digest, encode_payload
 from .errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
-from .ports import ANY_VERSION, NewEvents, Page, Range, Receipt, require_names
+from .locks import News, synchronized
+from .ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from .positions import Moment, Position
+from .promises import Settled
 from .system import REAL_SYSTEM, System
 
 __all__ = ["MemoryLog"]
@@ -28,33 +29,34 @@ class MemoryLog:
 
     def __init__(self, system: System = REAL_SYSTEM) -> None:
         self._system = system
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._news = News()
         self._all: list[RecordedEvent] = []
         self._streams: dict[str, list[RecordedEvent]] = {}
+        # How many of all are listed under their streams.
+        self._indexed = 0
         self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
 
-    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
-        Append all of `batch` or nothing; memory has no disk to wait for, so the future is always done.
+        Append all of `batch` or nothing; memory has no disk to wait for, so it is always done.
         """
-        future: Future[list[Receipt]] = Future()
         try:
-            with self._changed:
-                receipts = self._append(batch)
-                self._changed.notify_all()
-        except (RefoldError, UnicodeEncodeError) as error:
-            refused = InvalidInputError(f"an event cannot be stored: {error}")
-            future.set_exception(refused if isinstance(error, UnicodeEncodeError) else error)
-        else:
-            future.set_result(receipts)
-        return future
+            receipts = self._append(batch)
+        except UnicodeEncodeError as error:
+            return Settled(None, InvalidInputError(f"an event cannot be stored: {error}"))
+        except RefoldError as error:
+            return Settled(None, error)
+        self._news.announce()
+        return Settled(receipts)
 
+    @synchronized
     def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
         if len({new.stream for new in batch}) != len(batch):
             raise InvalidInputError("a stream may stand in a batch once: join its events")
         for new in batch:
             require_names(new)
-        known = [self._keys.get((new.stream, new.idempotency_key)) for new in batch]
+        known = [self._known(new) for new in batch]
         if any(events is not None for events in known):
             return [Receipt(events or (), True) for events in known]
         for new in batch:
@@ -65,28 +67,53 @@ class MemoryLog:
         payloads = [[encode_payload(event) for event in new.events] for new in batch]
         encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
         now = max(int(self._system.now() * 1_000_000), self._all[-1].recorded_at if self._all else 0)
-        return [self._record(new, encoded, now) for new, encoded in zip(batch, payloads, strict=True)]
+        added: list[RecordedEvent] = []
+        receipts = [self._placed(new, encoded, now, added) for new, encoded in zip(batch, payloads, strict=True)]
+        for new, receipt in zip(batch, receipts, strict=True):
+            if new.idempotency_key is not None and receipt.events:
+                self._keys[new.stream, new.idempotency_key] = receipt.events
+        # The one step by which all of it is recorded: an interrupt comes before or behind.
+        self._all += added
+        self._index()
+        return receipts
 
-    def _record(self, new: NewEvents, payloads: list[bytes], now: int) -> Receipt:
-        stream = self._streams.setdefault(new.stream, [])
-        before = len(stream)
+    def _placed(self, new: NewEvents, payloads: list[bytes], now: int, added: list[RecordedEvent]) -> Receipt:
+        stream, before = self._stream(new.stream), len(added)
+        version, digest = len(stream), stream[-1].digest if stream else NO_DIGEST
         for event, meta, payload in zip(new.events, new.metas, payloads, strict=True):
-            previous = stream[-1].digest if stream else NO_DIGEST
-            version, position = len(stream) + 1, Position(ONE_SEQUENCE, len(self._all) + 1)
-            digest = chain_digest(previous, new.stream, version, position, now, meta, payload)
-            recorded = RecordedEvent(new.stream, version, position, now, event, meta, digest)
-            stream.append(recorded)
-            self._all.append(recorded)
-        receipt = Receipt(tuple(stream[before:]))
-        if new.idempotency_key is not None and receipt.events:
-            self._keys[new.stream, new.idempotency_key] = receipt.events
-        return receipt
+            version += 1
+            position = Position(ONE_SEQUENCE, len(self._all) + len(added) + 1)
+            digest = chain_digest(digest, new.stream, version, position, now, meta, payload)
+            added.append(RecordedEvent(new.stream, version, position, now, event, meta, digest))
+        return Receipt(tuple(added[before:]))
+
+    def _known(self, new: NewEvents) -> tuple[RecordedEvent, ...] | None:
+        """Return what was recorded under a key; an append that was interrupted may have left a key alone."""
+        events = self._keys.get((new.stream, new.idempotency_key))
+        if events is None or events[-1] not in self._all[events[-1].position.number - 1 :][:1]:
+            return None
+        return events
+
+    def _stream(self, stream: str) -> list[RecordedEvent]:
+        if self._indexed < len(self._all):
+            self._index()
+        return self._streams.get(stream, [])
+
+    @synchronized
+    def _index(self) -> None:
+        """List under their streams the events that are not yet; an interrupt may have left some over."""
+        while self._indexed < len(self._all):
+            recorded = self._all[self._indexed]
+            events = self._streams.setdefault(recorded.stream, [])
+            if len(events) < recorded.version:
+                events.append(recorded)
+            self._indexed += 1
 
     def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """
         Return the events of a stream with versions above `after`, up to and including `until`.
         """
-        return self._streams.get(stream, [])[max(after, 0) : until]
+        return self._stream(stream)[max(after, 0) : until]
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """
@@ -112,13 +139,13 @@ class MemoryLog:
         """
         Return the version of the last event of a stream; 0 where there is none.
         """
-        return len(self._streams.get(stream, ()))
+        return len(self._stream(stream))
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """
         Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
         """
-        events = self._streams.get(stream, [])
+        events = self._stream(stream)
         if isinstance(moment, int):
             return bisect.bisect_right(events, moment, key=lambda event: event.recorded_at)
         return bisect.bisect_right(events, moment.head(ONE_SEQUENCE), key=lambda event: event.position.number)
@@ -133,13 +160,15 @@ class MemoryLog:
         """
         Return once there is an event behind `seen`, or the time is up.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._all) > seen.head(ONE_SEQUENCE), timeout_seconds)
+        count = self._news.count
+        if len(self._all) <= seen.head(ONE_SEQUENCE):
+            self._news.wait_past(count, timeout_seconds=timeout_seconds)
 
     def streams(self, prefix: str = "") -> list[str]:
         """
         Return the ids of all streams, or of those that begin with `prefix`, in order.
         """
+        self._stream("")
         return sorted(stream for stream in self._streams if stream.startswith(prefix))
 
     def files(self) -> list[str]:

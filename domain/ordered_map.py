@@ -14,6 +14,8 @@ from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from .locks import locked, synchronized
+
 __all__ = ["MapDraft", "OrderedMap", "draft_of", "settled"]
 
 K = TypeVar("K", bound=Hashable)
@@ -38,14 +40,23 @@ class _Step(NamedTuple, Generic[K, V]):
     entry: _Entry[V] | None
 
 
+class _Unfinished(NamedTuple, Generic[K, V]):
+    """An entry that is to be put into the dict, or None to take it away."""
+
+    key: K
+    entry: _Entry[V] | None
+
+
 class OrderedMap(Generic[K, V]):
     """An immutable mapping in the order of insertion; a key that is put again keeps its place."""
 
-    __slots__ = ("_data", "_lock", "_next_rank", "_plain", "_size", "_step")
+    __slots__ = ("_data", "_lock", "_next_rank", "_plain", "_size", "_step", "_unfinished")
 
     def __init__(self) -> None:
         self._data: OrderedDict[K, _Entry[V]] | None = OrderedDict()
         self._step: _Step[K, V] | None = None
+        # With the dict, an entry that still has to be put into it: an interrupt may come before that.
+        self._unfinished: _Unfinished[K, V] | None = None
         self._lock = threading.Lock()
         self._next_rank = 0
         self._size = 0
@@ -73,12 +84,12 @@ class OrderedMap(Generic[K, V]):
             return fresh._with(key, value)
         return self._with(key, value)
 
+    @synchronized
     def minus(self, key: K) -> OrderedMap[K, V]:
         """
         Return a mapping without `key`, which must be there.
         """
-        with self._lock:
-            return self._changed(key, self._own()[key], None)
+        return self._changed(key, self._own()[key], None)
 
     def get(self, key: K) -> V | None:
         """
@@ -86,9 +97,11 @@ class OrderedMap(Generic[K, V]):
         """
         if (plain := self._plain) is not None:
             return plain.get(key)
-        with self._lock:
-            entry = self._own().get(key)
+        entry = locked(self._lock, self._own_entry, key)
         return None if entry is None else entry.value
+
+    def _own_entry(self, key: K) -> _Entry[V] | None:
+        return self._own().get(key)
 
     def first(self, count: int) -> list[tuple[K, V]]:
         """
@@ -96,8 +109,10 @@ class OrderedMap(Generic[K, V]):
         """
         if (plain := self._plain) is not None:
             return list(islice(plain.items(), max(0, count)))
-        with self._lock:
-            return [(key, entry.value) for key, entry in islice(self._own().items(), max(0, count))]
+        return locked(self._lock, self._own_items, max(0, count))
+
+    def _own_items(self, count: int) -> list[tuple[K, V]]:
+        return [(key, entry.value) for key, entry in islice(self._own().items(), count)]
 
     def values(self) -> list[V]:
         """
@@ -105,8 +120,7 @@ class OrderedMap(Generic[K, V]):
         """
         if (plain := self._plain) is not None:
             return list(plain.values())
-        with self._lock:
-            return [entry.value for entry in self._own().values()]
+        return [value for _, value in locked(self._lock, self._own_items, self._size)]
 
     def items(self) -> list[tuple[K, V]]:
         """
@@ -117,8 +131,7 @@ class OrderedMap(Generic[K, V]):
     def __iter__(self) -> Iterator[K]:
         if (plain := self._plain) is not None:
             return iter(plain)
-        with self._lock:
-            return iter(list(self._own()))
+        return iter([key for key, _ in locked(self._lock, self._own_items, self._size)])
 
     def __len__(self) -> int:
         return self._size
@@ -126,8 +139,8 @@ class OrderedMap(Generic[K, V]):
     def __contains__(self, key: object) -> bool:
         if (plain := self._plain) is not None:
             return key in plain
-        with self._lock:
-            return key in self._own()
+        # One of another type is not there.
+        return locked(self._lock, self._own_entry, key) is not None  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
         return self.items() == other.items() if isinstance(other, OrderedMap) else NotImplemented
@@ -137,21 +150,21 @@ class OrderedMap(Generic[K, V]):
     def __repr__(self) -> str:
         return f"OrderedMap({self.items()!r})"
 
+    @synchronized
     def _with(self, key: K, value: V) -> OrderedMap[K, V]:
-        with self._lock:
-            old = self._own().get(key)
-            rank = self._next_rank if old is None else old.rank
-            return self._changed(key, old, _Entry(rank, value))
+        old = self._own().get(key)
+        rank = self._next_rank if old is None else old.rank
+        return self._changed(key, old, _Entry(rank, value))
 
     def _changed(self, key: K, old: _Entry[V] | None, new: _Entry[V] | None) -> OrderedMap[K, V]:
         changed: OrderedMap[K, V] = OrderedMap.__new__(OrderedMap)
-        changed._lock, changed._step, changed._plain = self._lock, None, None
+        changed._lock, changed._step, changed._plain, changed._unfinished = self._lock, None, None, None
         changed._next_rank = max(self._next_rank, new.rank + 1 if new else 0)
         changed._size = self._size + (new is not None) - (old is not None)
-        changed._data, self._data = self._data, None
-        assert changed._data is not None, "the version that is changed holds the dict"
-        _put(changed._data, key, new)
-        self._step = _Step(changed, key, old)
+        assert self._data is not None, "the version that is changed holds the dict"
+        # At once, so that an interrupt finds the dict with one version, and a way to it from the other.
+        changed._data, self._data, self._step = self._data, None, _Step(changed, key, old)
+        changed._data = _with_entry(changed._data, key, new)
         return changed
 
     def _own(self) -> OrderedDict[K, _Entry[V]]:
@@ -162,27 +175,36 @@ class OrderedMap(Generic[K, V]):
             )
             self._plain = None
         if self._data is not None:
-            return self._data
+            return self._finished(self._data)
         way: list[OrderedMap[K, V]] = [self]
         while (step := way[-1]._step) is not None:
             way.append(step.newer)
         data = way[-1]._data
         assert data is not None, "every way ends at the version that holds the dict"
+        data = way[-1]._finished(data)
         if len(way) > STEPS_MAX:
             return self._copied(way, data)
         for older, newer in zip(way[-2::-1], way[:0:-1], strict=True):
             step = older._step
             assert step is not None, "only the last one on the way has no step"
-            newer._step, newer._data = _Step(older, step.key, data.get(step.key)), None
-            _put(data, step.key, step.entry)
-            older._step, older._data = None, data
+            older._unfinished, back = _Unfinished(step.key, step.entry), _Step(older, step.key, data.get(step.key))
+            # At once, as above.
+            newer._step, newer._data, older._step, older._data = back, None, None, data
+            data = older._finished(data)
+        return data
+
+    def _finished(self, data: OrderedDict[K, _Entry[V]]) -> OrderedDict[K, _Entry[V]]:
+        """Return the dict that this version holds, with the entry that was still to be put into it."""
+        if self._unfinished is not None:
+            data = self._data = _with_entry(data, *self._unfinished)
+            self._unfinished = None
         return data
 
     def _copied(self, way: list[OrderedMap[K, V]], data: OrderedDict[K, _Entry[V]]) -> OrderedDict[K, _Entry[V]]:
         copy = data.copy()
         for older in way[-2::-1]:
             assert older._step is not None, "only the last one on the way has no step"
-            _put(copy, older._step.key, older._step.entry)
+            copy = _with_entry(copy, older._step.key, older._step.entry)
         self._data, self._step = copy, None
         return copy
 
@@ -245,19 +267,17 @@ class _Versions(Generic[K, V]):
             self.newest = self.newest.minus(key)
 
 
-def _put(data: OrderedDict[K, _Entry[V]], key: K, entry: _Entry[V] | None) -> None:
-    """Put an entry where its rank says; without one take the key away."""
+def _with_entry(data: OrderedDict[K, _Entry[V]], key: K, entry: _Entry[V] | None) -> OrderedDict[K, _Entry[V]]:
+    """Return a dict with an entry where its rank says, or without one; harmless when it is done twice."""
     if entry is None:
-        del data[key]
-        return
+        data.pop(key, None)
+        return data
     is_new = key not in data
     first_rank = data[next(iter(data))].rank if data else entry.rank
     last_rank = data[next(reversed(data))].rank if data else entry.rank
+    if is_new and first_rank < entry.rank < last_rank:
+        return OrderedDict(sorted([*data.items(), (key, entry)], key=lambda pair: pair[1].rank))
     data[key] = entry
-    if not is_new or entry.rank >= last_rank:
-        return
     if entry.rank < first_rank:
         data.move_to_end(key, last=False)
-        return
-    for later, _ in sorted(data.items(), key=lambda pair: pair[1].rank):
-        data.move_to_end(later)
+    return data

@@ -8,13 +8,14 @@ events that did not get in must not get in either, so a refusal refuses everythi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from .envelope import Event
-from .ports import NewEvents, Pending, Receipt
+from .locks import synchronized
+from .ports import Log, NewEvents, Pending, Receipt
 
 __all__ = ["Outbox", "Settlement"]
 
@@ -28,13 +29,14 @@ class Settlement(NamedTuple):
 
 
 class Outbox:
-    """Queues decisions on one stream; `send` hands a batch to the log without waiting."""
+    """Queues decisions on one stream, and hands them to the log without waiting."""
 
-    def __init__(self, send: Callable[[NewEvents], Pending[list[Receipt]]]) -> None:
-        self._send = send
-        self._changed = threading.Condition(threading.RLock())
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.RLock()
         self._waiting: list[NewEvents] = []
         self._on_its_way: NewEvents | None = None
+        self._pending: Pending[list[Receipt]] | None = None
         self._failure: BaseException | None = None
         self._refused: list[Event] = []
         self._replayed = False
@@ -43,64 +45,89 @@ class Outbox:
         return len(self._waiting)
 
     @property
+    @synchronized
     def events(self) -> tuple[Event, ...]:
         """What is not known to be on disk yet, in order."""
-        with self._changed:
-            parts = [self._on_its_way, *self._waiting] if self._on_its_way else self._waiting
-            return tuple(event for part in parts for event in part.events)
+        parts = [self._on_its_way, *self._waiting] if self._on_its_way else self._waiting
+        return tuple(event for part in parts for event in part.events)
 
+    @synchronized
     def put(self, new: NewEvents) -> None:
         """
-        Queue a decision; refused at once, to be told by `wait`, when one before it was.
+        Queue a decision; refused at once, as `settlement` tells, when one before it was.
         """
-        with self._changed:
-            if self._failure is not None:
-                self._refused.extend(new.events)
-                return
-            self._waiting.append(new)
-            if self._on_its_way is None:
-                self._send_next()
+        if self._failure is not None:
+            self._refused.extend(new.events)
+            return
+        self._waiting.append(new)
+        self._send_next()
 
-    def wait(self) -> Settlement:
-        """
-        Wait until nothing is on its way, and return how it went; the next time starts afresh.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._on_its_way is None)
-            settlement = Settlement(self._failure, tuple(self._refused), self._replayed)
-            self._failure, self._replayed = None, False
-            self._refused.clear()
-            return settlement
+    def wait(self) -> None:
+        """Wait until nothing is on its way; `settlement` then tells how it went."""
+        while (pending := self._send_next()) is not None:
+            # Without the lock: the thread that settles it takes that.
+            pending.exception()
+            self._settle(pending)
 
-    def _send_next(self) -> None:
-        batch = _joined(self._waiting)
-        self._on_its_way = batch
-        self._send(batch).add_done_callback(self._settle)
+    @property
+    @synchronized
+    def settlement(self) -> Settlement:
+        """How it went since the last start."""
+        return Settlement(self._failure, tuple(self._refused), self._replayed)
 
-    def _settle(self, pending: Pending[list[Receipt]]) -> None:
-        with self._changed:
-            assert self._on_its_way is not None, "only what is on its way is settled"
-            failure = pending.exception()
-            if failure is not None:
-                self._failure = failure
-                for part in (self._on_its_way, *self._waiting):
-                    self._refused.extend(part.events)
-                self._waiting.clear()
-            else:
-                self._replayed = self._replayed or pending.result()[0].replayed
+    @synchronized
+    def start_afresh(self) -> None:
+        """Forget how it went so far."""
+        self._failure, self._replayed, self._refused = None, False, []
+
+    @synchronized
+    def _send_next(self) -> Pending[list[Receipt]] | None:
+        """Hand the next batch to the log unless one is on its way; return what is on its way then."""
+        if self._on_its_way is not None and self._pending is None:
+            self._look_after_interrupt(self._on_its_way)
+        while self._on_its_way is None and self._waiting:
+            batch, parts = _joined(self._waiting)
+            # Both at once: an interrupt comes before or behind, and finds every event in one place.
+            self._on_its_way, self._waiting = batch, self._waiting[parts:]
+            pending = self._log.append((batch,), wait=False)
+            self._pending = pending
+            pending.add_done_callback(self._settle)
+        return self._pending
+
+    def _look_after_interrupt(self, batch: NewEvents) -> None:
+        """Find out what became of a batch that an interrupt came upon while it was handed to the log."""
+        # Behind all that was handed in before.
+        self._log.append(()).result()
+        first = batch.expected_version + 1
+        recorded = self._log.read_events(batch.stream, after=first - 1, until=first - 1 + len(batch.events))
+        if tuple(recorded) == batch.events:
             self._on_its_way = None
-            if self._waiting:
-                self._send_next()
-            self._changed.notify_all()
+        else:
+            self._on_its_way, self._waiting = None, [batch, *self._waiting]
+
+    @synchronized
+    def _settle(self, pending: Pending[list[Receipt]]) -> None:
+        if self._pending is not pending or self._on_its_way is None:
+            return
+        failure = pending.exception()
+        if failure is None:
+            replayed = self._replayed or pending.result()[0].replayed
+            self._on_its_way, self._pending, self._replayed = None, None, replayed
+            self._send_next()
+        else:
+            if self._failure is not failure:
+                parts = [self._on_its_way, *self._waiting]
+                refused = [*self._refused, *(event for part in parts for event in part.events)]
+                self._failure, self._refused, self._waiting = failure, refused, []
+            self._on_its_way, self._pending = None, None
 
 
-def _joined(waiting: list[NewEvents]) -> NewEvents:
-    """Take as many decisions as make one: those with an idempotency key go by themselves."""
-    first = waiting.pop(0)
-    events, metas = list(first.events), list(first.metas)
+def _joined(waiting: list[NewEvents]) -> tuple[NewEvents, int]:
+    """Return as many decisions as make one, and their number: those with an idempotency key go by themselves."""
+    first = waiting[0]
+    parts = [first]
     if first.idempotency_key is None:
-        while waiting and waiting[0].idempotency_key is None:
-            following = waiting.pop(0)
-            events.extend(following.events)
-            metas.extend(following.metas)
-    return msgspec.structs.replace(first, events=tuple(events), metas=tuple(metas))
+        parts += takewhile(lambda new: new.idempotency_key is None, waiting[1:])
+    events = tuple(event for part in parts for event in part.events)
+    metas = tuple(meta for part in parts for meta in part.metas)
+    return msgspec.structs.replace(first, events=events, metas=metas), len(parts)

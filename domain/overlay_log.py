@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 import msgspec
 
 from .envelope import Event, RecordedEvent
 from .errors import DecisionRefusedError
+from .locks import synchronized
 from .memory_log import MemoryLog
-from .ports import Log, NewEvents, Range, Receipt
+from .ports import Log, NewEvents, Pending, Range, Receipt
 from .positions import Moment
+from .promises import Settled
 from .system import System
 
 __all__ = ["OverlayLog"]
@@ -30,11 +31,11 @@ class OverlayLog:
         self._here = MemoryLog(system)
         self._roots: dict[str, str] = {}
         self._heads: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self._is_finished = False
+        self._lock = threading.RLock()
         self._is_finished = False
 
-    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+    @synchronized
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
         Append all of `batch` or nothing, in memory.
 
@@ -42,17 +43,14 @@ class OverlayLog:
             DecisionRefusedError: a stream lies below, or the log is finished.
             ConcurrencyError: a stream's head is not at the expected version.
         """
-        with self._lock:
-            fault = self._fault_of(batch)
-            if fault is not None:
-                refused: Future[list[Receipt]] = Future()
-                refused.set_exception(DecisionRefusedError(fault))
-                return refused
-            appended = self._here.append(batch, wait=wait)
-            if appended.exception() is None:
-                for new in batch:
-                    self._roots.setdefault(new.stream, new.root)
-        return appended
+        fault = self._fault_of(batch)
+        if fault is not None:
+            return Settled(None, DecisionRefusedError(fault))
+        # Before the append: an interrupt between the two must not leave a stream here that is not known as such.
+        for new in batch:
+            if not self._here.head(new.stream):
+                self._roots[new.stream] = new.root
+        return self._here.append(batch, wait=wait)
 
     def _fault_of(self, batch: Sequence[NewEvents]) -> str | None:
         if self._is_finished:
@@ -61,20 +59,19 @@ class OverlayLog:
         stream = next(past, None)
         return None if stream is None else f"{stream} is another's past: fork it and change that"
 
+    @synchronized
     def finish(self) -> list[NewEvents]:
         """
         Take nothing more, and return what was appended, each stream from its beginning, in the order they began in.
         """
-        with self._lock:
-            self._is_finished = True
-            return [self._as_new(stream, root) for stream, root in self._roots.items()]
+        self._is_finished = True
+        return [self._as_new(stream, root) for stream, root in self._roots.items() if self._here.head(stream)]
 
     def reopen(self) -> None:
         """
         Go on.
         """
-        with self._lock:
-            self._is_finished = False
+        self._is_finished = False
 
     def _as_new(self, stream: str, root: str) -> NewEvents:
         recorded = self._here.read(stream)
@@ -141,7 +138,7 @@ class OverlayLog:
         Return the ids of all streams, or of those that begin with `prefix`, in order.
         """
         below = [stream for stream in self._below.streams(prefix) if self.head(stream)]
-        return sorted({*below, *(stream for stream in self._roots if stream.startswith(prefix))})
+        return sorted({*below, *self._here.streams(prefix)})
 
     def _last(self, stream: str, until: int | None) -> int:
         head = self.head(stream)

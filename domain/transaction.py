@@ -6,6 +6,7 @@ Within the block every context decides on its own view as it will be, and the lo
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +15,7 @@ import msgspec
 
 from .canonical import require_key
 from .envelope import Event, Meta
-from .errors import InvalidInputError
+from .errors import InvalidInputError, RefoldError
 from .ports import Log, NewEvents, Receipt
 
 __all__ = ["Transaction", "current_or_new_transaction", "current_transaction", "transaction"]
@@ -36,6 +37,18 @@ class Transaction:
         self._parts: dict[str, _Part] = {}
         # A task that was started within the block may outlive it; what it then writes is its own.
         self.is_open = True
+        self._is_over = False
+        self._thread = threading.get_ident()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is open, or being committed; in its own thread, whoever asks is not in the commit any more."""
+        return self.is_open or not (self._is_over or self._thread == threading.get_ident())
+
+    def events_of(self, stream: str) -> tuple[Event, ...]:
+        """Return what it is to record in a stream."""
+        part = self._parts.get(stream)
+        return () if part is None else part.new.events
 
     def add(self, new: NewEvents, settle: Callable[[Receipt | None], None] | None = None) -> None:
         """
@@ -59,14 +72,13 @@ class Transaction:
         """
         self.is_open = False
         parts = list(self._parts.values())
-        if not parts:
-            return
         batch = [_keyed(part.new, self.idempotency_key) for part in parts]
         try:
-            receipts = self.log.append(batch).result()
-        except BaseException:
+            receipts = self.log.append(batch).result() if batch else []
+        except RefoldError:
             self.roll_back()
             raise
+        # Where an interrupt leaves open whether that was done, every view finds it out for itself.
         for part, receipt in zip(parts, receipts, strict=True):
             if part.settle is not None:
                 part.settle(receipt)
@@ -79,6 +91,10 @@ class Transaction:
         for part in self._parts.values():
             if part.settle is not None:
                 part.settle(None)
+
+    def finish(self) -> None:
+        """Say that nothing more is done for it: a view that was not told so by now must find out itself."""
+        self.is_open, self._is_over = False, True
 
 
 def _keyed(new: NewEvents, key: str | None) -> NewEvents:
@@ -117,15 +133,18 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
         raise InvalidInputError("a transaction is open already, and they do not nest: join the two blocks")
     require_key(idempotency_key or "")
     opened = Transaction(log, idempotency_key)
-    token = _CURRENT.set(opened)
     try:
+        _CURRENT.set(opened)
         yield opened
+        _CURRENT.set(outer)
+        opened.commit()
     except BaseException:
-        opened.roll_back()
+        if opened.is_open:
+            opened.roll_back()
         raise
     finally:
-        _CURRENT.reset(token)
-    opened.commit()
+        _CURRENT.set(outer)
+        opened.finish()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from ..domain.errors import StorageClosedError
+from ..domain.locks import News, locked
 
 __all__ = ["BackgroundWork"]
 
@@ -18,6 +19,7 @@ CLOSING_SECONDS_MAX = 5.0
 # An agent that writes a turn pauses for longer than this while its model thinks.
 QUIET_SECONDS = 0.05
 REST_FACTOR = 6
+SLEEP_SECONDS_MAX = 3_600.0
 LOGGER = logging.getLogger("refold")
 
 
@@ -49,8 +51,8 @@ class BackgroundWork:
         self._pulse = pulse
         self._is_pressing = is_pressing
         self._seen: int | None = None
-        self._woken = threading.Event()
-        self._hurried = threading.Event()
+        self._woken = News()
+        self._hurried = News()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -60,35 +62,38 @@ class BackgroundWork:
         """
         Say that there may be work.
         """
-        if self._thread is None:
-            self._start()
-        self._woken.set()
+        self._woken.announce()
+        if self._thread is None or not self._thread.is_alive():
+            locked(self._starting, self._start)
 
     def close(self) -> bool:
         """
         Finish the work that is there, or as much of it as CLOSING_SECONDS_MAX allow, and end the thread; return
         whether there was one.
         """
-        with self._starting:
-            self._closing = True
-            self._deadline = monotonic() + CLOSING_SECONDS_MAX
-            thread = self._thread
+        thread = locked(self._starting, self._begin_closing)
         if thread is not None:
-            self._hurried.set()
-            self._woken.set()
+            self._hurried.announce()
+            self._woken.announce()
             thread.join()
         return thread is not None
 
+    def _begin_closing(self) -> threading.Thread | None:
+        self._closing = True
+        self._deadline = monotonic() + CLOSING_SECONDS_MAX
+        return self._thread
+
     def _start(self) -> None:
-        with self._starting:
-            if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="refold-housekeeping", daemon=True)
-                self._thread.start()
+        if (self._thread is None or not self._thread.is_alive()) and not self._closing:
+            self._thread = threading.Thread(target=self._run, name="refold-housekeeping", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
+        seen = 0
         while True:
-            self._woken.wait()
-            self._woken.clear()
+            while self._woken.count == seen:
+                self._woken.wait_past(seen, timeout_seconds=SLEEP_SECONDS_MAX)
+            seen = self._woken.count
             self._work()
             if self._closing:
                 return
@@ -102,7 +107,7 @@ class BackgroundWork:
                     return
                 # What hurries nobody must not slow anybody down: it rests most of the time, but not while closing.
                 rest = 1 if self._is_pressing() else REST_FACTOR
-                self._hurried.wait(rest * (monotonic() - begun))
+                self._hurried.wait_past(0, timeout_seconds=rest * (monotonic() - begun))
         except StorageClosedError:
             # Whoever closed the database under this thread wants it no more.
             self._closing = True
@@ -111,9 +116,9 @@ class BackgroundWork:
 
     def _wait_for_quiet(self) -> None:
         """Return at once where the pulse is what it was the last time; else once it has stood still for a while."""
-        while not self._hurried.is_set() and not self._is_pressing():
+        while not self._hurried.count and not self._is_pressing():
             pulse = self._pulse()
             if pulse == self._seen:
                 return
             self._seen = pulse
-            self._hurried.wait(QUIET_SECONDS)
+            self._hurried.wait_past(0, timeout_seconds=QUIET_SECONDS)

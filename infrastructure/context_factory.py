@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from ..domain.errors import InvalidInputError, RefoldError
+from ..domain.locks import synchronized
 from ..domain.trajectory import Run, RunFactory, RunId
 from .bootstrap import open_store
 from .store import Store
@@ -79,6 +80,7 @@ class HeldContexts:
         self._sessions: dict[tuple[str, str], RunFactory] = {}
         self._lock = threading.RLock()
 
+    @synchronized
     def get_context(
         self,
         user_id: str,
@@ -90,16 +92,15 @@ class HeldContexts:
         """
         Return the context of a round and agent, which is made if need be; see `ContextFactory.get_context`.
         """
-        with self._lock:
-            # A new sub-agent lives where the main one does.
-            known = self._held.get(RunId(user_id, session_id, run_id, sub_id or 0))
-            options = _settled(options, known, is_new=sub_id is None)
-            try:
-                run = self._home(options.database_url, user_id, session_id).run(user_id, session_id, run_id, sub_id)
-            except RefoldError:
-                self._forget_empty(user_id, session_id)
-                raise
-            return self._kept(run, options)
+        # A new sub-agent lives where the main one does.
+        known = self._held.get(RunId(user_id, session_id, run_id, sub_id or 0))
+        options = _settled(options, known, is_new=sub_id is None)
+        try:
+            run = self._home(options.database_url, user_id, session_id).run(user_id, session_id, run_id, sub_id)
+        except RefoldError:
+            self._forget_empty(user_id, session_id)
+            raise
+        return self._kept(run, options)
 
     def _kept(self, run: Run, options: ContextInitOptions) -> Run:
         known = self._held.get(run.identity)
@@ -122,14 +123,15 @@ class HeldContexts:
         if not any(identity[:2] == (user_id, session_id) for identity in self._held):
             self._sessions.pop((user_id, session_id), None)
 
+    @synchronized
     def clear_context(self) -> None:
         """
         Let go of all contexts; see `ContextFactory.clear_context`.
         """
-        with self._lock:
-            for user_id, session_id in {identity[:2] for identity in self._held}:
-                self.release_context(user_id, session_id)
+        for user_id, session_id in {identity[:2] for identity in self._held}:
+            self.release_context(user_id, session_id)
 
+    @synchronized
     def release_context(
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> int:
@@ -137,24 +139,21 @@ class HeldContexts:
         Let go of some contexts, and return how many; see `ContextFactory.release_context`.
         """
         wanted = (user_id, session_id, run_id, sub_id)
-        with self._lock:
-            leaving = [
-                key for key in self._held if all(part in (None, own) for part, own in zip(wanted, key, strict=True))
-            ]
-            for identity in leaving:
-                held = self._held.pop(identity)
-                self._home(held.options.database_url, user_id, session_id).release(*identity)
-            self._forget_empty(user_id, session_id)
-            return len(leaving)
+        leaving = [key for key in self._held if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
+        for identity in leaving:
+            held = self._held.pop(identity)
+            self._home(held.options.database_url, user_id, session_id).release(*identity)
+        self._forget_empty(user_id, session_id)
+        return len(leaving)
 
+    @synchronized
     def close(self) -> None:
         """
         Let go of all contexts and close their stores; see `ContextFactory.close`.
         """
-        with self._lock:
-            self.clear_context()
-            while self._stores:
-                self._stores.popitem()[1].close()
+        self.clear_context()
+        while self._stores:
+            self._stores.popitem()[1].close()
 
 
 def _settled(given: ContextInitOptions | None, known: _Held | None, *, is_new: bool) -> ContextInitOptions:

@@ -20,7 +20,8 @@ from eventsourcing.persistence import (
     Tracking,
 )
 
-from .following import FollowableRecorder, FollowingSubscription, News, Page
+from ..domain.locks import News
+from .following import FollowableRecorder, FollowingSubscription, Page
 from .recording import VERSION_MAX, IdType, Stored, originator_of, parts_of, stream_of
 from .records import Appended, Part
 

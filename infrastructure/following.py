@@ -7,7 +7,6 @@ another process's are found by looking again a few times a second.
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -15,33 +14,12 @@ from typing import NamedTuple
 
 from eventsourcing.persistence import ApplicationRecorder, Notification, Subscription
 
-__all__ = ["FollowableRecorder", "FollowingSubscription", "News", "Page"]
+from ..domain.locks import News
+
+__all__ = ["FollowableRecorder", "FollowingSubscription", "Page"]
 
 POLL_SECONDS = 0.05
 PAGE_LENGTH = 500
-
-
-class News:
-    """A counter of what happened in this process; one may wait for it to move."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._changed = threading.Condition()
-
-    def announce(self) -> None:
-        """
-        Wake all who wait.
-        """
-        with self._changed:
-            self.count += 1
-            self._changed.notify_all()
-
-    def wait_past(self, seen: int, *, timeout_seconds: float) -> None:
-        """
-        Return once the counter is not at `seen` any more, or the time is up.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self.count != seen, timeout_seconds)
 
 
 class Page(NamedTuple):

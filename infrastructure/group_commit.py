@@ -1,113 +1,45 @@
 """
 Group commit: many callers, one transaction.
 
-Whoever finds the writer free does the work himself, and then that of all who queued up meanwhile; a single
-caller so pays neither a queue nor a hand-over to a thread. Callers that do not wait leave the work to a
-background thread, which is started when the first of them comes.
+A caller that finds the writer free commits its own request, and then those of all who queued up meanwhile; a single
+caller so pays neither a queue nor a hand-over to a thread. Requests whose callers do not wait are left to a
+background thread, which is started when the first of them comes: no signal handler ever runs there.
+
+An interrupt may end a caller's turn at any line. Whatever it leaves behind is seen by whoever has the next turn.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice, takewhile
+from operator import attrgetter
+from queue import SimpleQueue
+from typing import Generic, NamedTuple, TypeVar
 
-from ..domain.errors import StorageClosedError
+from ..domain.errors import StorageClosedError, StorageError
+from ..domain.locks import locked
 from ..domain.ports import Pending
+from ..domain.promises import Promise, Settled
 
-__all__ = ["GroupCommitter", "Settled", "Ticket"]
+__all__ = ["GroupCommitter", "Ticket"]
 
+T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 GROUP_MAX = 256
-SLEEP_SECONDS_MAX = 0.1
-
-
-class Settled(Generic[Result]):
-    """A result that was there before anybody could wait for it: a tenth of the cost of a Future."""
-
-    __slots__ = ("_error", "_result")
-
-    def __init__(self, result: Result | None, error: BaseException | None = None) -> None:
-        self._result = result
-        self._error = error
-
-    def result(self, timeout: float | None = None) -> Result:
-        """
-        Return the result, or raise what went wrong.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]  # there is one where there is no error
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """
-        Return what went wrong, if anything.
-        """
-        return self._error
-
-    def done(self) -> bool:
-        """
-        Return True: it always is.
-        """
-        return True
-
-    def add_done_callback(self, call: Callable[[Any], object], /) -> None:
-        """
-        Call `call` with this at once.
-        """
-        call(self)
-
-
-class Promise(Settled[Result]):
-    """What a caller gets who sleeps until it is settled; nobody else looks at it, so it needs no lock of its own."""
-
-    __slots__ = ("_is_done",)
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self._is_done = False
-
-    def set_result(self, result: Result) -> None:
-        """
-        Settle it.
-        """
-        self._result = result
-        self._is_done = True
-
-    def set_exception(self, error: BaseException) -> None:
-        """
-        Settle it by what went wrong.
-        """
-        self._error = error
-        self._is_done = True
-
-    def done(self) -> bool:
-        """
-        Return whether it is settled.
-        """
-        return self._is_done
+CLOSED = "the store is closed: open it again"
+INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
 
 
 class Ticket(NamedTuple, Generic[Request, Result]):
-    """One caller's request and what he waits for; `sleep` is released to wake him."""
+    """One caller's request, what it gets for it, and whether it waits for that."""
 
     request: Request
-    future: Future[Result] | Promise[Result]
-    sleep: threading.Lock
-
-    def wake(self) -> None:
-        """
-        Let the caller look again: he is served, or it is his turn to serve.
-        """
-        try:
-            self.sleep.release()
-        except RuntimeError:
-            # He is awake already.
-            return
+    future: Promise[Result]
+    is_waiting: bool
 
 
 class GroupCommitter(Generic[Request, Result]):
@@ -124,9 +56,12 @@ class GroupCommitter(Generic[Request, Result]):
     ) -> None:
         self._commit = commit
         self._commit_alone = commit_alone
-        self._writing = threading.Lock()
+        # Held by whoever has the turn to write.
+        self._turn = threading.Lock()
         self._queue: deque[Ticket[Request, Result]] = deque()
-        self._work = threading.Semaphore(0)
+        # The group that is being committed, or was when its committer was interrupted.
+        self._group: list[Ticket[Request, Result]] = []
+        self._work: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._closed = False
@@ -138,124 +73,139 @@ class GroupCommitter(Generic[Request, Result]):
         Raises:
             StorageClosedError: after `close()`.
         """
-        if wait and self._commit_alone is not None and not self._queue and self._writing.acquire(blocking=False):
-            try:
-                # The queue is looked at again: what came before must be committed before.
-                if not self._queue and not self._closed:
-                    return self._alone(self._commit_alone, request)
-            finally:
-                self._hand_on()
+        if wait and self._commit_alone is not None and not self._queue and not self._turn.locked():
+            settled = locked(self._turn, self._alone, self._commit_alone, request)
+            self._hand_on()
+            if settled is not None:
+                return settled
         return self._in_turn(request, wait)
 
-    def _alone(self, commit: Callable[[Request], Result], request: Request) -> Settled[Result]:
+    def _alone(self, commit: Callable[[Request], Result], request: Request) -> Settled[Result] | None:
+        """Commit one request, unless there is more to do than that."""
+        # The queue is looked at again: requests that came before are committed before.
+        if self._queue or self._group or self._closed:
+            return None
         try:
             return Settled(commit(request))
         except Exception as error:
             return Settled(None, error)
 
-    def _in_turn(self, request: Request, wait: bool) -> Future[Result] | Promise[Result]:
-        future: Future[Result] | Promise[Result] = Promise() if wait else Future()
-        ticket = Ticket(request, future, threading.Lock())
-        ticket.sleep.acquire()
+    def _in_turn(self, request: Request, wait: bool) -> Promise[Result]:
+        ticket = Ticket(request, Promise[Result](self._wake_thread), wait)
         self._queue.append(ticket)
         if self._closed:
-            self._refuse_rest()
-        elif not wait:
-            self._start_thread()
-            self._work.release()
-        else:
+            # No group is committed any more.
+            _fail([ticket], StorageClosedError(CLOSED))
+        elif wait:
             self._serve_until_served(ticket)
+        else:
+            self._wake_thread()
         return ticket.future
 
     def _serve_until_served(self, ticket: Ticket[Request, Result]) -> None:
         """
-        Wait for a result. Only one of those who are not served yet waits for the right to write, and whoever is
-        served leaves at once: a queue at the lock itself would make them all wait for the next group as well.
+        Wait for a result. Only one of those who are not served yet waits for the turn, and whoever is served leaves
+        at once: a queue at the lock itself would make them all wait for the next group as well.
         """
         while not ticket.future.done():
-            if not self._writing.acquire(blocking=False):
-                # Not for ever: he who was woken to serve may have been interrupted instead.
-                ticket.sleep.acquire(timeout=SLEEP_SECONDS_MAX)
+            if self._turn.locked() or self._is_for_thread():
+                # Not for ever: a caller that was woken to serve may have been interrupted instead.
+                ticket.future.sleep()
                 continue
-            try:
-                if not ticket.future.done():
-                    self._commit_next_group()
-            finally:
-                self._hand_on()
-
-    def _hand_on(self) -> None:
-        """Give up the right to write, and wake the first in the queue; who comes later finds it free himself."""
-        self._writing.release()
-        if self._queue:
-            with suppress(IndexError):
-                self._queue[0].wake()
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        self._writing.acquire()
-        try:
-            yield
-        finally:
+            locked(self._turn, self._serve_group_of, ticket)
             self._hand_on()
 
-    def exclusively(self, work: Callable[[], None]) -> None:
-        """
-        Run `work` while no group is being committed.
-        """
-        with self._turn():
-            work()
+    def _serve_group_of(self, ticket: Ticket[Request, Result]) -> None:
+        if not ticket.future.done():
+            # A caller that nobody waits for must not share the fate of one that may be interrupted.
+            self._commit_next_group(takewhile(attrgetter("is_waiting"), self._queue))
+
+    def _is_for_thread(self) -> bool:
+        """Return whether the first in the queue is to be served by the thread, which is then woken."""
+        with suppress(IndexError):
+            if not self._queue[0].is_waiting:
+                self._wake_thread()
+                return True
+        return False
+
+    def _hand_on(self) -> None:
+        """Wake the first in the queue, now that the turn is free; one who comes later finds it free."""
+        with suppress(IndexError):
+            self._queue[0].future.wake()
+
+    def exclusively(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, run while no group is being committed."""
+        result = locked(self._turn, work)
+        self._hand_on()
+        return result
 
     def close(self) -> None:
-        """
-        Take no more requests, finish those that came, and end the thread.
-        """
-        with self._turn():
-            while self._queue:
-                self._commit_next_group()
-            self._closed = True
-        self._refuse_rest()
-        if self._thread is not None:
-            self._work.release()
+        """Take no more requests, finish those that came, and end the thread; may be called twice."""
+        locked(self._turn, self._finish)
+        if self._thread is not None and self._thread.is_alive():
+            self._work.put(None)
             self._thread.join()
 
-    def _commit_next_group(self) -> None:
-        group = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
+    def _finish(self) -> None:
+        self._serve_all()
+        self._closed = True
+        self._refuse_rest()
+
+    def _serve_all(self) -> None:
+        self._settle_interrupted()
+        while self._queue:
+            self._commit_next_group(self._queue)
+
+    def _commit_next_group(self, candidates: Iterable[Ticket[Request, Result]]) -> None:
+        self._settle_interrupted()
         if self._closed:
-            _refuse(group)
+            self._refuse_rest()
             return
+        group = self._group = list(islice(candidates, GROUP_MAX))
+        for _ in group:
+            self._queue.popleft()
         try:
             self._commit(group)
-        except BaseException as error:
-            for ticket in group:
-                if not ticket.future.done():
-                    ticket.future.set_exception(error)
+        except Exception as error:
+            _fail(group, error)
         for ticket in group:
-            ticket.wake()
+            ticket.future.wake()
+        self._group = []
+
+    def _settle_interrupted(self) -> None:
+        """Settle the group whose committer was interrupted: nobody knows what became of it."""
+        if not self._group:
+            return
+        _fail(self._group, StorageError(INTERRUPTED))
+        while self._queue and self._queue[0].future.done():
+            self._queue.popleft()
+        self._group = []
 
     def _refuse_rest(self) -> None:
-        """Refuse what was queued by callers who came in the moment of closing."""
-        with self._turn():
-            _refuse(list(self._queue))
-            self._queue.clear()
+        """Refuse the requests of callers who came in the moment of closing."""
+        self._settle_interrupted()
+        _fail(self._queue.copy(), StorageClosedError(CLOSED))
+        self._queue.clear()
+
+    def _wake_thread(self) -> None:
+        self._work.put(None)
+        if self._thread is None or not self._thread.is_alive():
+            locked(self._starting, self._start_thread)
 
     def _start_thread(self) -> None:
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="refold-writer", daemon=True)
-                self._thread.start()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="refold-writer", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
-        while True:
-            self._work.acquire()
-            with self._turn():
-                while self._queue:
-                    self._commit_next_group()
-            if self._closed:
-                return
+        # Started again where something ended it: whoever waits for a request looks after it.
+        while not self._closed:
+            self._work.get()
+            locked(self._turn, self._serve_all)
+            self._hand_on()
 
 
-def _refuse(group: list[Ticket[Request, Result]]) -> None:
-    for ticket in group:
+def _fail(tickets: Iterable[Ticket[Request, Result]], error: Exception) -> None:
+    for ticket in tickets:
         if not ticket.future.done():
-            ticket.future.set_exception(StorageClosedError("the store is closed: open it again"))
-        ticket.wake()
+            ticket.future.set_exception(error)

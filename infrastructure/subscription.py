@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from ..domain.envelope import RecordedEvent
 from ..domain.errors import InvalidInputError
+from ..domain.locks import synchronized
 from ..domain.ports import LiveLog
 from ..domain.positions import Moment
 from ..domain.threads import finished_in_thread
@@ -44,7 +45,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._page: deque[RecordedEvent] = deque()
         self._stopped = threading.Event()
         # A task that is cancelled twice leaves while its thread still reads.
-        self._fetching = threading.Lock()
+        self._lock = threading.Lock()
         # Where it stands, slice by slice; put together when somebody asks.
         self._heads = dict(after.heads)
 
@@ -82,17 +83,17 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
                 return event
         return None
 
+    @synchronized
     def _fetch(self) -> None:
         """Read the next page, or wait a moment where there is none yet."""
-        with self._fetching:
-            if self._page:
-                return
-            page = self._log.read_all(after=self._next, limit=PAGE_EVENTS)
-            if page.events:
-                self._next = page.moment
-                self._page.extend(page.events)
-            else:
-                self._log.wait_for_news(self._next, timeout_seconds=WAIT_SECONDS)
+        if self._page:
+            return
+        page = self._log.read_all(after=self._next, limit=PAGE_EVENTS)
+        if page.events:
+            # At once: an interrupt between the two would skip or repeat a page.
+            self._next, self._page = page.moment, deque(page.events)
+        else:
+            self._log.wait_for_news(self._next, timeout_seconds=WAIT_SECONDS)
 
     def ack(self) -> None:
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from ..locks import synchronized
 from .counting import SCRIPTS, TokenCounter
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 
@@ -62,18 +63,19 @@ class RunningTokens:
         self._seen: Items | None = None
         self._total = 0
 
+    @synchronized
     def total(self, items: Items) -> int:
         """
         Return the estimated tokens of all these items.
         """
-        with self._lock:
-            if items.arena is not self._arena:
-                self._arena, self._tokens, self._seen = items.arena, [], None
-            known = len(self._tokens)
-            self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
-            if self._seen is not None and items.continues(self._seen):
-                self._total += sum(self._tokens[self._seen.reach : items.reach])
-            else:
-                self._total = sum(map(self._tokens.__getitem__, items.order()))
-            self._seen = items
-            return self._total
+        if items.arena is not self._arena:
+            self._arena, self._tokens, self._seen = items.arena, [], None
+        known = len(self._tokens)
+        self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
+        if self._seen is not None and items.continues(self._seen):
+            total = self._total + sum(self._tokens[self._seen.reach : items.reach])
+        else:
+            total = sum(map(self._tokens.__getitem__, items.order()))
+        # At once: an interrupt between the two would count items twice.
+        self._total, self._seen = total, items
+        return total

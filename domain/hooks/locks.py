@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from .loop_lock import LoopLock
 
+from ..locks import locked, synchronized
+
 __all__ = ["CrossLoopLock", "new_lock"]
 
 
@@ -26,7 +28,7 @@ class CrossLoopLock:
 
     def __init__(self) -> None:
         # Held for a few lines at a time and never while awaiting, so it cannot block a loop.
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._holder: asyncio.Future[None] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -54,35 +56,37 @@ class CrossLoopLock:
                 raise
         return ticket
 
+    @synchronized
     def _take(self, ticket: asyncio.Future[None]) -> bool:
-        with self._guard:
-            # The task of a loop that was closed over its head will never hand on.
-            if self._holder is None or self._holder.get_loop().is_closed():
-                self._holder = ticket
-                return True
-            self._waiting.append(ticket)
-            return False
+        # The task of a loop that was closed over its head will never hand on.
+        if self._holder is None or self._holder.get_loop().is_closed():
+            self._holder = ticket
+            return True
+        self._waiting.append(ticket)
+        return False
 
     def _give_up(self, ticket: asyncio.Future[None]) -> None:
-        with self._guard:
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
+        locked(self._lock, self._leave_queue, ticket)
         # It may have become ours in the moment when we stopped waiting.
         self._hand_on(ticket)
 
+    def _leave_queue(self, ticket: asyncio.Future[None]) -> None:
+        if ticket in self._waiting:
+            self._waiting.remove(ticket)
+
+    @synchronized
     def _hand_on(self, ticket: asyncio.Future[None]) -> None:
-        with self._guard:
-            if self._holder is not ticket:
-                return
-            self._holder = None
-            while self._waiting and self._holder is None:
-                heir = self._waiting.popleft()
-                try:
-                    heir.get_loop().call_soon_threadsafe(_wake, heir)
-                except RuntimeError:
-                    # Its loop was closed while it waited.
-                    continue
-                self._holder = heir
+        if self._holder is not ticket:
+            return
+        self._holder = None
+        while self._waiting and self._holder is None:
+            heir = self._waiting.popleft()
+            try:
+                heir.get_loop().call_soon_threadsafe(_wake, heir)
+            except RuntimeError:
+                # Its loop was closed while it waited.
+                continue
+            self._holder = heir
 
 
 def new_lock() -> LoopLock:

@@ -14,6 +14,7 @@ from ..encoded_ids import encoded_id
 from ..home import Home
 from ..homed import detached_home
 from ..journal import Place
+from ..locks import synchronized
 from ..pool.read_only import ReadOnlyError
 from ..positions import Moment
 from ..streams import stream_id
@@ -88,14 +89,17 @@ class Memory(ReadableMemory):
             InvalidInputError: there can be no scope of this name.
         """
         context_id = encoded_id(scope, f"the scope {scope!r}")
-        with self._lock:
-            found = self._scopes.get(scope)
-            if found is None:
-                place = Place(stream_id("memory", context_id), context_id)
-                found = self._scopes[scope] = MemoryScope(self._home, place, self._trace)
-            self._scopes.move_to_end(scope)
-            self._let_go()
-            return found
+        return self._opened(scope, context_id)
+
+    @synchronized
+    def _opened(self, scope: str, context_id: str) -> MemoryScope:
+        found = self._scopes.get(scope)
+        if found is None:
+            place = Place(stream_id("memory", context_id), context_id)
+            found = self._scopes[scope] = MemoryScope(self._home, place, self._trace)
+        self._scopes.move_to_end(scope)
+        self._let_go()
+        return found
 
     def _let_go(self) -> None:
         """Forget the scopes that were not used for longest; what is on its way to the log stays."""

@@ -13,6 +13,7 @@ from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..home import Home
 from ..homed import detached_home
 from ..journal import Journal, Place
+from ..locks import synchronized
 from ..transaction import current_or_new_transaction
 from .events import RunOpened
 from .heads import flushed_head
@@ -38,6 +39,7 @@ class RunFactory:
         self._subs: dict[RunId, int] = {}
         self._lock = threading.RLock()
 
+    @synchronized
     def run(
         self,
         user_id: str,
@@ -60,26 +62,26 @@ class RunFactory:
         """
         if agent is not None:
             require_unicode(agent, "the agent")
-        with self._lock:
-            if sub_id is None:
-                main = RunId(user_id, session_id, run_id)
-                if not create:
-                    raise NotFoundError(f"sub_id=None is a new run beside {main.stream!r}: give a number to open one")
-                return self._next_sub(main, agent)
-            identity = RunId(user_id, session_id, run_id, sub_id)
-            run = self._runs.get(identity)
-            if run is not None and not run._journal.is_void:
-                _require_same(run.agent, run.stream, agent)
-                return run
-            return self._opened(identity, agent, restore=restore, create=create)
+        if sub_id is None:
+            main = RunId(user_id, session_id, run_id)
+            if not create:
+                raise NotFoundError(f"sub_id=None is a new run beside {main.stream!r}: give a number to open one")
+            return self._next_sub(main, agent)
+        identity = RunId(user_id, session_id, run_id, sub_id)
+        run = self._runs.get(identity)
+        if run is not None and not run._journal.is_void:
+            _require_same(run.agent, run.stream, agent)
+            return run
+        return self._opened(identity, agent, restore=restore, create=create)
 
+    @synchronized
     def keep(self, run: Run) -> None:
         """
         Let a run that was adopted here be the object that everybody gets who asks for it.
         """
-        with self._lock:
-            self._runs[run.identity] = run
+        self._runs[run.identity] = run
 
+    @synchronized
     def release(
         self,
         user_id: str | None = None,
@@ -90,13 +92,10 @@ class RunFactory:
         """
         Let go of all runs, or of those of a user, session, round or agent; return how many. No record is touched.
         """
-        with self._lock:
-            wanted = (user_id, session_id, run_id, sub_id)
-            leaving = [
-                key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))
-            ]
-            # One that nobody held any more may have gone in the meantime.
-            return sum(self._runs.pop(key, None) is not None for key in leaving)
+        wanted = (user_id, session_id, run_id, sub_id)
+        leaving = [key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
+        # One that nobody held any more may have gone in the meantime.
+        return sum(self._runs.pop(key, None) is not None for key in leaving)
 
     def _opened(self, identity: RunId, agent: str | None, *, restore: bool, create: bool) -> Run:
         journal = self._journal(identity, agent)

@@ -15,9 +15,9 @@ import psycopg
 from psycopg.rows import DictRow
 from psycopg_pool import ConnectionPool
 
+from ...domain.locks import News
 from ...domain.system import REAL_SYSTEM
 from ..compression import Compression
-from ..following import News
 from ..group_commit import GroupCommitter, Ticket
 from ..postgres_log.appending import Appender
 from ..postgres_log.database import PostgresDatabase

@@ -63,6 +63,8 @@ class Appender:
         self._compression = compression
         self._memory = Memory()
         self._ids = EventIds()
+        # True while an append is carried out; found so by the next one, it was interrupted.
+        self._is_at_stake = False
         self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
         self._inquiry = Inquiry(self._memory, prefix, self._lock)
         # Divides by zero, and so ends the transaction, where the slice is further on than it is remembered.
@@ -91,6 +93,8 @@ class Appender:
         Raises:
             StorageError: the database did not do it; nothing was written, unless the error says otherwise.
         """
+        if before is None:
+            self._settle_interrupted()
         orders: list[Order] = []
         interrupted = before if isinstance(before, Interrupted) else None
 
@@ -120,10 +124,12 @@ class Appender:
         Raises:
             StorageError: as above.
         """
+        self._settle_interrupted()
         end = end_of(new, self._memory)
         if end is None:
             return None
         first_id = 0
+        self._is_at_stake = True
         try:
             wire = self._database.writer()
             where = int4(end.slice)
@@ -142,15 +148,18 @@ class Appender:
             return Interrupted(first_id or self._ids.take(len(new.events), self._now()), failure)
         if self._memory.opened:
             self._memory.keep((end.slice,))
+        self._is_at_stake = False
         return receipt
 
     def append_all_quickly(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
         """
         Append to several streams, each in a slice of its own, in one transaction; else as `append_quickly`.
         """
+        self._settle_interrupted()
         all_events = ready_together(news, self._memory)
         if all_events is None:
             return None
+        self._is_at_stake = True
         now = self._now()
         ids = self._ids.take(sum(len(events.payloads) for events in all_events), now)
         first_id, ends = ids, {events.end.slice: events.end.lane.position for events in all_events}
@@ -168,7 +177,15 @@ class Appender:
             return Interrupted(ids, self._passing_quickly(error, ends))
         if self._memory.opened:
             self._memory.keep(ends)
+        self._is_at_stake = False
         return receipts
+
+    def _settle_interrupted(self) -> None:
+        """Trust nothing that the last append remembered, if an interrupt came upon it: it may have come to nothing."""
+        if self._is_at_stake:
+            self._memory.forget()
+            self._database.settle_writer()
+            self._is_at_stake = False
 
     def _inserts(self, all_events: Sequence[Ready], rows: Sequence[Row]) -> Iterator[Call]:
         calls = inserts(self._prefix + "event", rows)
@@ -195,6 +212,7 @@ class Appender:
     @contextmanager
     def _memory_at_stake(self, slices: Collection[int]) -> Iterator[None]:
         """Forget what was planned where it comes to nothing, and translate psycopg's errors."""
+        self._is_at_stake = True
         try:
             yield
         except BaseException as error:
@@ -203,6 +221,7 @@ class Appender:
                 raise translate(error, self._database.where) from error
             raise
         self._memory.keep(slices)
+        self._is_at_stake = False
 
     def _passing(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
         """Return an error after which the careful way may succeed; raise any other."""

@@ -11,13 +11,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...domain.errors import StorageBusyError, StorageClosedError, StorageUnavailableError
+from ...domain.locks import News, locked
 from .translation import first_line, is_lost_connection, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
@@ -28,12 +30,17 @@ CONNECT_SECONDS = 10
 READERS_MAX = 8
 READ_ATTEMPTS_MAX = 3
 PAUSE_SECONDS = 0.1
+CLOSING_PAUSE_SECONDS = 0.05
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": CONNECT_SECONDS,
     "application_name": "refold",
     "client_encoding": "utf8",
 }
 ENCODINGS = ("UTF8", "SQL_ASCII")
+
+
+class _Seat:
+    """The right to one of the reading connections."""
 
 
 class PostgresDatabase:
@@ -48,9 +55,11 @@ class PostgresDatabase:
         self.url = url
         self._conninfo, self.where = _parse(url)
         self._patience = patience_seconds
-        self._changed = threading.Condition()
+        self._news = News()
         self._idle: deque[Wire] = deque()
-        self._lent = 0
+        # Weakly: a seat that an interrupted call did not give back is free when its frame is gone.
+        self._seats: WeakSet[_Seat] = WeakSet()
+        self._lock = threading.Lock()
         self._writer: Wire | None = None
         self._closed = False
 
@@ -82,41 +91,54 @@ class PostgresDatabase:
         return self.reading(lambda wire: wire.run(*calls))
 
     def _read_once(self, work: Callable[[Wire], T]) -> T:
-        wire = self._borrow()
+        seat = self._wait_for_seat()
+        wire: Wire | None = None
         try:
+            wire = self._idle_or_new()
             return work(wire)
         finally:
-            self._give_back(wire)
+            self._leave(seat, wire)
 
-    def _borrow(self) -> Wire:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._closed or self._lent < READERS_MAX, self._patience):
+    def _wait_for_seat(self) -> _Seat:
+        deadline = time.monotonic() + self._patience
+        while True:
+            seen = self._news.count
+            self._require_open()
+            seat = locked(self._lock, self._free_seat)
+            if seat is not None:
+                return seat
+            if time.monotonic() >= deadline:
                 raise StorageBusyError(
                     f"all READERS_MAX ({READERS_MAX}) connections to {self.where} stayed in use: try again"
                 )
-            self._require_open()
-            self._lent += 1
-            if self._idle:
-                return self._idle.pop()
-        try:
-            return self._connect()
-        except BaseException:
-            self._give_back(None)
-            raise
+            self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
 
-    def _give_back(self, wire: Wire | None) -> None:
-        is_good = wire is not None and wire.settle()
-        with self._changed:
-            self._lent -= 1
-            if wire is not None and is_good and not self._closed:
-                self._idle.append(wire)
-            elif wire is not None:
-                wire.close()
-            self._changed.notify_all()
+    def _free_seat(self) -> _Seat | None:
+        if len(self._seats) >= READERS_MAX:
+            return None
+        seat = _Seat()
+        self._seats.add(seat)
+        return seat
+
+    def _idle_or_new(self) -> Wire:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _leave(self, seat: _Seat, wire: Wire | None) -> None:
+        if wire is not None and wire.settle():
+            self._idle.append(wire)
+        elif wire is not None:
+            wire.close()
+        self._seats.discard(seat)
+        self._news.announce()
+        if self._closed:
+            self._drop_idle()
 
     def _drop_idle(self) -> None:
-        with self._changed:
-            while self._idle:
+        with suppress(IndexError):
+            while True:
                 self._idle.pop().close()
 
     def writer(self, *, under_way: bool = False) -> Wire:
@@ -138,8 +160,9 @@ class PostgresDatabase:
         """
         Roll back what an error left open on the writing connection, and let go of it if it is broken.
         """
-        if self._writer is not None and not self._writer.settle():
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None and writer.settle():
+            self._writer = writer
 
     @contextmanager
     def writing(self, *, under_way: bool = False) -> Iterator[Wire]:
@@ -156,14 +179,14 @@ class PostgresDatabase:
         """
         Close all connections, once those in use have been given back; may be called twice.
         """
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._lent, timeout=self._patience)
+        self._closed = True
+        deadline = time.monotonic() + self._patience
+        while self._seats and time.monotonic() < deadline:
+            self._news.wait_past(self._news.count, timeout_seconds=CLOSING_PAUSE_SECONDS)
         self._drop_idle()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def _require_open(self) -> None:
         if self._closed:

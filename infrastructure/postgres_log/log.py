@@ -7,20 +7,22 @@ have connections of their own, and neither waits for the other.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from ...domain.envelope import Event, RecordedEvent, encode_payload
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
+from ...domain.locks import News
 from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
+from ...domain.promises import Settled
 from ...domain.streams import slice_of
 from ...domain.system import REAL_SYSTEM, System
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS
 from ..drafting import drafts_of
-from ..group_commit import GroupCommitter, Settled, Ticket
+from ..group_commit import GroupCommitter, Ticket
 from ..receipts import receipts_of
 from ..records import ANY, Part, Request
 from .appending import Appender, Begun, Interrupted
@@ -37,6 +39,7 @@ from .wire import PATIENCE_SECONDS
 __all__ = ["PostgresLog"]
 
 POLL_SECONDS = 0.02
+T = TypeVar("T")
 # Looking costs the server some milliseconds in a log of many slices: it is to rest most of the time.
 REST_FACTOR = 4
 Batch = Sequence[NewEvents]
@@ -70,8 +73,7 @@ class PostgresLog:
         self._reader = Reader(self.database, "", codec, self._compression)
         self._pager = Pager(self.database, "")
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
-        self._news = threading.Condition()
-        self._followers = 0
+        self._news = News()
         try:
             self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
             self._dictionaries.use_newest()
@@ -94,8 +96,7 @@ class PostgresLog:
         quick = self._appender.append_quickly(batch[0]) if len(batch) == 1 else None
         if isinstance(quick, Receipt):
             receipts = [quick]
-            if self._followers or not self._compression.newest:
-                self._wake([receipts])
+            self._wake([receipts])
             return receipts
         answer = self._append([batch], quick)[0]
         if isinstance(answer, Exception):
@@ -169,9 +170,7 @@ class PostgresLog:
 
     def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
         """Wake those who wait for news, and count towards the dictionary."""
-        if self._followers:
-            with self._news:
-                self._news.notify_all()
+        self._news.announce()
         if not self._compression.newest:
             receipts = [receipt for answer in answers if isinstance(answer, list) for receipt in answer]
             events = sum(len(receipt.events) for receipt in receipts if not receipt.replayed)
@@ -181,11 +180,11 @@ class PostgresLog:
         page = self.read_all(after=BEGINNING, limit=DICTIONARY_EVENTS)
         return [encode_payload(recorded.event) for recorded in page.events]
 
-    def exclusively(self, work: Callable[[], None]) -> None:
+    def exclusively(self, work: Callable[[], T]) -> T:
         """
-        Run `work` while this process commits nothing: how others use the writing connection in turn.
+        Return what `work` returns, run while this process commits nothing: how others use the writing connection.
         """
-        self._committer.exclusively(work)
+        return self._committer.exclusively(work)
 
     # Reading
 
@@ -255,16 +254,14 @@ class PostgresLog:
         deadline = time.monotonic() + timeout_seconds
         heads = dict(seen.heads)
         while True:
-            began = time.monotonic()
+            count, began = self._news.count, time.monotonic()
             if any(last > heads.get(number, 0) for number, last in self._pager.ends().items()):
                 return
             now = time.monotonic()
             if now >= deadline:
                 return
-            with self._news:
-                self._followers += 1
-                self._news.wait(min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now))
-                self._followers -= 1
+            rest = min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now)
+            self._news.wait_past(count, timeout_seconds=rest)
 
     def streams(self, prefix: str = "") -> list[str]:
         """

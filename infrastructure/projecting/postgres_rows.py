@@ -87,9 +87,7 @@ class PostgresProjectionStore:
         Store rows and the checkpoint in one transaction, if the checkpoint is still `before`.
         """
         self._make(projection)
-        saved: list[bool] = []
-        self._log.exclusively(lambda: saved.append(self._save(projection, rows, before, after)))
-        return saved[0]
+        return self._log.exclusively(lambda: self._save(projection, rows, before, after))
 
     def _save(self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment) -> bool:
         with translated(self._log.database.where), self._log.database.writing() as wire:
@@ -152,9 +150,7 @@ class PostgresProjectionStore:
         """
         Put the rows of `shadow` in the place of those of `projection`, if they are made as far.
         """
-        replaced: list[bool] = []
-        self._log.exclusively(lambda: replaced.append(self._replace(projection, shadow, before)))
-        return replaced[0]
+        return self._log.exclusively(lambda: self._replace(projection, shadow, before))
 
     def _replace(self, projection: Projection, shadow: Projection, before: Moment) -> bool:
         self._made.discard(_table(shadow))
@@ -207,14 +203,12 @@ class PostgresProjectionStore:
 
     def _run(self, *calls: Call) -> list[Rows]:
         """Carry out statements in a transaction of their own, and return the rows of each."""
-        answers: list[list[Rows]] = []
 
-        def run() -> None:
+        def run() -> list[Rows]:
             with translated(self._log.database.where), self._log.database.writing() as wire:
-                answers.append(wire.run(BEGIN, *calls, COMMIT))
+                return wire.run(BEGIN, *calls, COMMIT)
 
-        self._log.exclusively(run)
-        return answers[0][1:-1]
+        return self._log.exclusively(run)[1:-1]
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None

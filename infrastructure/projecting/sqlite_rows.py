@@ -5,7 +5,7 @@ Projection rows in the log's own SQLite file, so that rows, checkpoint and log s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -62,7 +62,7 @@ class SqliteProjectionStore:
         """
         Store rows and the checkpoint in one transaction, if the checkpoint is still `before`.
         """
-        return self._write(lambda connection: _save(connection, projection, rows, before, after))
+        return self._log.write(lambda connection: _save(connection, projection, rows, before, after))
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -97,7 +97,7 @@ class SqliteProjectionStore:
         """
         Forget the rows and the checkpoint of a projection.
         """
-        self._write(lambda connection: drop_table(connection, projection))
+        self._log.write(lambda connection: drop_table(connection, projection))
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         """
@@ -111,24 +111,26 @@ class SqliteProjectionStore:
             put_in_place(connection, projection, shadow)
             return True
 
-        return self._write(replace)
+        return self._log.write(replace)
 
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
         """
         Let the rows of `parts` together be those of `shadow`; some at a time, since writers wait meanwhile.
         """
-        self._write(lambda connection: _create(connection, shadow))
+        self._log.write(lambda connection: _create(connection, shadow))
         for part in parts:
             after: str | None = ""
             while after is not None:
-                after = self._write(partial(copy_rows, part=part, shadow=shadow, columns=_columns(part), after=after))
+                after = self._log.write(
+                    partial(copy_rows, part=part, shadow=shadow, columns=_columns(part), after=after)
+                )
 
         def finish(connection: sqlite3.Connection) -> None:
             _set_checkpoint(connection, shadow, moment)
             for part in parts:
                 drop_table(connection, part)
 
-        self._write(finish)
+        self._log.write(finish)
 
     def note(self, name: str) -> str | None:
         """
@@ -141,17 +143,7 @@ class SqliteProjectionStore:
         """
         Note something under a name, if `before` is still what is noted there.
         """
-        return self._write(lambda connection: set_note(connection, name, before, after))
-
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        done: list[T] = []
-
-        def write() -> None:
-            with self._log.database.writing() as connection:
-                done.append(work(connection))
-
-        self._log.exclusively(write)
-        return done[0]
+        return self._log.write(lambda connection: set_note(connection, name, before, after))
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None

@@ -11,6 +11,7 @@ from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
 from ...domain.errors import InvalidInputError
+from ...domain.locks import synchronized
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 
@@ -136,14 +137,22 @@ class _Table:
         self.moment = BEGINNING
         self.rows: dict[str, Any] = {}
         self._ordered: list[str] | None = None
+        self._saved: tuple[Mapping[str, Any], Moment] | None = None
 
     def update(self, rows: Mapping[str, Any], moment: Moment) -> None:
         """
         Take in rows, and what they are made up to.
         """
-        self.rows.update(rows)
-        self.moment = moment
-        self._ordered = None
+        # The one step by which they are stored; an interrupt behind it leaves the rest to whoever comes next.
+        self._saved = (rows, moment)
+        self.finish()
+
+    def finish(self) -> None:
+        """Put the rows that were saved last in their places, if they are not there yet; harmless if done twice."""
+        if self._saved is not None:
+            rows, self.moment = self._saved
+            self.rows.update(rows)
+            self._ordered = self._saved = None
 
     @property
     def keys(self) -> list[str]:
@@ -167,25 +176,25 @@ class MemoryProjectionStore:
         """
         return self._table(projection).moment
 
+    @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """
         Return the rows under `keys` that exist.
         """
-        with self._lock:
-            rows = self._table(projection).rows
-            return {key: rows[key] for key in keys if key in rows}
+        rows = self._table(projection).rows
+        return {key: rows[key] for key in keys if key in rows}
 
+    @synchronized
     def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
         """
         Store rows and checkpoint, if the checkpoint is still `before`.
         """
-        with self._lock:
-            table = self._table(projection)
-            if table.moment != before:
-                return False
-            table.update(rows, after)
-            self._tables[projection.name] = table
-            return True
+        table = self._table(projection)
+        if table.moment != before:
+            return False
+        self._tables[projection.name] = table
+        table.update(rows, after)
+        return True
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -193,35 +202,35 @@ class MemoryProjectionStore:
         """
         return self.snapshot(projection).rows
 
+    @synchronized
     def snapshot(self, projection: Projection) -> Snapshot:
         """
         Return all rows, ordered by key, and the checkpoint.
         """
-        with self._lock:
-            table = self._table(projection)
-            return Snapshot(table.moment, [table.rows[key] for key in table.keys])
+        table = self._table(projection)
+        return Snapshot(table.moment, [table.rows[key] for key in table.keys])
 
+    @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
         Return the rows whose keys begin with one of the prefixes.
         """
-        with self._lock:
-            table = self._table(projection)
-            keys = table.keys
-            places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
-            return [table.rows[key] for start, end in places for key in keys[start:end]]
+        table = self._table(projection)
+        keys = table.keys
+        places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
+        return [table.rows[key] for start, end in places for key in keys[start:end]]
 
+    @synchronized
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
         """
         Return up to `limit` rows with keys behind `after`, ordered by key; those whose fields are as `where` says.
         """
-        with self._lock:
-            table = self._table(projection)
-            behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
-            asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
-            return list(islice(asked, limit))
+        table = self._table(projection)
+        behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
+        asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
+        return list(islice(asked, limit))
 
     def count(self, projection: Projection) -> int:
         """
@@ -234,36 +243,36 @@ class MemoryProjectionStore:
         Return nothing: here the rows themselves are looked through.
         """
 
+    @synchronized
     def drop(self, projection: Projection) -> None:
         """
         Forget the rows and the checkpoint of a projection.
         """
-        with self._lock:
-            self._tables.pop(projection.name, None)
+        self._tables.pop(projection.name, None)
 
+    @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         """
         Put the rows of `shadow` in the place of those of `projection`, if they are made as far.
         """
-        with self._lock:
-            if not is_replaceable(self.checkpoint(projection), self.checkpoint(shadow), before):
-                return False
-            self._tables[projection.name] = self._tables.pop(shadow.name)
-            return True
+        if not is_replaceable(self.checkpoint(projection), self.checkpoint(shadow), before):
+            return False
+        self._tables[projection.name] = self._tables.pop(shadow.name)
+        return True
 
+    @synchronized
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
         """
         Let the rows of `parts` together be those of `shadow`.
         """
-        with self._lock:
-            table = _Table(shadow.version)
-            for part in parts:
-                if table.rows.keys() & self._table(part).rows.keys():
-                    raise twice_made(shadow)
-                table.update(self._table(part).rows, moment)
-            self._tables[shadow.name] = table
-            for part in parts:
-                self.drop(part)
+        table = _Table(shadow.version)
+        for part in parts:
+            if table.rows.keys() & self._table(part).rows.keys():
+                raise twice_made(shadow)
+            table.update(self._table(part).rows, moment)
+        self._tables[shadow.name] = table
+        for part in parts:
+            self.drop(part)
 
     def note(self, name: str) -> str | None:
         """
@@ -271,18 +280,18 @@ class MemoryProjectionStore:
         """
         return self._notes.get(name)
 
+    @synchronized
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """
         Note something under a name, if `before` is still what is noted there.
         """
-        with self._lock:
-            if self._notes.get(name) != before:
-                return False
-            if after is None:
-                self._notes.pop(name, None)
-            else:
-                self._notes[name] = after
-            return True
+        if self._notes.get(name) != before:
+            return False
+        if after is None:
+            self._notes.pop(name, None)
+        else:
+            self._notes[name] = after
+        return True
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """
@@ -296,7 +305,10 @@ class MemoryProjectionStore:
     def _table(self, projection: Projection) -> _Table:
         """Return the table of this version; an empty one where there is none."""
         table = self._tables.get(projection.name)
-        return table if table is not None and table.version == projection.version else _Table(projection.version)
+        if table is None or table.version != projection.version:
+            return _Table(projection.version)
+        table.finish()
+        return table
 
 
 def twice_made(shadow: Projection) -> InvalidInputError:

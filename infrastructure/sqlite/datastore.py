@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from eventsourcing.persistence import InterfaceError
 
-from ..following import News
+from ...domain.locks import News, synchronized
 from ..recording import IdType, Stored, opened_state, translated_for_eventsourcing
 from ..records import Appended, Request
 from ..sqlite_log.database import BUSY_TIMEOUT_SECONDS, SqliteDatabase
@@ -126,22 +126,30 @@ class _Engines:
             return SqliteEngine(SqliteDatabase(":memory:", busy_timeout_seconds=timeout))
         name = unquote(urlsplit(db_name).path)
         uri = db_name if "mode=memory" in db_name else f"{db_name}&mode=memory"
-        with self._lock:
-            if name not in self._shared:
-                self._shared[name] = SqliteEngine(SqliteDatabase(uri, busy_timeout_seconds=timeout))
-            engine = self._shared[name]
-            self._users[engine] = self._users.get(engine, 0) + 1
-            return engine
+        return self._shared_engine(name, uri, timeout)
+
+    @synchronized
+    def _shared_engine(self, name: str, uri: str, timeout: float) -> SqliteEngine:
+        if name not in self._shared:
+            self._shared[name] = SqliteEngine(SqliteDatabase(uri, busy_timeout_seconds=timeout))
+        engine = self._shared[name]
+        self._users[engine] = self._users.get(engine, 0) + 1
+        return engine
 
     def release(self, engine: SqliteEngine) -> None:
-        with self._lock:
-            users = self._users.pop(engine, 1) - 1
-            if users:
-                self._users[engine] = users
-                return
-            for name in [name for name, shared in self._shared.items() if shared is engine]:
-                del self._shared[name]
-        engine.close()
+        if not self._is_used_after(engine):
+            engine.close()
+
+    @synchronized
+    def _is_used_after(self, engine: SqliteEngine) -> bool:
+        """Count one user less; return whether there is another."""
+        users = self._users.pop(engine, 1) - 1
+        if users:
+            self._users[engine] = users
+            return True
+        for name in [name for name, shared in self._shared.items() if shared is engine]:
+            del self._shared[name]
+        return False
 
 
 _ENGINES = _Engines()

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ...domain.locks import News, locked
 from ...domain.system import REAL_SYSTEM
 from ..compression import Compression
-from ..following import News
 from ..group_commit import GroupCommitter, Ticket
 from ..recording import no_dictionary
 from ..records import Appended, Request
@@ -85,8 +85,7 @@ class SqliteEngine:
 
     def _close(self) -> None:
         self._committer.close()
-        with self._writing, self._database.memory_lock:
-            self._database.close()
+        locked(self._writing, locked, self._database.memory_lock, self._database.close)
 
     def _commit_alone(self, job: _Job) -> Appended:
         answer = self._answers([job])[0]
@@ -107,9 +106,8 @@ class SqliteEngine:
     def _answers(self, jobs: Sequence[_Job]) -> Sequence[Appended | Exception]:
         appenders = {job.appender for job in jobs}
         try:
-            with self._writing:
-                return self._append_warm(jobs) or self._append_carefully(jobs)
-        except BaseException:
+            return locked(self._writing, lambda: self._append_warm(jobs) or self._append_carefully(jobs))
+        except Exception:
             for appender in appenders:
                 appender.forget()
             raise
@@ -120,15 +118,21 @@ class SqliteEngine:
         connection = self._database.warm_writer()
         if connection is None or any(job.appender is not appender or job.request.also for job in jobs):
             return None
-        with self._database.memory_lock:
-            return appender.append_warm(connection, [job.request for job in jobs])
+        return locked(self._database.memory_lock, appender.append_warm, connection, [job.request for job in jobs])
 
     def _append_carefully(self, jobs: Sequence[_Job]) -> Sequence[Appended | Exception]:
         run = _run if len(jobs) == 1 else _run_apart
-        with self._database.writing() as connection:
-            for appender in {job.appender for job in jobs}:
+        appenders = {job.appender for job in jobs}
+
+        def append(connection: sqlite3.Connection) -> list[Appended | Exception]:
+            for appender in appenders:
                 appender.begin(connection)
             return [run(connection, job) for job in jobs]
+
+        answers = self._database.write(append)
+        for appender in appenders:
+            appender.confirm()
+        return answers
 
 
 def _run(connection: sqlite3.Connection, job: _Job) -> Appended | Exception:

@@ -11,7 +11,7 @@ what the writer decided on. Requests of one group share a transaction; one that 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest, encode_payload
@@ -30,6 +30,7 @@ __all__ = ["Appended", "Appender", "Known"]
 
 ONE_SEQUENCE = -1
 HEADS_MAX = 10_000
+Answer = Appended | ConcurrencyError
 
 
 class _Statements(NamedTuple):
@@ -73,6 +74,8 @@ class Appender:
         self._is_alone = True
         self._heads: dict[str, Head] = {}
         self._tags: dict[str, int] = {}
+        # True from the beginning of a transaction until it is known to be committed.
+        self._is_at_stake = False
 
     @property
     def position(self) -> int:
@@ -87,27 +90,31 @@ class Appender:
         processor has forgotten this program, and a step costs several times what it costs in a loop.
         """
         last = self._last
-        if last is None or not self._is_alone or not batch:
+        if last is None or not self._is_alone or not batch or self._is_at_stake:
             return None
         number, recorded_at = last[0], max(self._now(), last[1])
         heads: dict[str, Head] = {}
         opened: list[NewStream] = []
         rows: list[Row] = []
         receipts: list[Receipt] = []
-        for new in batch:
-            head = heads.get(new.stream) or self._heads.get(new.stream)
-            if head is None or not head.key:
-                head = _beginning(new, opened)
-            if head is None or head.version is None or new.idempotency_key is not None:
-                return None
-            if new.expected_version not in (head.version, ANY_VERSION):
-                return None
-            recorded = self._recorded(new, head, (number, recorded_at), rows)
-            if not recorded:
-                return None
-            number = rows[-1][0]
-            heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
-            receipts.append(Receipt(tuple(recorded)))
+        try:
+            for new in batch:
+                head = heads.get(new.stream) or self._heads.get(new.stream)
+                if head is None or not head.key:
+                    head = _beginning(new, opened)
+                if head is None or head.version is None or new.idempotency_key is not None:
+                    return None
+                if new.expected_version not in (head.version, ANY_VERSION):
+                    return None
+                recorded = self._recorded(new, head, (number, recorded_at), rows)
+                if not recorded:
+                    return None
+                number = rows[-1][0]
+                heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
+                receipts.append(Receipt(tuple(recorded)))
+        except (ValueError, TypeError, OverflowError):
+            # An event that cannot be encoded is refused with its name, further on.
+            return None
         if not self._insert_behind(connection, last[0], rows, opened, heads):
             self._is_alone = False
             return None
@@ -155,7 +162,7 @@ class Appender:
         """
         Append by what is remembered, in one transaction of its own; None when the careful way is needed.
         """
-        if self._last is None or not self._is_alone:
+        if self._last is None or not self._is_alone or self._is_at_stake:
             return None
         for request in requests:
             for part in request.parts:
@@ -172,14 +179,47 @@ class Appender:
         self._remember((work.number, work.recorded_at), work.heads)
         return [list(parts) for parts in placed]
 
+    def append_all(
+        self,
+        transact: Callable[[Callable[[sqlite3.Connection], list[Answer]]], list[Answer]],
+        requests: Sequence[Request],
+    ) -> list[Answer]:
+        """
+        Append requests in one transaction, which `transact` gives; one that is refused leaves no trace in it.
+        """
+
+        def append(connection: sqlite3.Connection) -> list[Answer]:
+            self.begin(connection)
+            return [self._appended_or_refused(connection, request) for request in requests]
+
+        answers = transact(append)
+        self.confirm()
+        return answers
+
+    def _appended_or_refused(self, connection: sqlite3.Connection, request: Request) -> Answer:
+        try:
+            return self.append(connection, request)
+        except ConcurrencyError as error:
+            return error
+
     def begin(self, connection: sqlite3.Connection) -> None:
         """
         Start the careful way, within a transaction that holds the write lock: look at the log afresh.
         """
+        if self._is_at_stake:
+            # The last transaction came to nothing.
+            self.forget()
         # Tags stay: they are never changed, and one that is not known is looked up.
         self._heads.clear()
         self._last = connection.execute(self._sql.last).fetchone() or (0, 0)
         self._is_alone = self._last[0] == self._left_at
+        self._is_at_stake = True
+
+    def confirm(self) -> None:
+        """
+        Take note that the transaction is committed, and what was learned in it true.
+        """
+        self._is_at_stake = False
 
     def forget(self) -> None:
         """

@@ -11,11 +11,14 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 from ...domain.errors import (
     DamagedError,
@@ -26,11 +29,17 @@ from ...domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
+from ...domain.locks import locked
 
-__all__ = ["SqliteDatabase", "translate", "translated"]
+__all__ = ["SqliteDatabase", "in_transaction", "translate", "translated"]
+
+T = TypeVar("T")
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS_KEPT_MAX = 8
+CLOSING_PAUSE_SECONDS = 0.01
+# SQLite's own default, in KiB.
+CACHE_SIZE = -2_000
 # A tenth of a second or two; in a longer file, what is free is a small part.
 VACUUM_BYTES_MAX = 64 << 20
 WAL_BYTES = 4 * 1024 * 1024 + 4096
@@ -77,6 +86,26 @@ def translate(error: sqlite3.DatabaseError, where: str) -> Exception:
             return error
 
 
+# fmt: off
+def in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """
+    Return what `work` returns, carried out in a transaction that has the file's write lock from the start.
+
+    Committed at its end, or rolled back on any error, by the connection itself: no interrupt can come in between.
+    """
+    with connection: return _begun(connection, work)  # noqa: E701
+# fmt: on
+
+
+def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    return work(connection)
+
+
+class _Connection(sqlite3.Connection):
+    """One that can be referred to weakly: a reader that is lost with an interrupted call is not waited for."""
+
+
 class SqliteDatabase:
     """The connections to one file; `path` may be ":memory:", which then has a single connection."""
 
@@ -95,8 +124,7 @@ class SqliteDatabase:
         self._timeout = busy_timeout_seconds
         self._synchronous = synchronous
         self._readers: deque[sqlite3.Connection] = deque()
-        self._lent: set[sqlite3.Connection] = set()
-        self._changed = threading.Condition()
+        self._lent: WeakSet[sqlite3.Connection] = WeakSet()
         self._closed = False
         self._wal_filled = False
         self.memory_lock = threading.RLock()
@@ -123,6 +151,7 @@ class SqliteDatabase:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
+            factory=_Connection,
         )
         if not self.read_only and not self.in_memory:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -160,77 +189,98 @@ class SqliteDatabase:
             self._give_back(connection)
 
     def _borrow(self) -> sqlite3.Connection:
-        with self._changed:
-            self._require_open()
-            connection = self._readers.popleft() if self._readers else None
-            if connection is None:
-                with translated(self.where):
-                    connection = self._connect()
-            self._lent.add(connection)
-            return connection
+        self._require_open()
+        try:
+            connection = self._readers.popleft()
+        except IndexError:
+            with translated(self.where):
+                connection = self._connect()
+        self._lent.add(connection)
+        return connection
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        with self._changed:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            self._lent.discard(connection)
-            if self._closed or len(self._readers) >= READERS_KEPT_MAX:
-                connection.close()
-            else:
-                self._readers.append(connection)
-            self._changed.notify_all()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if len(self._readers) >= READERS_KEPT_MAX:
+            connection.close()
+        else:
+            self._readers.append(connection)
+        self._lent.discard(connection)
+        if self._closed:
+            self._close_readers()
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def _close_readers(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._readers.popleft().close()
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """
-        Lend the writing connection within one transaction, which has the file's write lock from the start.
+        Return what `work` returns, given the writing connection within one transaction, which has the file's write
+        lock from the start and is rolled back on any error.
 
-        The caller sees to it that one thread at a time does so. Rolled back on any error.
+        The caller sees to it that one thread at a time does so.
         """
         self._require_open()
         if self.read_only:
             raise StorageReadOnlyError(f"{self.where} was opened for reading only")
-        connection = self.writer
-        with self.memory_lock if self.in_memory else _NO_LOCK, translated(self.where):
+        with translated(self.where):
+            return locked(self.memory_lock, self._transact, work)
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._settle_writer()
+        if not self._wal_filled:
+            self._fill_wal(self.writer)
+        return in_transaction(self.writer, work)
+
+    def _settle_writer(self) -> bool:
+        """Roll back a transaction that an interrupt left open; return whether there was one."""
+        was_open = self.writer.in_transaction
+        if was_open:
+            self.writer.execute("ROLLBACK")
+        return was_open
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """
+        Lend the writing connection within one transaction, as `write` does, to whoever works in a `with` block.
+        """
+        self._require_open()
+        if self.read_only:
+            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+        with self.memory_lock, translated(self.where):
+            self._settle_writer()
             if not self._wal_filled:
-                self._fill_wal(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+                self._fill_wal(self.writer)
+            with self.writer:
+                self.writer.execute("BEGIN IMMEDIATE")
+                yield self.writer
 
     def warm_writer(self) -> sqlite3.Connection | None:
         """
-        Return the writing connection, outside of any transaction; None before the first one has been made.
+        Return the writing connection, outside of any transaction; None before the first one has been made, and where
+        one was left open.
         """
         if self._closed or not self._wal_filled:
             self._require_open()
             return None
-        return self.writer
+        # What an interrupt left open must not take in another's events: they would never be committed.
+        return None if self._settle_writer() else self.writer
 
     def _fill_wal(self, connection: sqlite3.Connection) -> None:
         """
         Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it.
         """
-        self._wal_filled = True
         wal = Path(self.where + "-wal")
-        if self.in_memory or (wal.exists() and wal.stat().st_size >= WAL_BYTES):
-            return
-        pages = connection.execute("PRAGMA cache_size").fetchone()[0]
-        connection.execute("PRAGMA cache_size=10")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
-            connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
-        finally:
-            # A disk without room has rolled it back already, and that is the error to be told.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            connection.execute(f"PRAGMA cache_size={pages}")
+        if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
+            connection.execute("PRAGMA cache_size=10")
+            try:
+                in_transaction(connection, _fill_and_undo)
+            except _UndoneError:
+                self._wal_filled = True
+            finally:
+                connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
+        self._wal_filled = True
 
     def give_back_space(self) -> None:
         """
@@ -238,40 +288,39 @@ class SqliteDatabase:
 
         Where somebody else is using the file it stays as it is, and the room is used again.
         """
-        with self._changed:
-            if self._closed or self.writer.in_transaction:
-                return
-            pages, free, size = (
-                self.writer.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
-            if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
-                return
-            with contextlib.suppress(sqlite3.Error):
-                self.writer.execute("PRAGMA busy_timeout = 0")
-                self.writer.execute("VACUUM")
+        if self._closed or self._settle_writer():
+            return
+        pages, free, size = (
+            self.writer.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
+            return
+        with contextlib.suppress(sqlite3.Error):
+            self.writer.execute("PRAGMA busy_timeout = 0")
+            self.writer.execute("VACUUM")
 
     def close(self) -> None:
         """
         Close all connections, once those in use have been given back; may be called twice.
         """
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            self._changed.wait_for(lambda: not self._lent, timeout=self._timeout)
-            while self._readers:
-                self._readers.popleft().close()
-            self.writer.close()
+        self._closed = True
+        deadline = time.monotonic() + self._timeout
+        while self._lent and time.monotonic() < deadline:
+            time.sleep(CLOSING_PAUSE_SECONDS)
+        self._close_readers()
+        self.writer.close()
 
     def _require_open(self) -> None:
         if self._closed:
             raise StorageClosedError(f"{self.where} is closed: open it again")
 
 
-class _NoLock:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
+class _UndoneError(Exception):
+    """The WAL is filled, and what filled it is to be undone."""
 
 
-_NO_LOCK = _NoLock()
+def _fill_and_undo(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
+    connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
+    raise _UndoneError

@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Sequence
 from itertools import chain
 
+from .database import in_transaction
+
 __all__ = ["ROWS_IN_ONE_MAX", "Inserter", "NewStream", "Row"]
 
 # Up to so many rows go in one statement, which spares BEGIN, a SELECT and COMMIT.
@@ -66,15 +68,13 @@ class Inserter:
         return True
 
     def _add_many_behind(self, connection: sqlite3.Connection, last: int, rows: Sequence[Row]) -> bool:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        def add(connection: sqlite3.Connection) -> bool:
             is_end = bool(connection.execute(self._end).fetchone()[0] == last)
             if is_end:
                 self.add(connection, rows)
-            connection.execute("COMMIT")
-        finally:
-            _roll_back(connection)
-        return is_end
+            return is_end
+
+        return in_transaction(connection, add)
 
     def open_behind(
         self, connection: sqlite3.Connection, last: int, streams: Sequence[NewStream], rows: Sequence[Row]
@@ -83,24 +83,18 @@ class Inserter:
         Insert new streams and rows, some of them theirs, if the log still ends at `last` and their ids are free;
         return their keys, or None.
         """
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+
+        def add(connection: sqlite3.Connection) -> list[int]:
             keys = [
                 int(connection.execute(self._add_stream_behind, (*stream, last)).lastrowid or 0) for stream in streams
             ]
             self.add(connection, [(row[0], keys[-row[1] - 1], *row[2:]) if row[1] < 0 else row for row in rows])
-            connection.execute("COMMIT")
+            return keys
+
+        try:
+            return in_transaction(connection, add)
         except sqlite3.IntegrityError:
             return None
-        finally:
-            _roll_back(connection)
-        return keys
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """End a transaction that has not been committed."""
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
 
 
 def _add_behind(prefix: str, count: int) -> str:

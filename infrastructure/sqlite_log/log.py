@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,14 +22,16 @@ from ...domain.errors import (
     InvalidInputError,
     RefoldError,
 )
+from ...domain.locks import News, locked
 from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
+from ...domain.promises import Settled
 from ...domain.system import REAL_SYSTEM, System
 from ..background import BackgroundWork
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
 from ..drafting import drafts_of
-from ..group_commit import GroupCommitter, Settled, Ticket
+from ..group_commit import GroupCommitter, Ticket
 from ..receipts import receipts_of
 from ..records import ANY, Appended, Part, Request
 from .appending import Appender
@@ -80,8 +81,7 @@ class SqliteLog:
         self._reader = Reader(codec, self._compression)
         self._sealer = Sealer(self._compression, self._reader)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
-        self._news = threading.Condition()
-        self._followers = 0
+        self._news = News()
         self._wake_behind = SEGMENT
         self._sealed_to = 0
         self._sealing = BackgroundWork(
@@ -147,35 +147,17 @@ class SqliteLog:
         if connection is None:
             return None
         try:
-            with self.database.memory_lock:
-                return self._appender.append_quickly(connection, batch)
+            return locked(self.database.memory_lock, self._appender.append_quickly, connection, batch)
         except sqlite3.DatabaseError as error:
             self._appender.forget()
             raise translate(error, self.database.where) from error
-        except (ValueError, TypeError, OverflowError):
-            # An event that cannot be encoded is refused with its name, further on.
-            return None
 
     def _append_carefully(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
-        answers: list[Appended | ConcurrencyError] = []
-        try:
-            with self.database.writing() as connection:
-                self._appender.begin(connection)
-                for request in requests:
-                    try:
-                        answers.append(self._appender.append(connection, request))
-                    except ConcurrencyError as error:
-                        answers.append(error)
-        except BaseException:
-            self._appender.forget()
-            raise
-        return answers
+        return self._appender.append_all(self.database.write, requests)
 
     def _announce(self) -> None:
         """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
-        if self._followers:
-            with self._news:
-                self._news.notify_all()
+        self._news.announce()
         position = self._appender.position
         if position > self._wake_behind:
             self._wake_behind = (segment_of(position) + 1) * SEGMENT
@@ -193,8 +175,8 @@ class SqliteLog:
         return True
 
     def _store_slice(self, slice_to_seal: SealedSlice) -> None:
-        with suppress(OvertakenError), self.database.writing() as connection:
-            self._sealer.store(connection, slice_to_seal)
+        with suppress(OvertakenError):
+            self.database.write(lambda connection: self._sealer.store(connection, slice_to_seal))
 
     def _drafted(self, ticket: LogTicket) -> Request | None:
         try:
@@ -260,12 +242,7 @@ class SqliteLog:
         """
         Make an index, once for a file: which streams a block holds is asked only when the log is read in partitions.
         """
-
-        def index() -> None:
-            with self.database.writing() as connection:
-                connection.execute(INDEX_OF_BLOCKS)
-
-        self.exclusively(index)
+        self.write(lambda connection: connection.execute(INDEX_OF_BLOCKS))
 
     def partition(self, partition: Partition) -> SqlitePartition:
         """
@@ -323,18 +300,12 @@ class SqliteLog:
         Return once there is an event behind `seen`, or the time is up; another process's within 20 ms.
         """
         deadline = time.monotonic() + timeout_seconds
-        with self._news:
-            self._followers += 1
-        try:
-            while self.now().head(ONE_SEQUENCE) <= seen.head(ONE_SEQUENCE):
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    return
-                with self._news:
-                    self._news.wait(min(POLL_SECONDS, remaining))
-        finally:
-            with self._news:
-                self._followers -= 1
+        while True:
+            count = self._news.count
+            remaining = deadline - time.monotonic()
+            if self.now().head(ONE_SEQUENCE) > seen.head(ONE_SEQUENCE) or remaining <= 0:
+                return
+            self._news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
 
     def streams(self, prefix: str = "") -> list[str]:
         """
@@ -380,11 +351,11 @@ class SqliteLog:
             self.database.give_back_space()
         self.database.close()
 
-    def exclusively(self, work: Callable[[], None]) -> None:
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """
-        Run `work` while this process commits nothing: how others write to the same file in turn.
+        Return what `work` returns, carried out in one transaction while this process commits no events.
         """
-        self._committer.exclusively(work)
+        return self._committer.exclusively(lambda: self.database.write(work))
 
     # Names and keys
 

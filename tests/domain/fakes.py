@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from refold.domain.chat.context import ChatContext
@@ -11,7 +10,8 @@ from refold.domain.chat.rules.decide import CHAT
 from refold.domain.envelope import Meta
 from refold.domain.journal import Durability, Journal, Place
 from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import ANY_VERSION, Log, NewEvents, Receipt
+from refold.domain.ports import ANY_VERSION, Log, NewEvents, Pending, Receipt
+from refold.domain.promises import Promise
 
 from .chat_events import OPENED, STREAM, said
 
@@ -45,7 +45,7 @@ class SlowLog(MemoryLog):
         super().__init__()
         self._seconds = seconds
 
-    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
         Sleep, then append.
         """
@@ -58,14 +58,14 @@ class LateLog(MemoryLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self._queue: list[tuple[list[NewEvents], Future[list[Receipt]]]] = []
+        self._queue: list[tuple[list[NewEvents], Promise[list[Receipt]]]] = []
         self._landing = threading.Lock()
 
-    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
         Queue the batch; one that is waited for lands at once, with all before it.
         """
-        future = Future[list[Receipt]]()
+        future = Promise[list[Receipt]]()
         self._queue.append((list(batch), future))
         if wait:
             self.land()
@@ -79,10 +79,11 @@ class LateLog(MemoryLog):
             queue, self._queue = self._queue, []
             for batch, future in queue:
                 done = super().append(batch)
-                if done.exception() is None:
+                error = done.exception()
+                if error is None:
                     future.set_result(done.result())
                 else:
-                    future.set_exception(done.exception())
+                    future.set_exception(error)
 
 
 class DisturbedLog(MemoryLog):
@@ -92,7 +93,7 @@ class DisturbedLog(MemoryLog):
         super().__init__()
         self.disturb, self.times = disturb, times
 
-    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Future[list[Receipt]]:
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
         Let the other writer go first, then append.
         """

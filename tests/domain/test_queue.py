@@ -7,6 +7,7 @@ import pytest
 from refold.domain.chat import ChatContext
 from refold.domain.errors import ConcurrencyError, StorageError
 from refold.domain.memory_log import MemoryLog
+from refold.domain.promises import Settled
 from refold.domain.transaction import transaction
 
 from .chat_events import OPENED, STREAM, said
@@ -193,11 +194,7 @@ class FullLog(MemoryLog):
         """
         Refuse while the disk is full.
         """
-        future = super().append([] if self.full else batch)
-        if self.full:
-            future = type(future)()
-            future.set_exception(StorageError("no room left"))
-        return future
+        return Settled(None, StorageError("no room left")) if self.full else super().append(batch)
 
 
 def test_a_full_disk_at_once() -> None:

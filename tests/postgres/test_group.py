@@ -84,12 +84,12 @@ def test_one_whose_waker_never_came() -> None:
     disk = Disk()
     disk.go_on.release()
     committer = GroupCommitter(disk.commit)
-    committer._writing.acquire()
+    committer._turn.acquire()
     waiting = started(lambda: committer.submit("waiting", wait=True))
     while not committer._queue:
         pass
 
-    committer._writing.release()
+    committer._turn.release()
 
     waiting.join(SECONDS_MAX)
     assert not waiting.is_alive()

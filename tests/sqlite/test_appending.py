@@ -155,10 +155,10 @@ def test_a_stream_that_is_begun_twice_in_a_group(tmp_path: Path) -> None:
     append(log, "chat:a", said(0))
     gate = threading.Event()
 
-    def hold() -> None:
+    def hold(_: object) -> None:
         gate.wait(10)
 
-    holding = threading.Thread(target=log.exclusively, args=(hold,))
+    holding = threading.Thread(target=log.write, args=(hold,))
     holding.start()
     wanted = [
         new("chat:b", said(1), expected=0),

@@ -12,6 +12,7 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from itertools import accumulate
 
+from ...locks import synchronized
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..kinds import is_user
@@ -121,41 +122,44 @@ class Arena:
         self._index()
         return [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
 
+    @synchronized
     def _index(self) -> None:
-        with self._lock:
-            for new in range(self._indexed, len(self.items)):
-                item = self.items[new]
-                self._ids.setdefault(item.id, new)
-                if isinstance(item, FunctionCalled | FunctionReturned):
-                    self._calls.setdefault(item.call_id, []).append(new)
-            self._indexed = len(self.items)
+        for new in range(self._indexed, len(self.items)):
+            item = self.items[new]
+            self._ids.setdefault(item.id, new)
+            if isinstance(item, FunctionCalled | FunctionReturned):
+                found = self._calls.setdefault(item.call_id, [])
+                # An interrupt may have come between this and the count behind the loop.
+                if new not in found[-1:]:
+                    found.append(new)
+        self._indexed = len(self.items)
 
     @property
     def has_totals(self) -> bool:
         """Whether somebody asked for totals already."""
         return len(self._totals) > 1
 
+    @synchronized
     def totals(self, count: int) -> Totals:
         """
         Return the totals of the first `count` items: running ones, never summed again.
         """
-        with self._lock:
-            tokens, turns = self._totals[-1]
-            for item in self.items[len(self._totals) - 1 : count]:
-                tokens += estimate_tokens(item)
-                turns += is_user(item)
-                self._totals.append((tokens, turns))
-            tokens, turns = self._totals[count]
+        tokens, turns = self._totals[-1]
+        for item in self.items[len(self._totals) - 1 : count]:
+            tokens += estimate_tokens(item)
+            turns += is_user(item)
+            self._totals.append((tokens, turns))
+        tokens, turns = self._totals[count]
         return Totals(count, turns, tokens)
 
+    @synchronized
     def first_younger(self, time: float, count: int) -> int:
         """
         Return the first ordinal below `count` whose item is younger than `time`; `count` where none is.
         """
-        with self._lock:
-            newest = self._newest
-            times = [item.created_at for item in self.items[len(newest) : count]]
-            newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
+        newest = self._newest
+        times = [item.created_at for item in self.items[len(newest) : count]]
+        newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
         return bisect_right(newest, time, hi=count)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
+from ...locks import locked, synchronized
+
 __all__ = ["Places"]
 
 
@@ -22,7 +24,7 @@ class Places:
     def __init__(self, count: int) -> None:
         self.count = count
         # Held for a few lines at a time and never while awaiting, so it cannot block a loop.
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._taken: set[asyncio.Future[None]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -34,21 +36,23 @@ class Places:
         import asyncio
 
         ticket = asyncio.get_running_loop().create_future()
-        with self._guard:
-            self._waiting.append(ticket)
-            self._let_in()
+        locked(self._lock, self._enter, ticket)
         try:
             await ticket
             yield
         finally:
             self._leave(ticket)
 
+    def _enter(self, ticket: asyncio.Future[None]) -> None:
+        self._waiting.append(ticket)
+        self._let_in()
+
+    @synchronized
     def _leave(self, ticket: asyncio.Future[None]) -> None:
-        with self._guard:
-            self._taken.discard(ticket)
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
-            self._let_in()
+        self._taken.discard(ticket)
+        if ticket in self._waiting:
+            self._waiting.remove(ticket)
+        self._let_in()
 
     def _let_in(self) -> None:
         # A task of a loop that was closed over its head will never leave.

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidInputError
+from ...locks import locked, synchronized
 from ...spans import Ref
 from .daemons import OwnLoop, running_loop
 
@@ -52,20 +53,22 @@ class PortraitTasks:
         Start `work` for each vertex that none is under way for, and return for how many.
         """
         here = running_loop()
-        with self._lock:
-            self._drop_dead()
-            new = [ref for ref in dict.fromkeys(refs) if ref not in self._jobs]
-            if not new:
-                return 0
-            loop = here or self._own_loop()
-            jobs = {ref: _Job(loop) for ref in new}
-            self._jobs |= jobs
+        jobs = self._noted(refs, here)
         for ref, job in jobs.items():
             if here is None:
-                loop.call_soon_threadsafe(self._begin, ref, job, work)
+                job.loop.call_soon_threadsafe(self._begin, ref, job, work)
             else:
                 self._begin(ref, job, work)
-        return len(new)
+        return len(jobs)
+
+    @synchronized
+    def _noted(self, refs: Iterable[Ref], here: asyncio.AbstractEventLoop | None) -> dict[Ref, _Job]:
+        """Note a job for each vertex that has none."""
+        self._drop_dead()
+        new = [ref for ref in dict.fromkeys(refs) if ref not in self._jobs]
+        jobs = {ref: _Job(here or self._own_loop()) for ref in new}
+        self._jobs |= jobs
+        return jobs
 
     async def wait(self, timeout: float | None) -> list[Ref]:
         """
@@ -98,10 +101,10 @@ class PortraitTasks:
         concurrent.futures.wait([job.over for job in jobs.values()], timeout)
         return _unfinished(jobs)
 
+    @synchronized
     def _under_way(self) -> dict[Ref, _Job]:
-        with self._lock:
-            self._drop_dead()
-            return dict(self._jobs)
+        self._drop_dead()
+        return dict(self._jobs)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._own is None:
@@ -116,10 +119,12 @@ class PortraitTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("a portrait could not be recorded, and can be asked for again", exc_info=error)
-        with self._lock:
-            if self._jobs.get(ref) is job:
-                del self._jobs[ref]
+        locked(self._lock, self._let_go, ref, job)
         job.over.set_result(None)
+
+    def _let_go(self, ref: Ref, job: _Job) -> None:
+        if self._jobs.get(ref) is job:
+            del self._jobs[ref]
 
     def _drop_dead(self) -> None:
         """Let go of tasks whose loop was closed over their heads: they will never end."""

@@ -1,0 +1,207 @@
+"""An exception before every line that a call runs: the store goes on, and what was acknowledged is kept."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.infrastructure.sqlite_log.log import SqliteLog
+
+from .injecting import InterruptedHereError, in_another_thread, interrupted_at, path_of, points_of, visited
+from .world import World
+
+Call = Callable[[World], None]
+POINTS_MIN = 600
+SEALING_POINTS_MIN = 80
+CLOSING_POINTS_MIN = 30
+ALWAYS = {"domain/journal.py", "domain/outbox.py", "domain/transaction.py", "infrastructure/projecting/runner.py"}
+STEPS = {
+    "memory": ALWAYS | {"domain/memory_log.py"},
+    "sqlite": ALWAYS
+    | {"infrastructure/group_commit.py", "infrastructure/sqlite_log/appending.py", "infrastructure/sqlite_log/log.py"},
+    "postgres": ALWAYS
+    | {
+        "infrastructure/group_commit.py",
+        "infrastructure/postgres_log/appending.py",
+        "infrastructure/postgres_log/wire.py",
+    },
+}
+LARGE = "a large text, stored beside its event; " * 2_000
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def place(request: Any, tmp_path: Path) -> str:
+    """
+    Return where a store is opened.
+    """
+    if request.param == "postgres":
+        return str(request.getfixturevalue("pg_url"))
+    return ":memory:" if request.param == "memory" else str(tmp_path / "log.db")
+
+
+@pytest.fixture
+def world(place: str) -> Iterator[World]:
+    """
+    A world whose store is warm.
+    """
+    world = World(place)
+    for _ in range(3):
+        world.say()
+        world.say(chat=world.other)
+    assert len(world.chat.items) == len(world.other.items) == 3
+    yield world
+    world.close()
+
+
+def append(world: World) -> None:
+    """Add one small message."""
+    world.say()
+
+
+def keyed(world: World) -> None:
+    """Add one under an idempotency key."""
+    world.say(idempotency_key=f"key {world.next_id()}")
+
+
+def large(world: World) -> None:
+    """Add one whose text is stored beside it."""
+    world.say(LARGE + world.next_id())
+
+
+def many(world: World) -> None:
+    """Add several at once, more than go into one statement."""
+    numbers = [world.next_id() for _ in range(20)]
+    world.chat.add_items(
+        [refold.ChatMessage(id=number, role=refold.ChatRole.USER, content=["x"]) for number in numbers]
+    )
+    world.acknowledged.extend(numbers)
+
+
+def first(world: World) -> None:
+    """Open a chat and add its first message."""
+    world.say(chat=world.store.chat(f"new {world.next_id()}", session="s"))
+
+
+def overtaken(world: World) -> None:
+    """Add a message behind another writer's."""
+    world.stranger.chat("a").add_message("user", "first!", message_id=world.next_id())
+    world.say()
+
+
+def edit(world: World) -> None:
+    """Evict the oldest item, restore it, and truncate."""
+    world.chat.refresh()
+    oldest = world.chat.items[0].id
+    world.chat.evict(oldest)
+    world.chat.restore(oldest)
+    world.chat.truncate(max_items=4)
+
+
+def transaction(world: World) -> None:
+    """Add to two chats as one."""
+    numbers = [world.next_id(), world.next_id()]
+    with world.store.transaction():
+        for chat, number in zip((world.chat, world.other), numbers, strict=True):
+            chat.add_message("user", "together", message_id=number)
+    world.acknowledged.extend(numbers)
+
+
+def broken_off(world: World) -> None:
+    """Give a transaction up."""
+    with suppress(ZeroDivisionError), world.store.transaction():
+        world.chat.add_message("user", "never", message_id=world.next_id())
+        raise ZeroDivisionError
+
+
+def enqueue(world: World) -> None:
+    """Queue some, then flush."""
+    numbers = [world.next_id() for _ in range(3)]
+    chat = world.store.chat(f"queued {numbers[0]}", session="s", durability="enqueue")
+    for number in numbers:
+        chat.add_message("user", "queued", message_id=number)
+    world.store.flush()
+    world.acknowledged.extend(numbers)
+
+
+def project(world: World) -> None:
+    """Bring projections up to date."""
+    world.say()
+    listed = {context.id: context.version for context in world.store.contexts()}
+    assert listed["a"] >= len([one for one in world.acknowledged if one in {item.id for item in world.chat.items}])
+    assert world.store.search("hello")
+
+
+CALLS: tuple[Call, ...] = (
+    append, keyed, large, many, first, overtaken, edit, transaction, broken_off, enqueue, project
+)  # fmt: skip
+# All lines of every call, each the first time and the last that it runs, where the tests may take long.
+IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
+
+
+@pytest.mark.timeout(3_600)
+def test_an_interrupt_at_every_line(world: World) -> None:
+    """Nothing acknowledged is lost or doubled, and everybody can go on, whichever line it comes before."""
+    seen: set[tuple[str, int]] = set()
+    visits: Counter[str] = Counter()
+    for call in CALLS:
+        points = points_of(lambda call=call: call(world))  # type: ignore[misc]
+        wanted = points if IS_DEEP else [one for one in points if one.time == 1 and one[:2] not in seen]
+        reached = list(visited(wanted, lambda call=call: call(world), world.check, InterruptedHereError))  # type: ignore[misc]
+        seen.update(point[:2] for point in reached)
+        visits[call.__name__] += len(reached)
+    world.check_log()
+
+    print(f"\n{world.place}: an interrupt at {sum(visits.values())} points: {dict(visits)}")
+    assert {path_of(path) for path, _ in seen} >= STEPS[world.kind]
+    assert sum(visits.values()) >= POINTS_MIN
+
+
+def seal(world: World) -> None:
+    """Seal the next slice of a complete segment."""
+    log = world.store.log
+    assert isinstance(log, SqliteLog)
+    if not log._seal_slice():
+        world.chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content=["x"]) for _ in range(1_024)])
+        assert log._seal_slice()
+
+
+def test_an_interrupt_while_sealing(tmp_path: Path) -> None:
+    """Rows and blocks say the same as before, and sealing goes on."""
+    world = World(str(tmp_path / "log.db"))
+    world.say()
+    points = points_of(lambda: seal(world))
+
+    reached = list(visited(points, lambda: seal(world), world.check, InterruptedHereError))
+
+    assert len(reached) >= SEALING_POINTS_MIN
+    world.close()
+
+
+def test_an_interrupt_while_closing(place: str) -> None:
+    """To close again is enough; what was acknowledged, and what was queued, is there."""
+    if place == ":memory:":
+        pytest.skip("memory has nothing to close")
+
+    def opened() -> World:
+        world = World(place)
+        world.say()
+        world.say(chat=world.store.chat("queued", session="s", durability="enqueue"))
+        return world
+
+    world = opened()
+    points = points_of(world.store.close)
+    world.stranger.close()
+    for point in points:
+        world = opened()
+        interrupted_at(point, world.store.close, InterruptedHereError)
+        in_another_thread(world.store.close)
+        world.check_log()
+        world.stranger.chat("stranger").add_message("user", "may I?")
+        world.stranger.close()
+
+    assert len(points) >= CLOSING_POINTS_MIN

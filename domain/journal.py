@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .acting import current_meta
@@ -30,6 +31,9 @@ S = TypeVar("S")
 Durability = Literal["commit", "enqueue"]
 CATCH_UPS_MAX = 100
 PENDING_MAX = 10_000
+# Events that nobody looked at since the state was used last; with as many as the state had before, it is dropped.
+UNUSED_EVENTS_MAX = 1_024
+SETTLED_KEPT_MAX = 1_024
 
 
 def require_durability(durability: str) -> Durability:
@@ -85,8 +89,10 @@ class Journal(Generic[S]):
         self._outbox = Outbox(log)
         # True while a decision is handed over; found so by the next call, it was interrupted.
         self._is_unsettled = False
+        # The version at which somebody asked for the state: what is only appended to need not be kept.
+        self._used_at = 0
         self._transaction: Transaction | None = None
-        self._in_transaction: tuple[Any, ...] = ()
+        self._in_transaction: list[Any] = []
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
         # Whether its stream began in a transaction that was rolled back, so that there is nothing to go on from.
@@ -105,7 +111,7 @@ class Journal(Generic[S]):
     @property
     def state(self) -> S:
         """The folded state at `version`; read from the log at the first use."""
-        state = self._state
+        state, self._used_at = self._state, self._version
         if state is not None:
             # Whoever is waiting for the disk holds the lock, and to look must not wait for that.
             return state
@@ -130,17 +136,17 @@ class Journal(Generic[S]):
     @property
     def is_ahead(self) -> bool:
         """Whether something was decided that is not known to be in the log yet."""
-        return bool(self._in_transaction or self._outbox.events)
+        return bool(self._in_transaction) or self._outbox.is_ahead
 
     @synchronized
     def events(self, *, after: int = 0, until: int) -> list[Event]:
         """
         Return the events of this view: from the log, and behind them those that are not known to be in it yet.
         """
-        decided = self._outbox.events + self._in_transaction
+        decided = [*self._outbox.events, *self._in_transaction]
         recorded = self._version - len(decided)
         events = self.log.read_events(self.place.stream, after=after, until=min(until, recorded))
-        return events + list(decided[max(0, after - recorded) : max(0, until - recorded)])
+        return events + decided[max(0, after - recorded) : max(0, until - recorded)]
 
     def past(self, version: int) -> S:
         """
@@ -222,7 +228,11 @@ class Journal(Generic[S]):
             self.flush()
 
     def _decide_and_record(self, command: object, key: str | None) -> Outcome:
-        known = self._state if self._state is not None else self.decider.initial_state
+        known = self._state
+        if known is None:
+            # Another thread may have let the state go since its owner read it; what is fresh does not need it.
+            needs_state = self._version > 0 and not getattr(command, "fresh", False)
+            known = self.state if needs_state else self.decider.initial_state
         decided = tuple(self.decider.decide(command, known))
         if not decided:
             return Outcome(())
@@ -263,11 +273,13 @@ class Journal(Generic[S]):
 
     def _advance(self, decided: Sequence[Any], *, by: int | None = None) -> None:
         """Fold events into the state, which take the version on `by` so many, their own number if not given."""
-        state = self._state
+        state, version = self._state, self._version + (len(decided) if by is None else by)
         if state is not None and decided:
-            state = self.decider.fold(state, decided)
+            # Whoever looks again reads no more than was appended meanwhile, and again as much.
+            is_unused = version - self._used_at > max(UNUSED_EVENTS_MAX, self._used_at)
+            state = None if is_unused else self.decider.fold(state, decided)
         # Both at once: an interrupt between the two would have the same events folded again.
-        self._state, self._version = state, self._version + (len(decided) if by is None else by)
+        self._state, self._version = state, version
 
     def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
         if new.idempotency_key is not None:
@@ -284,7 +296,7 @@ class Journal(Generic[S]):
             self._is_unsettled = False
             raise
         self._advance(decided)
-        self._in_transaction += decided
+        self._in_transaction.extend(decided)
         self._is_unsettled = False
         return Outcome(new.events)
 
@@ -295,7 +307,7 @@ class Journal(Generic[S]):
             self._version, self._state = before
             self._base = None if self._version == 0 else self._base
             self._is_void = self._version == 0 and receipt is None
-        self._transaction, self._before_transaction, self._in_transaction = None, None, ()
+        self._transaction, self._before_transaction, self._in_transaction = None, None, []
         if receipt is not None and receipt.replayed:
             self.refresh()
 
@@ -310,7 +322,7 @@ class Journal(Generic[S]):
                 self._version, self._state, self._in_transaction = before[0] + len(events), None, events
         elif joined is not None and before is not None:
             # It ended, and was interrupted before it told this view.
-            self._transaction, self._before_transaction, self._in_transaction = None, None, ()
+            self._transaction, self._before_transaction, self._in_transaction = None, None, []
             self.forget()
             self._is_void = before[0] == 0 and self._version == 0
         elif self._is_unsettled:
@@ -320,8 +332,10 @@ class Journal(Generic[S]):
 
     def _enqueue(self, new: NewEvents, decided: Sequence[Any]) -> Outcome:
         self._is_unsettled = True
-        self._unflushed.add(self)
-        self._outbox.put(new)
+        is_first = self not in self._unflushed
+        self._outbox.put(new, lambda: self._unflushed.add(self))
+        if is_first and len(self._unflushed) % SETTLED_KEPT_MAX == 0:
+            _let_go_of_settled(self._unflushed)
         self._advance(decided)
         self._is_unsettled = False
         return Outcome(new.events)
@@ -393,3 +407,9 @@ class Journal(Generic[S]):
                 if number == attempts_max - 1:
                     raise
         raise AssertionError("the loop returns or raises")
+
+
+def _let_go_of_settled(unflushed: set[Journal[Any]]) -> None:
+    """Forget journals whose events are all on disk: whoever opened them may never flush, and let go of them."""
+    for journal in list(unflushed):
+        journal._outbox.forget_if_settled(partial(unflushed.discard, journal))

@@ -8,6 +8,7 @@ events that did not get in must not get in either, so a refusal refuses everythi
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -46,16 +47,31 @@ class Outbox:
 
     @property
     @synchronized
+    def is_ahead(self) -> bool:
+        """Whether something is not known to be on disk yet."""
+        return bool(self._on_its_way or self._waiting)
+
+    @synchronized
+    def forget_if_settled(self, forget: Callable[[], object]) -> None:
+        """Call `forget` if everything is on disk, and `settlement` has nothing to say."""
+        if not (self._on_its_way or self._waiting or self._failure or self._replayed):
+            forget()
+
+    @property
+    @synchronized
     def events(self) -> tuple[Event, ...]:
         """What is not known to be on disk yet, in order."""
         parts = [self._on_its_way, *self._waiting] if self._on_its_way else self._waiting
         return tuple(event for part in parts for event in part.events)
 
     @synchronized
-    def put(self, new: NewEvents) -> None:
+    def put(self, new: NewEvents, remember: Callable[[], object]) -> None:
         """
         Queue a decision; refused at once, as `settlement` tells, when one before it was.
+
+        `remember` is called in the same step: whoever forgets what is settled sees either both or neither.
         """
+        remember()
         if self._failure is not None:
             self._refused.extend(new.events)
             return

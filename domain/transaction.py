@@ -24,8 +24,17 @@ __all__ = ["Transaction", "current_or_new_transaction", "current_transaction", "
 class _Part(msgspec.Struct):
     """What one stream contributes, and how its owner hears of the end: a receipt, or None to roll back."""
 
-    new: NewEvents
+    first: NewEvents
+    # In one list, which grows in one step: an interrupt leaves no event without its meta.
+    recorded: list[tuple[Event, Meta]]
     settle: Callable[[Receipt | None], None] | None
+
+    def joined(self, key: str | None) -> NewEvents:
+        """Return all of it; the transaction's key goes into the envelopes too, so that it is known wherever they go."""
+        events, metas = tuple(event for event, _ in self.recorded), tuple(meta for _, meta in self.recorded)
+        if key is not None:
+            metas = tuple(msgspec.structs.replace(meta, idempotency_key=key) for meta in metas)
+        return msgspec.structs.replace(self.first, events=events, metas=metas, idempotency_key=key)
 
 
 class Transaction:
@@ -45,10 +54,10 @@ class Transaction:
         """Whether it is open, or being committed; in its own thread, whoever asks is not in the commit any more."""
         return self.is_open or not (self._is_over or self._thread == threading.get_ident())
 
-    def events_of(self, stream: str) -> tuple[Event, ...]:
+    def events_of(self, stream: str) -> list[Event]:
         """Return what it is to record in a stream."""
         part = self._parts.get(stream)
-        return () if part is None else part.new.events
+        return [] if part is None else [event for event, _ in part.recorded]
 
     def add(self, new: NewEvents, settle: Callable[[Receipt | None], None] | None = None) -> None:
         """
@@ -59,12 +68,12 @@ class Transaction:
         """
         part = self._parts.get(new.stream)
         if part is None:
-            self._parts[new.stream] = _Part(new, settle)
+            self._parts[new.stream] = _Part(new, list(zip(new.events, new.metas, strict=True)), settle)
             return
-        decided_on = part.new.expected_version + len(part.new.events)
+        decided_on = part.first.expected_version + len(part.recorded)
         if new.expected_version != decided_on:
             raise InvalidInputError(f"{new.stream} is written through two handles in one transaction: use one")
-        part.new = _joined(part.new, new.events, new.metas)
+        part.recorded.extend(zip(new.events, new.metas, strict=True))
 
     def commit(self) -> None:
         """
@@ -72,7 +81,7 @@ class Transaction:
         """
         self.is_open = False
         parts = list(self._parts.values())
-        batch = [_keyed(part.new, self.idempotency_key) for part in parts]
+        batch = [part.joined(self.idempotency_key) for part in parts]
         try:
             receipts = self.log.append(batch).result() if batch else []
         except RefoldError:
@@ -95,18 +104,6 @@ class Transaction:
     def finish(self) -> None:
         """Say that nothing more is done for it: a view that was not told so by now must find out itself."""
         self.is_open, self._is_over = False, True
-
-
-def _keyed(new: NewEvents, key: str | None) -> NewEvents:
-    """Put the transaction's key into the envelopes as well, so that it is known wherever the events go."""
-    if key is None:
-        return new
-    metas = tuple(msgspec.structs.replace(meta, idempotency_key=key) for meta in new.metas)
-    return msgspec.structs.replace(new, metas=metas, idempotency_key=key)
-
-
-def _joined(first: NewEvents, events: tuple[Event, ...], metas: tuple[Meta, ...]) -> NewEvents:
-    return msgspec.structs.replace(first, events=first.events + events, metas=first.metas + metas)
 
 
 _CURRENT: ContextVar[Transaction | None] = ContextVar("refold_transaction", default=None)

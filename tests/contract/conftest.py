@@ -6,5 +6,5 @@ CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging",
 CONTAINERS = ("containers", "containers_racing", "containers_shared")
 RUNS = ("runs", "runs_shared", "runs_threads")
 LOGS = ("appending", "reading", "repeating", "following", "durable", "processes", "damage", "writing")
-for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "memories", "agents", "agents_shared", *RUNS):
+for part in (*LOGS, *CHAT, *CONTAINERS, "windows", "limits", "memories", "agents", "agents_shared", *RUNS):
     pytest.register_assert_rewrite(f"tests.contract.{part}")

@@ -13,6 +13,7 @@ from .agents import AgentsContract
 from .chat import ChatContextContract
 from .containers import ContainersContract
 from .contract import LogContract
+from .limits import LimitsContract
 from .memories import MemoryContract
 from .runs import RunsContract
 from .runs_threads import RunThreadsContract
@@ -53,6 +54,10 @@ class TestMemoryContainers(ContainersContract):
 
 class TestMemoryWindows(WindowContract):
     """Context windows on it."""
+
+
+class TestMemoryLimits(LimitsContract):
+    """What calls cost on it."""
 
 
 class TestMemoryMemories(MemoryContract):

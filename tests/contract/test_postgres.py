@@ -13,6 +13,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .limits import LimitsContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
 from .runs import RunsContract
@@ -58,6 +59,10 @@ class TestPostgresContainers(ContainersContract, SharedContainersContract):
 
 class TestPostgresWindows(WindowContract):
     """Context windows on it."""
+
+
+class TestPostgresLimits(LimitsContract):
+    """What calls cost on it."""
 
 
 class TestPostgresMemories(MemoryContract):

@@ -14,6 +14,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .limits import LimitsContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
 from .runs import RunsContract
@@ -59,6 +60,10 @@ class TestSqliteContainers(ContainersContract, SharedContainersContract):
 
 class TestSqliteWindows(WindowContract):
     """Context windows on it."""
+
+
+class TestSqliteLimits(LimitsContract):
+    """What calls cost on it."""
 
 
 class TestSqliteMemories(MemoryContract):

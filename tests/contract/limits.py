@@ -1,0 +1,244 @@
+"""
+The contract of what a call costs: work and memory that do not grow with what came before.
+
+Counted are bytes that Python takes and calls of the log, never seconds.
+"""
+
+import gc
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from refold.domain import journal as journals
+from refold.domain.journal import Journal
+from refold.domain.ports import LiveLog, NewEvents, Receipt
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.store import Store
+from refold.pool import ContextItem
+from refold.window import ContextItem as WindowItem
+
+from ..domain.memory.remembering import about
+
+# A change that copied those before it would take 8 bytes for each of them, several times over.
+CHANGES = 4_000
+BYTES_MAX = 16_000
+KINDS = ("chat", "queue", "pool", "window", "memory", "run")
+AGENTS = ("agent's window", "agent's memory")
+Change = Callable[[int], Awaitable[Any]]
+
+
+def change_of(store: Store, kind: str, name: str = "a", **options: Any) -> Change:
+    """
+    Return what changes a new context of a kind, as a coroutine whichever the kind.
+    """
+    if kind == "queue":
+        appended = store.queue(name, limit=1_000_000, **options).append
+        return lambda number: appended(ContextItem(f"item {number}"))
+    if kind == "pool":
+        added = store.pool(name, **options).add
+        return lambda number: added(ContextItem(f"item {number}", "an item", f"i{number}"))
+    if kind == "run":
+        run = store.run("mia", name)
+        query = run.register_query("why?")
+        return lambda number: done(run.register_node, "State", "", [query], state=f"state {number}")
+    if kind in ("memory", "agent's memory"):
+        agents = kind == "agent's memory"
+        memory: Any = store.agent_context(name, "/ask", **options).memory if agents else store.memory(**options)
+        put = memory.scope(name).put
+        return lambda number: done(put, about(f"k{number}", scope=name))
+    if kind in ("window", "agent's window"):
+        settings = {"max_tokens": 10**9, **options}
+        agents = kind == "agent's window"
+        window = (
+            store.agent_context(name, "/ask", **settings).context_window if agents else store.window(name, **settings)
+        )
+        add = window.add
+        return lambda number: done(add, WindowItem(f"k{number}", "text", "test"))
+    add_message = store.chat(name, **options).add_message
+    return lambda number: done(add_message, "user", f"message {number}")
+
+
+async def done(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """
+    Call what is no coroutine.
+    """
+    return call(*arguments, **options)
+
+
+async def least_bytes(change: Change, start: int) -> int:
+    """
+    Return the bytes that the cheapest of eight changes takes at its height.
+    """
+    tracemalloc.start()
+    taken = []
+    for number in range(start, start + 8):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        await change(number)
+        taken.append(tracemalloc.get_traced_memory()[1] - before)
+    tracemalloc.stop()
+    return min(taken)
+
+
+@contextmanager
+def held_back(log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """
+    Keep what is queued from the log until what this yields is called; whoever waits is served at once.
+    """
+    append, held = log.append, []
+
+    def hold(batch: list[NewEvents], *, wait: bool = True) -> Any:
+        if wait:
+            return append(batch)
+        future: Future[list[Receipt]] = Future()
+        held.append((batch, future))
+        return future
+
+    def release() -> None:
+        while held:
+            batch, future = held.pop(0)
+            future.set_result(append(batch).result())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", hold)
+        yield release
+        release()
+
+
+class LimitsContract:
+    """What holds whatever the log. Needs the fixture `log`."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_transaction_of_many_changes(self, log: LiveLog, kind: str) -> None:
+        """The last change within it takes as little as the first: none copies those before it."""
+        store = Store(log, MemoryProjectionStore())
+        change = change_of(store, kind)
+        with store.transaction():
+            for number in range(CHANGES):
+                await change(number)
+            taken = await least_bytes(change, CHANGES)
+
+        assert taken < BYTES_MAX
+        assert everything(log) >= CHANGES + 8
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_long_queue(self, log: LiveLog, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The last change that is queued takes as little as the first."""
+        store = Store(log, MemoryProjectionStore(), durability="enqueue")
+        change = change_of(store, kind)
+        with held_back(log, monkeypatch) as release:
+            for number in range(CHANGES):
+                await change(number)
+            taken = await least_bytes(change, CHANGES)
+            release()
+        store.flush()
+
+        assert taken < BYTES_MAX
+        assert everything(log) >= CHANGES + 8
+
+    @pytest.mark.parametrize("default", ["commit", "enqueue"])
+    @pytest.mark.parametrize("kind", [*KINDS, *AGENTS])
+    async def test_what_is_queued_is_not_in_the_log(
+        self, log: LiveLog, kind: str, default: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whether the call says so or the store: before the flush nothing, behind it all, and in order."""
+        store = Store(log, MemoryProjectionStore(), durability="enqueue" if kind == "run" else default)
+        change = change_of(store, kind, **({} if kind == "run" else {"durability": "enqueue"}))
+        store.flush()
+        opened = everything(log)
+        with held_back(log, monkeypatch) as release:
+            for number in range(3):
+                await change(number)
+            assert everything(log) == opened
+            release()
+        store.flush()
+
+        assert everything(log) == opened + 3
+
+    @pytest.mark.parametrize("kind", [*KINDS[:-1], *AGENTS])
+    async def test_what_is_committed_is_in_the_log(
+        self, log: LiveLog, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A context that commits in a store that queues: each call is in the log when it returns."""
+        store = Store(log, MemoryProjectionStore(), durability="enqueue")
+        change = change_of(store, kind, durability="commit")
+        opened = everything(log)
+        with held_back(log, monkeypatch):
+            for number in range(1, 4):
+                await change(number)
+                assert everything(log) == opened + number
+
+    @pytest.mark.parametrize("durability", ["commit", "enqueue"])
+    @pytest.mark.parametrize("is_loaded", [False, True])
+    async def test_a_handle_that_only_appends(
+        self, log: LiveLog, durability: Any, is_loaded: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It keeps a bounded part of what nobody looks at, and whoever looks in the end sees all of it."""
+        monkeypatch.setattr(journals, "UNUSED_EVENTS_MAX", 50)
+        store = Store(log, MemoryProjectionStore(), durability=durability)
+        chat = store.chat("a")
+        for number in range(10):
+            chat.add_message("user", f"message {number}")
+        if is_loaded:
+            assert len(chat.items) == 10
+        kept = 0
+        for number in range(10, 300):
+            chat.add_message("user", f"message {number}")
+            kept = max(kept, len(chat._journal._state.items) if chat._journal._state is not None else 0)
+        chat.flush()
+
+        assert kept <= 10 + journals.UNUSED_EVENTS_MAX
+        assert not chat._journal.is_loaded
+        assert [one.content[0] for one in chat.messages()] == [f"message {number}" for number in range(300)]
+
+    async def test_looking_now_and_then_reads_little(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The events read again are no more than those appended, however often somebody looks."""
+        read, counted = log.read_events, []
+
+        def counting(stream: str, **bounds: Any) -> Any:
+            events = read(stream, **bounds)
+            counted.append(len(events))
+            return events
+
+        monkeypatch.setattr(journals, "UNUSED_EVENTS_MAX", 4)
+        monkeypatch.setattr(log, "read_events", counting)
+        chat = Store(log, MemoryProjectionStore(), durability="enqueue").chat("a")
+        for number in range(600):
+            chat.add_message("user", f"message {number}")
+            if not number % 7:
+                assert len(chat.items) == number + 1
+        chat.flush()
+
+        assert sum(counted) < 2 * 600
+
+    @pytest.mark.parametrize("durability", ["commit", "enqueue"])
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_contexts_that_are_dropped(
+        self, log: LiveLog, kind: str, durability: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Opened, written and let go of by the hundred, flushed or not: a bounded number of them stays in memory."""
+        monkeypatch.setattr(journals, "SETTLED_KEPT_MAX", 8)
+        store = Store(log, MemoryProjectionStore(), durability=durability)
+        most = 0
+        for number in range(60):
+            await change_of(store, kind, f"c{number}")(number)
+            assert not any(journal._outbox.wait().failure for journal in list(store._unflushed))
+            most = max(most, len(store._unflushed))
+        store.flush()
+        gc.collect()
+        journals_left = [one for one in gc.get_objects() if isinstance(one, Journal) and one.log is log]
+
+        assert most <= (8 if durability == "enqueue" else 0)
+        assert not store._unflushed
+        assert len(journals_left) <= 1
+
+
+def everything(log: LiveLog) -> int:
+    """
+    Return how many events there are.
+    """
+    return sum(log.head(stream) for stream in log.streams())

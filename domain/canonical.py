@@ -10,8 +10,9 @@ import json
 from typing import Any
 
 from .errors import InvalidInputError
+from .streams import ID_BYTES_MAX
 
-__all__ = ["canonical_json", "parse_json", "require_key", "require_unicode"]
+__all__ = ["canonical_json", "parse_json", "require_key", "require_short", "require_unicode"]
 
 
 def canonical_json(value: Any, *, what: str) -> bytes:
@@ -55,11 +56,24 @@ def require_key(key: object) -> str:
     Return an idempotency key if it can be one.
 
     Raises:
-        InvalidInputError: it is no text, or holds a lone surrogate or a NUL.
+        InvalidInputError: it is no text, longer than an id can be, or holds a lone surrogate or a NUL.
     """
-    text = require_unicode(key, "the idempotency key")
+    text = require_short(require_unicode(key, "the idempotency key"), "the idempotency key")
     if "\0" in text:
         raise InvalidInputError(f"the idempotency key {text!r} holds a NUL: leave it out")
+    return text
+
+
+def require_short(text: str, what: str) -> str:
+    """
+    Return `text` if an id can be as long; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it has more than ID_BYTES_MAX bytes of UTF-8.
+    """
+    # A character takes four bytes at most, so that most need not be encoded.
+    if len(text) * 4 > ID_BYTES_MAX and len(text.encode(errors="replace")) > ID_BYTES_MAX:
+        raise InvalidInputError(f"{what} {text!r} is longer than {ID_BYTES_MAX} bytes of UTF-8: take a shorter one")
     return text
 
 

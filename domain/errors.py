@@ -44,12 +44,31 @@ __all__ = [
 ]
 
 
+MESSAGE_CHARACTERS_MAX = 2_000
+
+
 class RefoldError(Exception):
-    """The root of every error that Refold raises on purpose; all of them can be sent to another process."""
+    """
+    The root of every error that Refold raises on purpose; all of them can be sent to another process.
+
+    A message that repeats something long leaves its middle out; what is an attribute is whole.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*[_shortened(one) if isinstance(one, str) else one for one in args])
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own would call the class with the message alone.
         return _received, (type(self), self.args, self.__dict__)
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    left_out = len(message) - MESSAGE_CHARACTERS_MAX
+    # Both ends say something: what is wrong stands in front, what to do behind.
+    half = MESSAGE_CHARACTERS_MAX // 2
+    return f"{message[:half]} ... ({left_out:,} characters left out) ... {message[-half:]}"
 
 
 def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[str, object]) -> RefoldError:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from .canonical import require_key
 from .envelope import Event, Meta, RecordedEvent
 from .errors import DamagedError, InvalidInputError
 from .positions import Moment, Partition
@@ -78,11 +79,13 @@ def require_names(new: NewEvents) -> None:
     Require that every log can keep the names that come with events.
 
     Raises:
-        InvalidInputError: one holds a NUL, which columns of text do not take everywhere.
+        InvalidInputError: one holds a NUL, which columns of text do not take everywhere, or a key is too long.
     """
+    if new.idempotency_key is not None:
+        require_key(new.idempotency_key)
     # The root of a stream that is there already is of no account.
     root = new.root if new.expected_version == 0 else ""
-    for name, what in ((new.stream, "id"), (root, "root"), (new.idempotency_key, "idempotency key")):
+    for name, what in ((new.stream, "id"), (root, "root")):
         if name and "\0" in name:
             raise InvalidInputError(f"the {what} {name!r} of {new.stream!r} holds a NUL: leave it out")
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..canonical import require_unicode
+from ..canonical import require_short, require_unicode
 from ..content import stored_content
 from ..decider import Decider
 from ..envelope import Event
@@ -330,4 +330,5 @@ def _text_or_none(text: Any, what: str) -> str | None:
     if not isinstance(text, str):
         raise InvalidInputError(f"the {what} of an item is {text!r}: take a text, or None")
     # A member of a str enum is a text, but its str() is another one.
-    return str.__str__(require_unicode(text, f"the {what} of an item"))
+    require_unicode(text, f"the {what} of an item")
+    return str.__str__(require_short(text, "the item id") if what == "id" else text)

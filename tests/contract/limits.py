@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from refold.chat import ChatMessage, ChatRole
 from refold.domain import journal as journals
+from refold.domain.errors import InvalidInputError
 from refold.domain.journal import Journal
 from refold.domain.ports import LiveLog, NewEvents, Receipt
 from refold.infrastructure.projecting.store import MemoryProjectionStore
@@ -22,6 +24,7 @@ from refold.pool import ContextItem
 from refold.window import ContextItem as WindowItem
 
 from ..domain.memory.remembering import about
+from .writing import append, said
 
 # A change that copied those before it would take 8 bytes for each of them, several times over.
 CHANGES = 4_000
@@ -235,6 +238,47 @@ class LimitsContract:
         assert most <= (8 if durability == "enqueue" else 0)
         assert not store._unflushed
         assert len(journals_left) <= 1
+
+    @pytest.mark.parametrize("length", [256, 1_000_000])
+    async def test_ids_that_are_too_long(self, log: LiveLog, length: int) -> None:
+        """Refused at the call with a short message, whichever id it is; nothing is recorded. 255 bytes are taken."""
+        store = Store(log, MemoryProjectionStore())
+        chat, pool = store.chat("a"), store.pool("p")
+        run = store.run("mia", "s")
+
+        def calls(long: str, letters: str) -> list[Callable[[], Any]]:
+            return [
+                lambda: chat.add_message("user", "hello", message_id=long),
+                lambda: chat.add_message("user", "hello", idempotency_key=long),
+                lambda: chat.add_items([ChatMessage(id=long, role=ChatRole.USER, content=["hello"])]),
+                lambda: chat.insert(ChatMessage(id=long + "2", role=ChatRole.USER, content=["hello"])),
+                lambda: chat.add_function_call("f", "{}", call_id=long),
+                lambda: chat.add_function_output("f", "{}", long),
+                lambda: store.transaction(idempotency_key=long).__enter__(),
+                lambda: run.register_query("why?", idempotency_key=long),
+                lambda: store.memory().scope("s").put(about("k"), idempotency_key=long),
+                lambda: append(log, "chat:a", said(1), key=long),
+                lambda: store.chat(long),
+                lambda: store.run(long, "s"),
+                lambda: store.memory().scope(long),
+                lambda: store.agent_context(long, "/ask"),
+                lambda: store.subscribe(name=letters),
+                lambda: store.name_moment(letters),
+                lambda: chat.name_version(letters),
+            ]
+
+        before = everything(log)
+        for call in calls("ü" * (length // 2), "u" * length):
+            with pytest.raises(InvalidInputError) as caught:
+                call()
+            assert len(str(caught.value)) < 3_000
+        with pytest.raises(InvalidInputError):
+            await pool.add(ContextItem("x", "an item", "ü" * (length // 2)))
+        assert everything(log) == before
+        chat.add_message("user", "hello", message_id="ü" * 127, idempotency_key="ä" * 127)
+        chat.add_function_call("f", "{}", call_id="x" * 255)
+        await pool.add(ContextItem("x", "an item", "x" * 255))
+        assert everything(log) == before + 3
 
 
 def everything(log: LiveLog) -> int:

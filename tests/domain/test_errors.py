@@ -7,15 +7,19 @@ import pytest
 
 from refold.domain import errors
 from refold.domain.errors import (
+    MESSAGE_CHARACTERS_MAX,
     ConcurrencyError,
     DamagedError,
     DuplicateItemError,
+    InvalidInputError,
     LimitExceededError,
     NotFoundError,
+    ProjectionError,
     RefoldError,
     StorageError,
 )
 
+LONG = "x" * 1_000_000
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 
@@ -70,3 +74,25 @@ def test_facts_are_attributes(error: RefoldError, facts: dict[str, object], sayi
         assert {name: getattr(one, name) for name in facts} == facts
         assert saying in str(one)
         assert str(one) == str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidInputError("wrong " + LONG + " do this"),
+        NotFoundError("wrong " + LONG + " do this"),
+        StorageError("wrong " + LONG + " do this"),
+        DuplicateItemError("wrong", LONG + " do this"),
+        DamagedError("wrong", LONG),
+        ProjectionError("wrong", "chat:a@1", LONG),
+    ],
+)
+def test_a_long_message_leaves_its_middle_out(error: RefoldError) -> None:
+    """Whatever it repeats: what is wrong stands in front, what to do behind; what is an attribute is whole."""
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert len(str(one)) < MESSAGE_CHARACTERS_MAX + 100
+        assert "wrong" in str(one)[:50]
+        assert "characters left out" in str(one)
+        assert not str(one).endswith("x")
+        assert vars(one) == vars(error)
+    assert not isinstance(error, DuplicateItemError) or error.item_id == LONG + " do this"

@@ -10,14 +10,37 @@ from itertools import accumulate
 
 import msgspec
 
+from ...canonical import require_short
 from ...errors import DuplicateItemError
 from ...spans import OWN, Ref
-from ..events import ChatEvent, ChatItemEvent, InstructionsReplaced, ItemInserted, MessageAdded
+from ..events import (
+    ChatEvent,
+    ChatItemEvent,
+    FunctionCalled,
+    FunctionReturned,
+    InstructionsReplaced,
+    ItemInserted,
+    MessageAdded,
+)
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
 
-__all__ = ["ByTime", "insert_items", "new_items", "replace_instructions"]
+__all__ = ["ByTime", "insert_items", "new_items", "replace_instructions", "require_ids"]
+
+
+def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
+    """
+    Return items whose ids and call ids can be ones.
+
+    Raises:
+        InvalidInputError: one is too long.
+    """
+    for item in items:
+        require_short(item.id, "the item id")
+        if isinstance(item, FunctionCalled | FunctionReturned):
+            require_short(item.call_id, "the call id")
+    return items
 
 
 def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatItemEvent]:
@@ -26,9 +49,10 @@ def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> 
 
     Raises:
         DuplicateItemError: an item with other content has one of the ids, or an evicted one has.
+        InvalidInputError: an id is too long.
     """
     fresh: dict[str, ChatItemEvent] = {}
-    for item in items:
+    for item in require_ids(items):
         ordinal = state.items.ordinal(item.id)
         known = fresh.get(item.id) if ordinal is None else state.items.arena.items[ordinal]
         if known is None:

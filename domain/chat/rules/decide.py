@@ -14,7 +14,7 @@ from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
 from ..state.loading import complete
 from ..state.tails import with_tail
-from .adding import insert_items, new_items, replace_instructions
+from .adding import insert_items, new_items, replace_instructions, require_ids
 from .commands import (
     AddItems,
     Begin,
@@ -54,7 +54,7 @@ def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resol
         DecisionRefusedError: what a summary tells changed while it was written.
     """
     if isinstance(command, AddItems):
-        return command.items if command.fresh else new_items(command.stream, command.items, state)
+        return require_ids(command.items) if command.fresh else new_items(command.stream, command.items, state)
     return with_tail(_decided(command, state), state)
 
 

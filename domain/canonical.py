@@ -14,6 +14,9 @@ from .streams import ID_BYTES_MAX
 
 __all__ = ["canonical_json", "parse_json", "require_key", "require_short", "require_unicode"]
 
+# PostgreSQL's index takes 2,704 with what else is in it.
+KEY_BYTES_MAX = 1_000
+
 
 def canonical_json(value: Any, *, what: str) -> bytes:
     """
@@ -56,24 +59,24 @@ def require_key(key: object) -> str:
     Return an idempotency key if it can be one.
 
     Raises:
-        InvalidInputError: it is no text, longer than an id can be, or holds a lone surrogate or a NUL.
+        InvalidInputError: it is no text, longer than KEY_BYTES_MAX, or holds a lone surrogate or a NUL.
     """
-    text = require_short(require_unicode(key, "the idempotency key"), "the idempotency key")
+    text = require_short(require_unicode(key, "the idempotency key"), "the idempotency key", KEY_BYTES_MAX)
     if "\0" in text:
         raise InvalidInputError(f"the idempotency key {text!r} holds a NUL: leave it out")
     return text
 
 
-def require_short(text: str, what: str) -> str:
+def require_short(text: str, what: str, bytes_max: int = ID_BYTES_MAX) -> str:
     """
-    Return `text` if an id can be as long; `what` names it in the error.
+    Return `text` if it is no longer than an id, or another name, can be; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it has more than ID_BYTES_MAX bytes of UTF-8.
+        InvalidInputError: it has more than `bytes_max` bytes of UTF-8.
     """
     # A character takes four bytes at most, so that most need not be encoded.
-    if len(text) * 4 > ID_BYTES_MAX and len(text.encode(errors="replace")) > ID_BYTES_MAX:
-        raise InvalidInputError(f"{what} {text!r} is longer than {ID_BYTES_MAX} bytes of UTF-8: take a shorter one")
+    if len(text) * 4 > bytes_max and len(text.encode(errors="replace")) > bytes_max:
+        raise InvalidInputError(f"{what} {text!r} is longer than {bytes_max:,} bytes of UTF-8: take a shorter one")
     return text
 
 

@@ -13,11 +13,27 @@ from typing import Any
 
 import msgspec
 
+from .errors import LimitExceededError
 from .positions import Position
 
-__all__ = ["NO_DIGEST", "NO_META", "PAYLOAD", "Event", "Meta", "RecordedEvent", "chain_digest", "encode_payload"]
+__all__ = [
+    "NO_DIGEST",
+    "NO_META",
+    "PAYLOAD",
+    "PAYLOAD_BYTES_MAX",
+    "Event",
+    "Meta",
+    "RecordedEvent",
+    "chain_digest",
+    "encode_payload",
+    "require_meta_size",
+    "require_payload_size",
+]
 
 Event = msgspec.Struct
+# A quarter of what SQLite and PostgreSQL take in one value: what is read back is held several times over.
+PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
+META_BYTES_MAX = 65_536
 NO_DIGEST = b"\x00" * 32
 PAYLOAD = msgspec.msgpack.Encoder()
 _encode, _blake2b = PAYLOAD.encode, hashlib.blake2b
@@ -64,6 +80,30 @@ def encode_payload(event: Any) -> bytes:
     Return the canonical bytes of an event: its Struct in msgpack, the tag first, defaults left out.
     """
     return _encode(event)
+
+
+def require_payload_size(payload: bytes) -> bytes:
+    """
+    Return an encoded event if a log takes it.
+
+    Raises:
+        LimitExceededError: it has more than PAYLOAD_BYTES_MAX bytes.
+    """
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise LimitExceededError("PAYLOAD_BYTES_MAX", allowed=PAYLOAD_BYTES_MAX, actual=len(payload))
+    return payload
+
+
+def require_meta_size(encoded: bytes) -> bytes:
+    """
+    Return an encoded meta if a log takes it.
+
+    Raises:
+        LimitExceededError: it has more than META_BYTES_MAX bytes.
+    """
+    if len(encoded) > META_BYTES_MAX:
+        raise LimitExceededError("META_BYTES_MAX", allowed=META_BYTES_MAX, actual=len(encoded))
+    return encoded
 
 
 def chain_digest(

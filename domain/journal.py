@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .acting import current_meta
 from .canonical import require_key
 from .decider import Decider
-from .envelope import Event, RecordedEvent
+from .envelope import Event, RecordedEvent, encode_payload, require_payload_size
 from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageError
 from .locks import synchronized
 from .outbox import Outbox
@@ -247,6 +248,8 @@ class Journal(Generic[S]):
             idempotency_key=key,
         )
         open_transaction = current_transaction(self.log)
+        if open_transaction or self.durability == "enqueue":
+            _require_sizes(events)
         if open_transaction:
             return self._join(open_transaction, new, decided)
         if self.durability == "enqueue":
@@ -407,6 +410,13 @@ class Journal(Generic[S]):
                 if number == attempts_max - 1:
                     raise
         raise AssertionError("the loop returns or raises")
+
+
+def _require_sizes(events: Sequence[Event]) -> None:
+    """Refuse at the call what is too large: the log would do so later. It has words for what cannot be encoded."""
+    for event in events:
+        with suppress(ValueError, TypeError, OverflowError):
+            require_payload_size(encode_payload(event))
 
 
 def _let_go_of_settled(unflushed: set[Journal[Any]]) -> None:

@@ -11,7 +11,16 @@ import bisect
 import threading
 from collections.abc import Sequence
 
-from .envelope import NO_DIGEST, Event, RecordedEvent, chain_digest, encode_payload
+from .envelope import (
+    NO_DIGEST,
+    NO_META,
+    Event,
+    RecordedEvent,
+    chain_digest,
+    encode_payload,
+    require_meta_size,
+    require_payload_size,
+)
 from .errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
 from .locks import News, synchronized
 from .ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
@@ -64,8 +73,10 @@ class MemoryLog:
             if new.expected_version not in (ANY_VERSION, head):
                 raise ConcurrencyError(new.stream, expected=new.expected_version, actual=head)
         # Encoding can refuse an event, so all of it comes before the first change.
-        payloads = [[encode_payload(event) for event in new.events] for new in batch]
+        payloads = [[require_payload_size(encode_payload(event)) for event in new.events] for new in batch]
         encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
+        for meta in {meta for new in batch for meta in new.metas if meta is not NO_META}:
+            require_meta_size(encode_payload(meta))
         now = max(int(self._system.now() * 1_000_000), self._all[-1].recorded_at if self._all else 0)
         added: list[RecordedEvent] = []
         receipts = [self._placed(new, encoded, now, added) for new, encoded in zip(batch, payloads, strict=True)]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.chat.events import ChatEvent
-from ..domain.envelope import NO_META, Event, Meta
-from ..domain.errors import DamagedError, InvalidInputError
+from ..domain.envelope import NO_META, Event, Meta, require_meta_size
+from ..domain.errors import DamagedError
 from ..domain.memory.events import MemoryEvent
 from ..domain.moments import StoreEvent
 from ..domain.pool.events import PoolEvent, QueueEvent
@@ -117,8 +117,11 @@ def tag_of(event: Event) -> str:
 def encode_meta(meta: Meta) -> bytes | None:
     """
     Return the stored form of a meta; None where it says nothing.
+
+    Raises:
+        LimitExceededError: it has more than META_BYTES_MAX bytes.
     """
-    return None if meta is NO_META or meta == NO_META else _META_ENCODER.encode(meta)
+    return None if meta is NO_META or meta == NO_META else require_meta_size(_META_ENCODER.encode(meta))
 
 
 def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
@@ -134,14 +137,6 @@ def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
         return _META_DECODER.decode(stored)
     except (msgspec.DecodeError, ValueError) as error:
         raise DamagedError(what, f"its envelope cannot be read ({error})") from error
-
-
-def check_payload_size(payload: bytes, limit: int) -> None:
-    """
-    Raise InvalidInputError when an event is larger than the log takes.
-    """
-    if len(payload) > limit:
-        raise InvalidInputError(f"an event of {len(payload):,} bytes is over PAYLOAD_BYTES_MAX, {limit:,}")
 
 
 CODEC = Codec(ChatEvent | QueueEvent | PoolEvent | WindowEvent | MemoryEvent | RunEvent | StoreEvent)

@@ -15,9 +15,18 @@ from collections.abc import Callable, Sequence
 
 import zstandard
 
+from ..domain.envelope import PAYLOAD_BYTES_MAX
 from ..domain.errors import DamagedError
 
-__all__ = ["DICTIONARY_EVENTS", "Compression", "Plain", "has_references", "mark_references", "train_dictionary"]
+__all__ = [
+    "DICTIONARY_EVENTS",
+    "Compression",
+    "Plain",
+    "expanded_size",
+    "has_references",
+    "mark_references",
+    "train_dictionary",
+]
 
 PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 REFERENCES = 0x10
@@ -27,7 +36,8 @@ SMALLEST = 96
 SMALLEST_WITHOUT_DICTIONARY = 256
 LEVEL = 1
 BLOCK_LEVEL = 3
-EXPANDED_MAX = 1 << 30
+# The largest event or text, or a block that holds it and its envelope.
+EXPANDED_MAX = PAYLOAD_BYTES_MAX + (1 << 20)
 DICTIONARY_BYTES = 16_384
 DICTIONARY_EVENTS = 1_024
 FRAMES_WORTH_THREADS = 256
@@ -113,9 +123,9 @@ class Compression:
             return stored[1:]
         try:
             if mark == ZSTD_DICTIONARY:
-                return self._coder(stored[1] << 8 | stored[2]).expand(_believable(stored[3:]), EXPANDED_MAX)
+                return self._coder(stored[1] << 8 | stored[2]).expand(_believable(stored[3:]))
             if mark == ZSTD:
-                return self._coder(0).expand(_believable(stored[1:]), EXPANDED_MAX)
+                return self._coder(0).expand(_believable(stored[1:]))
         except (zstandard.ZstdError, IndexError, MemoryError) as error:
             raise DamagedError(what, f"it cannot be decompressed ({error})") from error
         raise DamagedError(what, f"it begins with {mark}, which is no mark of a stored form")
@@ -146,6 +156,8 @@ class Compression:
             return frames
         if mark not in (ZSTD, ZSTD_DICTIONARY):
             raise zstandard.ZstdError("no mark of a stored form")
+        for frame in frames:
+            _believable(frame)
         coder = self._coder(int.from_bytes(prefix[1:], "big"))
         threads = THREADS if len(frames) >= FRAMES_WORTH_THREADS else 0
         whole = coder.expand_many(list(frames), threads=threads)
@@ -164,10 +176,27 @@ class Compression:
 
 
 def _believable(frame: bytes) -> bytes:
-    """A frame says how large its content is, and a damaged one may say anything: ask before memory is taken."""
-    if zstandard.frame_content_size(frame) > EXPANDED_MAX:
-        raise zstandard.ZstdError("its content would be larger than anything that was ever stored")
+    """A frame says how large its content is, and no more comes out; one that anybody made up may say anything."""
+    size = zstandard.frame_content_size(frame)
+    if not 0 <= size <= EXPANDED_MAX:
+        says = f"{size:,} bytes" if size >= 0 else "no size"
+        raise zstandard.ZstdError(
+            f"its content is said to have {says}, and the most that is stored is {EXPANDED_MAX:,}"
+        )
     return frame
+
+
+def expanded_size(stored: bytes) -> int:
+    """
+    Return how many bytes come out of stored ones; of damaged ones, how many there are.
+    """
+    mark = stored[0] & ~REFERENCES if stored else PLAIN
+    try:
+        if mark == PLAIN:
+            return len(stored)
+        return int(zstandard.frame_content_size(stored[3 if mark == ZSTD_DICTIONARY else 1 :]))
+    except zstandard.ZstdError:
+        return len(stored)
 
 
 def mark_references(stored: bytes) -> bytes:

@@ -4,17 +4,15 @@ From an event to the bytes a database keeps: encoded, its large texts taken out,
 
 from __future__ import annotations
 
-from ..domain.envelope import NO_META, Event, Meta, encode_payload
+from ..domain.envelope import NO_META, Event, Meta, encode_payload, require_payload_size
 from ..domain.errors import InvalidInputError
 from ..domain.ports import NewEvents
-from .codec import check_payload_size, encode_meta, tag_of
+from .codec import encode_meta, tag_of
 from .compression import Compression, Plain
 from .records import Draft
 from .texts import LARGE_TEXT_BYTES, extract_texts
 
-__all__ = ["PAYLOAD_BYTES_MAX", "draft_of", "drafts_of"]
-
-PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
+__all__ = ["draft_of", "drafts_of"]
 
 
 def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
@@ -22,7 +20,8 @@ def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
     Return the events of a batch ready to be placed.
 
     Raises:
-        InvalidInputError: one is larger than PAYLOAD_BYTES_MAX, or holds text that is no Unicode.
+        InvalidInputError: one holds text that is no Unicode.
+        LimitExceededError: one has more bytes than PAYLOAD_BYTES_MAX, or its meta than META_BYTES_MAX.
     """
     try:
         for text in (new.stream, new.idempotency_key):
@@ -44,11 +43,10 @@ def draft_of(event: Event, meta: Meta, payload: bytes, compression: Compression 
     Return an event ready to be placed.
 
     Raises:
-        InvalidInputError: it is larger than PAYLOAD_BYTES_MAX.
+        LimitExceededError: it has more bytes than PAYLOAD_BYTES_MAX.
     """
     if len(payload) < LARGE_TEXT_BYTES:
         return Draft(tag_of(event), payload, compression.shrink(payload), meta)
-    check_payload_size(payload, PAYLOAD_BYTES_MAX)
-    plain, texts = extract_texts(payload)
+    plain, texts = extract_texts(require_payload_size(payload))
     stored = b"" if texts else compression.shrink(payload)
     return Draft(tag_of(event), payload, stored, meta, plain, texts)

@@ -25,7 +25,7 @@ from eventsourcing.persistence import (
     StoredEvent,
 )
 
-from ..domain.envelope import NO_DIGEST, Meta, chain_digest
+from ..domain.envelope import NO_DIGEST, PAYLOAD_BYTES_MAX, Meta, chain_digest
 from ..domain.errors import (
     ConcurrencyError,
     DamagedError,
@@ -191,6 +191,8 @@ def _draft_of(event: StoredEvent, shrink: Callable[[bytes], bytes]) -> Draft:
     if not isinstance(event.topic, str) or not isinstance(event.state, bytes | bytearray | memoryview):
         raise DataError(f"topic and state of {event.originator_id} must be text and bytes")
     state, topic = bytes(event.state), _storable(event.topic)
+    if len(state) > PAYLOAD_BYTES_MAX:
+        raise DataError(f"a state of {len(state):,} bytes is over PAYLOAD_BYTES_MAX ({PAYLOAD_BYTES_MAX:,})")
     return Draft(topic, _covered(topic, state), shrink(state), NO_META)
 
 

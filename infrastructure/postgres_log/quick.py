@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...domain.envelope import RecordedEvent, chain_digest, encode_payload
+from ...domain.errors import LimitExceededError
 from ...domain.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
 from ...domain.streams import slice_of
@@ -88,7 +89,7 @@ def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
         payloads = [encode_payload(event) for event in new.events]
         metas = [encode_meta(meta) for meta in new.metas]
         tags = [memory.tags[tag_of(event)] for event in new.events]
-    except (KeyError, ValueError, TypeError, OverflowError):
+    except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):
         return None
     if len(metas) != len(payloads) or max(map(len, payloads), default=LARGE_TEXT_BYTES) >= LARGE_TEXT_BYTES:
         return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest, encode_payload
-from ...domain.errors import ConcurrencyError
+from ...domain.errors import ConcurrencyError, LimitExceededError
 from ...domain.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
 from ...domain.streams import slice_of
@@ -112,7 +112,7 @@ class Appender:
                 number = rows[-1][0]
                 heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
                 receipts.append(Receipt(tuple(recorded)))
-        except (ValueError, TypeError, OverflowError):
+        except (ValueError, TypeError, OverflowError, LimitExceededError):
             # An event that cannot be encoded is refused with its name, further on.
             return None
         if not self._insert_behind(connection, last[0], rows, opened, heads):

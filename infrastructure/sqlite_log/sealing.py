@@ -22,7 +22,7 @@ import msgspec
 from ...domain.envelope import Meta
 from ...domain.errors import DamagedError, RefoldError
 from ..codec import decode_meta
-from ..compression import Compression, has_references, mark_references
+from ..compression import Compression, expanded_size, has_references, mark_references
 
 __all__ = [
     "SEGMENT",
@@ -181,7 +181,7 @@ def _bounded(rows: list[Row]) -> list[Row]:
     """As many rows as stay within BLOCK_BYTES_MAX, but at least one."""
     size = 0
     for count, row in enumerate(rows):
-        size += len(row[5])
+        size += expanded_size(row[5]) + len(row[4] or b"")
         if count and size > BLOCK_BYTES_MAX:
             return rows[:count]
     return rows

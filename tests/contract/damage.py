@@ -1,17 +1,25 @@
 """What must come of damage: an error that names it, in every way of reading, and never other events."""
 
+import functools
+import re
+import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import zstandard
 
 from refold.domain.errors import DamagedError
 from refold.domain.ports import LiveLog, Range
+from refold.infrastructure.compression import EXPANDED_MAX
+from refold.infrastructure.projecting.store import MemoryProjectionStore
+from refold.infrastructure.store import Store
 
 from .writing import everything
 
 A, B = "chat:a", "chat:b"
 FLIPS = (0x01, 0x10, 0x80, 0xFF)
+BOMBS = ("says how large it is", "says less", "says nothing")
 LARGE = "a large text, stored once. " * 300
 
 
@@ -71,3 +79,37 @@ def damaged_values(value: bytes, *, step: int = 1) -> list[bytes]:
         for place in range(0, len(value), step)
         for flip in FLIPS
     ]
+
+
+@functools.cache
+def bombs() -> dict[str, bytes]:
+    """
+    Return zstd frames of some kilobytes whose content is larger than anything that a log stores.
+    """
+    size = EXPANDED_MAX + 1
+    packer = zstandard.ZstdCompressor(level=1)
+    piece = bytes(1 << 20)
+
+    def frame(**options: int) -> bytes:
+        stream = packer.compressobj(**options)
+        whole = b"".join(stream.compress(piece[: size - start]) for start in range(0, size, len(piece)))
+        return whole + stream.flush()
+
+    honest = frame(size=size)
+    place = honest.index(size.to_bytes(4, "little"))
+    lying = honest[:place] + (100).to_bytes(4, "little") + honest[place + 4 :]
+    return dict(zip(BOMBS, (honest, lying, frame()), strict=True))
+
+
+def require_little_memory(log: LiveLog, naming: str, *, ways: Sequence[str] = ()) -> None:
+    """
+    Require that reading names what is damaged, and that neither this nor looking all over takes 32 MiB at its height.
+    """
+    tracemalloc.start()
+    require_damage(log, naming, ways=ways)
+    report = Store(log, MemoryProjectionStore()).verify()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 32 << 20
+    assert any(re.search(naming, problem.where) for problem in report.problems)

@@ -7,9 +7,8 @@ import pytest
 
 from refold.domain.chat.events import Opened
 from refold.domain.envelope import Meta
-from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
+from refold.domain.errors import ConcurrencyError, StorageClosedError
 from refold.domain.ports import NewEvents
-from refold.infrastructure import drafting
 
 from .reading import interleaved
 from .stores import Store
@@ -74,17 +73,6 @@ class DurableContract:
         message, opened = store.open().read_events(A)
         assert message.content == text  # type: ignore[attr-defined]
         assert opened.attributes == data  # type: ignore[attr-defined]
-
-    def test_an_event_over_the_limit(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Refused with the name of the limit; what else is in the batch is not written."""
-        monkeypatch.setattr(drafting, "PAYLOAD_BYTES_MAX", 10_000)
-        log = store.open()
-
-        future = log.append([new(B, said(1)), new(A, said(2, "x" * 10_001))])
-
-        assert isinstance(future.exception(30), InvalidInputError)
-        assert "PAYLOAD_BYTES_MAX" in str(future.exception(30))
-        assert everything(log) == []
 
     def test_large_texts_come_back(self, store: Store) -> None:
         """In parts, repeated, around the limit from which they are stored apart; sealed or not."""

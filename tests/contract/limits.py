@@ -8,14 +8,17 @@ import gc
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import msgspec
 import pytest
 
 from refold.chat import ChatMessage, ChatRole
+from refold.domain import envelope
 from refold.domain import journal as journals
-from refold.domain.errors import InvalidInputError
+from refold.domain.envelope import Meta
+from refold.domain.errors import InvalidInputError, LimitExceededError
 from refold.domain.journal import Journal
 from refold.domain.ports import LiveLog, NewEvents, Receipt
 from refold.infrastructure.projecting.store import MemoryProjectionStore
@@ -24,11 +27,12 @@ from refold.pool import ContextItem
 from refold.window import ContextItem as WindowItem
 
 from ..domain.memory.remembering import about
-from .writing import append, said
+from .writing import append, new, said
 
 # A change that copied those before it would take 8 bytes for each of them, several times over.
 CHANGES = 4_000
 BYTES_MAX = 16_000
+TOO_LARGE = -1
 KINDS = ("chat", "queue", "pool", "window", "memory", "run")
 AGENTS = ("agent's window", "agent's memory")
 Change = Callable[[int], Awaitable[Any]]
@@ -40,19 +44,19 @@ def change_of(store: Store, kind: str, name: str = "a", **options: Any) -> Chang
     """
     if kind == "queue":
         appended = store.queue(name, limit=1_000_000, **options).append
-        return lambda number: appended(ContextItem(f"item {number}"))
+        return lambda number: appended(ContextItem(text_of(number)))
     if kind == "pool":
         added = store.pool(name, **options).add
-        return lambda number: added(ContextItem(f"item {number}", "an item", f"i{number}"))
+        return lambda number: added(ContextItem(text_of(number), "an item", f"i{number}"))
     if kind == "run":
         run = store.run("mia", name)
         query = run.register_query("why?")
-        return lambda number: done(run.register_node, "State", "", [query], state=f"state {number}")
+        return lambda number: done(run.register_node, "State", "", [query], state=text_of(number))
     if kind in ("memory", "agent's memory"):
         agents = kind == "agent's memory"
         memory: Any = store.agent_context(name, "/ask", **options).memory if agents else store.memory(**options)
         put = memory.scope(name).put
-        return lambda number: done(put, about(f"k{number}", scope=name))
+        return lambda number: done(put, about(f"k{number}", text_of(number), scope=name))
     if kind in ("window", "agent's window"):
         settings = {"max_tokens": 10**9, **options}
         agents = kind == "agent's window"
@@ -60,9 +64,16 @@ def change_of(store: Store, kind: str, name: str = "a", **options: Any) -> Chang
             store.agent_context(name, "/ask", **settings).context_window if agents else store.window(name, **settings)
         )
         add = window.add
-        return lambda number: done(add, WindowItem(f"k{number}", "text", "test"))
+        return lambda number: done(add, WindowItem(f"k{number}", text_of(number), "test"))
     add_message = store.chat(name, **options).add_message
-    return lambda number: done(add_message, "user", f"message {number}")
+    return lambda number: done(add_message, "user", text_of(number))
+
+
+def text_of(number: int) -> str:
+    """
+    Return a text for each number, a long one for the number that stands for that.
+    """
+    return "x" * 20_000 if number == TOO_LARGE else f"text {number}"
 
 
 async def done(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -229,7 +240,7 @@ class LimitsContract:
         most = 0
         for number in range(60):
             await change_of(store, kind, f"c{number}")(number)
-            assert not any(journal._outbox.wait().failure for journal in list(store._unflushed))
+            assert not any(journal._outbox.settlement.failure for journal in list(store._unflushed))
             most = max(most, len(store._unflushed))
         store.flush()
         gc.collect()
@@ -239,25 +250,63 @@ class LimitsContract:
         assert not store._unflushed
         assert len(journals_left) <= 1
 
+    @pytest.mark.parametrize("is_meta", [False, True])
+    def test_an_event_over_the_limit(self, log: LiveLog, is_meta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Refused with the name of the limit; what else is in the batch is not written, and what is smaller is."""
+        monkeypatch.setattr(envelope, "PAYLOAD_BYTES_MAX", 10_000)
+        monkeypatch.setattr(envelope, "META_BYTES_MAX", 1_000)
+        large = new("chat:a", said(2, "hello" if is_meta else "x" * 10_001))
+        if is_meta:
+            large = msgspec.structs.replace(large, metas=(Meta("x" * 1_000),))
+
+        for batch in ([large], [new("chat:b", said(1)), large]):
+            error = log.append(batch).exception(30)
+            assert isinstance(error, LimitExceededError)
+            assert error.limit == ("META_BYTES_MAX" if is_meta else "PAYLOAD_BYTES_MAX")
+        assert everything(log) == 0
+        append(log, "chat:a", said(2, "x" * 9_900))
+        assert everything(log) == 1
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("durability", ["commit", "enqueue", "transaction"])
+    async def test_a_change_over_the_limit(
+        self, log: LiveLog, kind: str, durability: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Refused at the call, though it is only queued or part of a transaction; the next one goes in."""
+        is_queued = durability == "enqueue"
+        store = Store(log, MemoryProjectionStore(), durability="enqueue" if is_queued else "commit")
+        change = change_of(store, kind)
+        store.flush()
+        before = everything(log)
+        with store.transaction() if durability == "transaction" else nullcontext():
+            with monkeypatch.context() as patch:
+                patch.setattr(envelope, "PAYLOAD_BYTES_MAX", 10_000)
+                with pytest.raises(LimitExceededError):
+                    await change(TOO_LARGE)
+            await change(2)
+        store.flush()
+
+        assert everything(log) == before + 1
+
     @pytest.mark.parametrize("length", [256, 1_000_000])
     async def test_ids_that_are_too_long(self, log: LiveLog, length: int) -> None:
-        """Refused at the call with a short message, whichever id it is; nothing is recorded. 255 bytes are taken."""
+        """Refused at the call with a short message, whichever id it is; nothing is recorded."""
         store = Store(log, MemoryProjectionStore())
         chat, pool = store.chat("a"), store.pool("p")
         run = store.run("mia", "s")
 
-        def calls(long: str, letters: str) -> list[Callable[[], Any]]:
+        def calls(long: str, letters: str, key: str) -> list[Callable[[], Any]]:
             return [
                 lambda: chat.add_message("user", "hello", message_id=long),
-                lambda: chat.add_message("user", "hello", idempotency_key=long),
+                lambda: chat.add_message("user", "hello", idempotency_key=key),
                 lambda: chat.add_items([ChatMessage(id=long, role=ChatRole.USER, content=["hello"])]),
                 lambda: chat.insert(ChatMessage(id=long + "2", role=ChatRole.USER, content=["hello"])),
                 lambda: chat.add_function_call("f", "{}", call_id=long),
                 lambda: chat.add_function_output("f", "{}", long),
-                lambda: store.transaction(idempotency_key=long).__enter__(),
-                lambda: run.register_query("why?", idempotency_key=long),
-                lambda: store.memory().scope("s").put(about("k"), idempotency_key=long),
-                lambda: append(log, "chat:a", said(1), key=long),
+                lambda: store.transaction(idempotency_key=key).__enter__(),
+                lambda: run.register_query("why?", idempotency_key=key),
+                lambda: store.memory().scope("s").put(about("k"), idempotency_key=key),
+                lambda: append(log, "chat:a", said(1), key=key),
                 lambda: store.chat(long),
                 lambda: store.run(long, "s"),
                 lambda: store.memory().scope(long),
@@ -268,14 +317,14 @@ class LimitsContract:
             ]
 
         before = everything(log)
-        for call in calls("ü" * (length // 2), "u" * length):
+        for call in calls("ü" * (length // 2), "u" * length, "k" * max(length, 1_001)):
             with pytest.raises(InvalidInputError) as caught:
                 call()
             assert len(str(caught.value)) < 3_000
         with pytest.raises(InvalidInputError):
             await pool.add(ContextItem("x", "an item", "ü" * (length // 2)))
         assert everything(log) == before
-        chat.add_message("user", "hello", message_id="ü" * 127, idempotency_key="ä" * 127)
+        chat.add_message("user", "hello", message_id="ü" * 127, idempotency_key="ä" * 500)
         chat.add_function_call("f", "{}", call_id="x" * 255)
         await pool.add(ContextItem("x", "an item", "x" * 255))
         assert everything(log) == before + 3

@@ -1,17 +1,28 @@
 """Damage on PostgreSQL: rows that are not what was written are told, by name, and never given out silently."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from refold.domain.envelope import Meta
+from refold.domain.envelope import Meta, encode_payload
 from refold.domain.errors import DamagedError
 from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.infrastructure.compression import Compression
 
-from .damage import LARGE, A, B, damaged_values, require_damage, require_damage_or_the_same
+from .damage import (
+    BOMBS,
+    LARGE,
+    A,
+    B,
+    bombs,
+    damaged_values,
+    require_damage,
+    require_damage_or_the_same,
+    require_little_memory,
+)
 from .stores import Store, store_at
 from .writing import append, new, numbers, said
 
@@ -207,16 +218,23 @@ def test_a_damaged_text(store: Store, change: str, count: int) -> None:
     require_damage(log, r"blob \d+\.1|event chat:a@1")
 
 
-@pytest.mark.parametrize("change", ["flip", "delete"])
-def test_a_damaged_dictionary(store: Store, change: str) -> None:
-    """Nothing that was compressed with it can be read; the error names it by its number."""
+def trained(store: Store, text: str = "the order of a customer was shipped") -> LiveLog:
+    """
+    Open a log that has its dictionary.
+    """
     log = store.open()
     for start in range(0, 1_100, 50):
-        append(log, B, *(said(start + n, f"the order {start + n} of a customer was shipped") for n in range(50)))
+        append(log, B, *(said(start + n, f"{start + n} {text}") for n in range(50)))
     # Closing waits for the training, and the next to open it begins with the dictionary.
     log.close()
     assert sql(store, "SELECT number FROM dictionary") == [(1,)]
-    log = store.open()
+    return store.open()
+
+
+@pytest.mark.parametrize("change", ["flip", "delete"])
+def test_a_damaged_dictionary(store: Store, change: str) -> None:
+    """Nothing that was compressed with it can be read; the error names it by its number."""
+    log = trained(store)
     append(
         log, A, *(said(n, f"the order {n} of a customer was shipped, and more is to be said; " * 30) for n in range(40))
     )
@@ -256,3 +274,39 @@ def test_a_large_text_lies_there_once(store: Store) -> None:
     found = sql(store, "SELECT key_id, count(*) FROM blob GROUP BY key_id ORDER BY key_id")
     assert found == [("", 2), ("k1", 1), ("k2", 1)]
     assert sql(store, "SELECT max(length(payload)) FROM event")[0][0] < 200
+
+
+@pytest.mark.parametrize("says", BOMBS)
+@pytest.mark.parametrize("prefix", [b"\x01", b"\x11", b"\x02\x00\x01"])
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_bomb_in_a_row(store: Store, says: str, prefix: bytes, count: int) -> None:
+    """A few kilobytes that would be more than anybody can have stored are damage, not memory."""
+    log = trained(store) if prefix[0] == 2 else store.open()
+    append(log, A, *(said(number, f"text {number} " * 300) for number in range(count)))
+    where = f"{rows_of(store, A)} AND version = 2"
+    sql(store, f"UPDATE event SET payload = %s WHERE {where}", prefix + bombs()[says])
+
+    require_little_memory(log, "event chat:a@2|^chat:a@2")
+
+
+@pytest.mark.parametrize("says", BOMBS)
+def test_a_bomb_in_a_text(store: Store, says: str) -> None:
+    """So in a large text; the error names it."""
+    log = store.open()
+    append(log, A, said(1, LARGE))
+    sql(store, "UPDATE blob SET data = %s", b"\x01" + bombs()[says])
+
+    require_little_memory(log, r"blob \d+.1")
+
+
+def test_what_a_dictionary_saves(store: Store) -> None:
+    """Payloads that are like those it was trained on take a fraction with it, in the next process too."""
+    boilerplate = f"{random.Random(7).getrandbits(4_800):x}"
+    log = trained(store, boilerplate)
+    event = said(7_777, f"{boilerplate} and the order was shipped")
+    append(log, A, event)
+
+    [(stored,)] = sql(store, f"SELECT payload FROM event WHERE {rows_of(store, A)}")
+    assert stored[0] == 2
+    assert len(stored) < len(Compression(bytes).shrink(encode_payload(event))) / 4
+    assert store.open().read_events(A) == [event]

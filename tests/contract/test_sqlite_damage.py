@@ -12,8 +12,19 @@ import zstandard
 from refold.domain.envelope import Meta
 from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
+from refold.infrastructure.sqlite_log.sealing import block_checksum
 
-from .damage import LARGE, A, B, damaged_values, require_damage, require_damage_or_the_same
+from .damage import (
+    BOMBS,
+    LARGE,
+    A,
+    B,
+    bombs,
+    damaged_values,
+    require_damage,
+    require_damage_or_the_same,
+    require_little_memory,
+)
 from .stores import Store, store_at
 from .writing import append, new, numbers, said
 
@@ -324,3 +335,49 @@ def test_a_large_text_lies_there_once(store: Store) -> None:
 
     assert sql(store, "SELECT key_id, count(*) FROM blob GROUP BY key_id") == [("", 2), ("k1", 1), ("k2", 1)]
     assert sql(store, "SELECT max(length(payload)) FROM event")[0][0] < 200
+
+
+@pytest.mark.parametrize("says", BOMBS)
+@pytest.mark.parametrize("prefix", [b"\x01", b"\x11"])
+def test_a_bomb_in_a_row(store: Store, says: str, prefix: bytes) -> None:
+    """A few kilobytes that would be more than anybody can have stored are damage, not memory."""
+    log = three_rows(store)
+    sql(store, "UPDATE event SET payload = ? WHERE stream = 1 AND version = 2", prefix + bombs()[says])
+
+    require_little_memory(log, "event chat:a@2|^chat:a@2")
+
+
+@pytest.mark.parametrize("says", BOMBS)
+def test_a_bomb_in_a_text(store: Store, says: str) -> None:
+    """So in a large text; the error names it."""
+    log = store.open()
+    append(log, A, said(1, LARGE))
+    sql(store, "UPDATE blob SET data = ?", b"\x01" + bombs()[says])
+
+    require_little_memory(log, "blob 1")
+
+
+@pytest.mark.parametrize("says", BOMBS)
+def test_a_bomb_in_a_block(store: Store, says: str) -> None:
+    """So in a block, whose checksum anybody can make anew."""
+    log = sealed(store)
+    body = b"\x01" + bombs()[says]
+    [(segment, digests)] = sql(store, "SELECT segment, digests FROM block WHERE key = 1")
+    checksum = block_checksum(segment, digests, body)
+    sql(store, "UPDATE block SET body = ?, checksum = ? WHERE key = 1", body, checksum)
+
+    require_little_memory(log, "block 1|chat:a@", ways=["read_events", "read_all"])
+
+
+def test_what_sealing_saves(store: Store) -> None:
+    """Blocks take less than half of the bytes of their payloads, and a large text less than it has."""
+    log = store.open()
+    for start in range(0, 1_200, 50):
+        append(log, A, *(said(start + n, f"the order {start + n} of a customer was shipped. " * 8) for n in range(50)))
+    append(log, A, said(9_999, LARGE))
+    [(payloads,)] = sql(store, "SELECT sum(length(payload)) FROM event WHERE position <= 1024")
+    log.close()
+
+    [(bodies,)] = sql(store, "SELECT sum(length(body)) FROM block")
+    assert 0 < bodies < payloads / 4
+    assert sql(store, "SELECT length(data) FROM blob")[0][0] < len(LARGE) / 4

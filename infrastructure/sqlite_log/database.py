@@ -156,6 +156,8 @@ class SqliteDatabase:
         if not self.read_only and not self.in_memory:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            # A reader that stays keeps the WAL growing; the first write after it has gone cuts the file to this.
+            connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}").fetchone()
         return connection
 
     def _uri(self) -> str:

@@ -11,6 +11,7 @@ from ...domain.errors import DamagedError
 from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
 from ..texts import damage_of
+from .database import SqliteDatabase
 
 __all__ = ["damaged_pages", "damaged_rows", "damaged_texts", "database_files", "stream_ids"]
 
@@ -23,6 +24,7 @@ NAMELESS = f"""
     FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag LEFT JOIN stream AS s ON s.key = e.stream
     WHERE t.key IS NULL ORDER BY e.position LIMIT {ROWS_TOLD}
 """
+NEXT_TEXT = "SELECT key, hash, data FROM blob WHERE key > ? ORDER BY key LIMIT 1"
 # Versions have no holes, so the last one says which there are.
 KEYS = f"""
     SELECT * FROM (
@@ -67,11 +69,18 @@ def damaged_rows(connection: sqlite3.Connection) -> list[DamagedError]:
     return nameless + [empty_key(*row) for row in connection.execute(KEYS)]
 
 
-def damaged_texts(connection: sqlite3.Connection, compression: Compression) -> Iterator[DamagedError]:
+def damaged_texts(database: SqliteDatabase, compression: Compression) -> Iterator[DamagedError]:
     """
-    Yield an error for each large text that does not match its hash.
+    Yield an error for each large text that does not match its hash. Nothing is read from the file meanwhile: a
+    transaction that stays open keeps the WAL from being used again.
     """
-    for key, digest, data in connection.execute("SELECT key, hash, data FROM blob ORDER BY key"):
-        damage = damage_of(compression, data, digest, f"blob {key}")
+    last = -1 << 63
+    while True:
+        with database.reading() as connection:
+            row = connection.execute(NEXT_TEXT, (last,)).fetchone()
+        if row is None:
+            return
+        last, digest, data = row
+        damage = damage_of(compression, data, digest, f"blob {last}")
         if damage is not None:
             yield damage

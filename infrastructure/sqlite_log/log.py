@@ -332,8 +332,7 @@ class SqliteLog:
         """
         Return an error for each large text that is not what was stored.
         """
-        with self.database.reading() as connection:
-            return list(damaged_texts(connection, self._compression))
+        return list(damaged_texts(self.database, self._compression))
 
     def damaged_rows(self) -> list[DamagedError]:
         """

@@ -5,12 +5,17 @@ Files: another program's is left exactly as it is, and a closed one is small and
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.infrastructure.log_pages import pages_up_to_now
+from refold.infrastructure.sqlite_log.database import WAL_BYTES
+from refold.infrastructure.sqlite_log.inspecting import damaged_texts
 
 
 def foreign_file(path: Path) -> bytes:
@@ -99,3 +104,58 @@ def test_a_flush_tells_of_all_refusals(tmp_path: Path) -> None:
         assert refused == {("mine in a",), ("mine in b",)}
         store.flush()
         assert [len(chat.items) for chat in chats] == [1, 1, 1]
+
+
+def sizes_while_writing(path: Path, events: int) -> list[int]:
+    """
+    Append events through a store of its own, and return how large the WAL was after every hundred.
+    """
+    wal, sizes = Path(f"{path}-wal"), []
+    with refold.open(path) as store:
+        chat = store.chat("written")
+        for start in range(0, events, 100):
+            with store.transaction():
+                for number in range(start, start + 100):
+                    chat.add_message("user", f"message {number} " * 10)
+            sizes.append(wal.stat().st_size)
+    return sizes
+
+
+def test_an_iterator_that_pauses_keeps_no_wal(tmp_path: Path) -> None:
+    """Whoever takes an event, or a fault, and does something else meanwhile holds up nobody: the WAL is used again."""
+    path = tmp_path / "store.db"
+    with refold.open(path) as store:
+        chat = store.chat("a")
+        for number in range(20):
+            chat.add_message("user", f"message {number}")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            for _ in range(2):
+                other.execute("INSERT INTO blob (hash, key_id, data) VALUES (randomblob(32), '', x'0041')")
+        database, compression = store.log.database, store.log._compression  # type: ignore[attr-defined]
+        paused: list[Any] = [
+            store.subscribe(),
+            damaged_texts(database, compression),
+            pages_up_to_now(store.log, limit=5),
+        ]
+        for iterator in paused:
+            assert next(iterator)
+
+        sizes = sizes_while_writing(path, 20_000)
+
+        assert all(next(iterator) for iterator in paused)
+    assert max(sizes) < 3 * WAL_BYTES
+
+
+def test_a_wal_that_grew_is_cut(tmp_path: Path) -> None:
+    """A foreign reader that stays makes it grow; after it has gone, some writes bring it back to its size."""
+    path = tmp_path / "store.db"
+    with refold.open(path) as store:
+        chat = store.chat("a")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN")
+            assert other.execute("SELECT count(*) FROM event").fetchone() == (1,)
+            assert sizes_while_writing(path, 20_000)[-1] > 2 * WAL_BYTES
+        for number in range(5):
+            chat.add_message("user", f"message {number}")
+
+        assert Path(f"{path}-wal").stat().st_size <= WAL_BYTES

@@ -4,6 +4,7 @@ What can be seen of a run: its nodes, its graph, its steps and messages, and wha
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -282,9 +283,9 @@ class ShownRun(HomedContext):
         if graph.type_of(ref) != "Action":
             raise InvalidInputError(f"{name} is no Action: only actions are followed to their data")
         found: dict[Ref, None] = {}
-        waiting = [ref]
+        waiting = deque([ref])
         while waiting:
-            for edge in graph.successors(waiting.pop(0)):
+            for edge in graph.successors(waiting.popleft()):
                 if graph.type_of(edge.end) in DATA and edge.end not in found:
                     found[edge.end] = None
                     waiting += [edge.end] if graph.type_of(edge.end) == "Table" else []
@@ -299,11 +300,11 @@ class ShownRun(HomedContext):
             NodeNotFoundError: as for `node`.
         """
         graph = self._graph
-        waiting = [_require_data(graph, resolved(name, graph))]
+        waiting = deque([_require_data(graph, resolved(name, graph))])
         found: dict[Ref, None] = {}
         seen = set(waiting)
         while waiting:
-            for edge in graph.predecessors(waiting.pop(0)):
+            for edge in graph.predecessors(waiting.popleft()):
                 if graph.type_of(edge.end) == "Action":
                     found[edge.end] = None
                 elif graph.type_of(edge.end) == "Table" and edge.end not in seen:

@@ -51,6 +51,7 @@ NO_LIMIT = 1 << 62
 BACKLOG_EVENTS_MAX = 4_096
 PLAIN = Plain()
 POLL_SECONDS = 0.02
+STREAMS_MAX = 100_000
 Batch = Sequence[NewEvents]
 T = TypeVar("T")
 LogTicket = Ticket[Batch, list[Receipt]]
@@ -359,20 +360,30 @@ class SqliteLog:
     # Names and keys
 
     def _key_of(self, connection: sqlite3.Connection, stream: str) -> int | None:
-        if stream not in self._keys:
-            key = _one(connection, "SELECT key FROM stream WHERE id = ?", stream)
-            if key is None:
-                return None
-            self._keys[stream] = key
-        return self._keys[stream]
+        known = self._keys.get(stream)
+        if known is not None:
+            return known
+        key = _one(connection, "SELECT key FROM stream WHERE id = ?", stream)
+        if key is None:
+            return None
+        self._remember(stream, key)
+        return int(key)
 
     def _name_of(self, connection: sqlite3.Connection, key: int) -> str:
-        if key not in self._names:
-            name = _one(connection, "SELECT id FROM stream WHERE key = ?", key)
-            if name is None:
-                raise DamagedError(f"stream {key}", "its row is missing, and events belong to it")
-            self._names[key] = name
-        return self._names[key]
+        known = self._names.get(key)
+        if known is not None:
+            return known
+        name = _one(connection, "SELECT id FROM stream WHERE key = ?", key)
+        if name is None:
+            raise DamagedError(f"stream {key}", "its row is missing, and events belong to it")
+        self._remember(name, key)
+        return str(name)
+
+    def _remember(self, stream: str, key: int) -> None:
+        if len(self._keys) >= STREAMS_MAX:
+            # Replaced and not emptied: another thread may be about to look.
+            self._keys, self._names = {}, {}
+        self._keys[stream], self._names[key] = key, stream
 
 
 def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:

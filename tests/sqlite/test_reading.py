@@ -14,10 +14,11 @@ import pytest
 from refold.domain.errors import DamagedError
 from refold.domain.ports import Range
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.sqlite_log import log as log_module
 from refold.infrastructure.sqlite_log.log import SqliteLog
 
 from ..contract.damage import LARGE
-from ..contract.writing import append, ids, said
+from ..contract.writing import append, everything, ids, numbers, said
 
 SEGMENT = 512
 
@@ -110,4 +111,21 @@ def test_versions_of_the_past(tmp_path: Path) -> None:
         connection.execute("DELETE FROM event WHERE version BETWEEN 350 AND 400")
     with pytest.raises(DamagedError, match=r"chat:a@3.*missing"):
         log.version_at("chat:a", Moment(((-1, 683),)))
+    log.close()
+
+
+def test_few_names_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many streams are read; those that were forgotten are looked up again."""
+    monkeypatch.setattr(log_module, "STREAMS_MAX", 10)
+    log = SqliteLog(tmp_path / "log.db")
+    for number in range(50):
+        append(log, f"chat:{number}", said(number))
+
+    for _ in range(2):
+        assert [log.read(f"chat:{number}")[0].event.id for number in range(50)] == [
+            f"m{number}" for number in range(50)
+        ]
+        assert numbers(everything(log)) == [f"m{number}" for number in range(50)]
+    assert len(log._keys) <= 10
+    assert len(log._names) <= 10
     log.close()

@@ -21,9 +21,10 @@ from .canonical import require_key
 from .decider import Decider
 from .envelope import Event, RecordedEvent, encode_payload, require_payload_size
 from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageError
-from .locks import synchronized
+from .locks import locked, synchronized
 from .outbox import Outbox
 from .ports import Log, NewEvents, Receipt
+from .process_forks import renew_in_child
 from .transaction import Transaction, current_transaction
 
 __all__ = ["Durability", "Journal", "Outcome", "Place", "require_durability"]
@@ -35,6 +36,7 @@ PENDING_MAX = 10_000
 # Events that nobody looked at since the state was used last; with as many as the state had before, it is dropped.
 UNUSED_EVENTS_MAX = 1_024
 SETTLED_KEPT_MAX = 1_024
+UNKNOWN = -1
 
 
 def require_durability(durability: str) -> Durability:
@@ -84,7 +86,7 @@ class Journal(Generic[S]):
         self.durability: Durability = require_durability(durability)
         # Its owner's list of journals with queued events, so that none is forgotten before its flush.
         self._unflushed = set() if unflushed is None else unflushed
-        self._lock = threading.RLock()
+        self._lock: threading.RLock | _FirstLook = threading.RLock()
         self._version = version
         self._state: S | None = decider.initial_state if version == 0 and base is None else None
         self._outbox = Outbox(log)
@@ -98,6 +100,7 @@ class Journal(Generic[S]):
         self.came_between: tuple[RecordedEvent, ...] = ()
         # Whether its stream began in a transaction that was rolled back, so that there is nothing to go on from.
         self._is_void = False
+        renew_in_child(self)
 
     @property
     def unflushed(self) -> set[Journal[Any]]:
@@ -107,7 +110,7 @@ class Journal(Generic[S]):
     @property
     def version(self) -> int:
         """The version this view has reached."""
-        return self._version
+        return self._version if self._version != UNKNOWN else locked(self._lock, lambda: self._version)
 
     @property
     def state(self) -> S:
@@ -410,6 +413,41 @@ class Journal(Generic[S]):
                 if number == attempts_max - 1:
                     raise
         raise AssertionError("the loop returns or raises")
+
+    def _after_fork(self) -> None:
+        """Leave to the parent what was queued, and what another thread or a transaction was changing."""
+        is_whole = isinstance(self._lock, _FirstLook) or self._lock.acquire(blocking=False)
+        if is_whole and not (self in self._unflushed or self._transaction is not None):
+            if not isinstance(self._lock, _FirstLook):
+                self._lock.release()
+            return
+        self._unflushed.discard(self)
+        self._outbox = Outbox(self.log)
+        self._transaction, self._before_transaction, self._in_transaction = None, None, []
+        self._state, self._version, self._is_unsettled = None, UNKNOWN, False
+        self._lock = _FirstLook(self)
+
+
+class _FirstLook:
+    """The lock of a journal that a child cannot use as it is: whoever comes first goes to the head of the log."""
+
+    def __init__(self, journal: Journal[Any]) -> None:
+        self._journal = journal
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        try:
+            if self._journal._lock is self:
+                self._journal._lock = self._lock
+                self._journal.forget()
+        except BaseException:
+            self._journal._lock = self
+            self._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _require_sizes(events: Sequence[Event]) -> None:

@@ -8,7 +8,6 @@ as this one does; the contract tests hold all three to it.
 from __future__ import annotations
 
 import bisect
-import threading
 from collections.abc import Sequence
 
 from .envelope import (
@@ -25,6 +24,7 @@ from .errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldErr
 from .locks import News, synchronized
 from .ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from .positions import Moment, Position
+from .process_forks import fork_safe_lock
 from .promises import Settled
 from .system import REAL_SYSTEM, System
 
@@ -38,7 +38,7 @@ class MemoryLog:
 
     def __init__(self, system: System = REAL_SYSTEM) -> None:
         self._system = system
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self._news = News()
         self._all: list[RecordedEvent] = []
         self._streams: dict[str, list[RecordedEvent]] = {}

@@ -8,13 +8,13 @@ way to persistent arrays). So a decision that is taken back costs as many steps 
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from .locks import locked, synchronized
+from .process_forks import fork_safe_lock
 
 __all__ = ["MapDraft", "OrderedMap", "draft_of", "settled"]
 
@@ -57,7 +57,7 @@ class OrderedMap(Generic[K, V]):
         self._step: _Step[K, V] | None = None
         # With the dict, an entry that still has to be put into it: an interrupt may come before that.
         self._unfinished: _Unfinished[K, V] | None = None
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._next_rank = 0
         self._size = 0
         # What was made at once stays as it came, and is read without a lock, until it is first changed.

@@ -6,6 +6,7 @@ Within the block every context decides on its own view as it will be, and the lo
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import msgspec
 
 from .canonical import require_key
 from .envelope import Event, Meta
-from .errors import InvalidInputError, RefoldError
+from .errors import DecisionRefusedError, InvalidInputError, RefoldError
 from .ports import Log, NewEvents, Receipt
 
 __all__ = ["Transaction", "current_or_new_transaction", "current_transaction", "transaction"]
@@ -45,9 +46,18 @@ class Transaction:
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
         # A task that was started within the block may outlive it; what it then writes is its own.
-        self.is_open = True
+        self._is_open = True
         self._is_over = False
-        self._thread = threading.get_ident()
+        self._process, self._thread = os.getpid(), threading.get_ident()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether changes still join it; in a child that was forked within the block they are the child's own."""
+        return self._is_open and self._is_here
+
+    @property
+    def _is_here(self) -> bool:
+        return self._process == os.getpid()
 
     @property
     def is_under_way(self) -> bool:
@@ -78,8 +88,15 @@ class Transaction:
     def commit(self) -> None:
         """
         Append everything as one; on an error every view is rolled back and the error goes on.
+
+        Raises:
+            DecisionRefusedError: this process was forked within the block: it is the parent's to commit.
         """
-        self.is_open = False
+        self._is_open = False
+        if not self._is_here:
+            raise DecisionRefusedError(
+                "this process was forked within a transaction, which the parent commits: end the child in the block"
+            )
         parts = list(self._parts.values())
         batch = [part.joined(self.idempotency_key) for part in parts]
         try:
@@ -96,14 +113,15 @@ class Transaction:
         """
         Let every context forget what it decided within the block.
         """
-        self.is_open = False
-        for part in self._parts.values():
+        self._is_open = False
+        # A child's views forgot it at the fork.
+        for part in self._parts.values() if self._is_here else ():
             if part.settle is not None:
                 part.settle(None)
 
     def finish(self) -> None:
         """Say that nothing more is done for it: a view that was not told so by now must find out itself."""
-        self.is_open, self._is_over = False, True
+        self._is_open, self._is_over = False, True
 
 
 _CURRENT: ContextVar[Transaction | None] = ContextVar("refold_transaction", default=None)

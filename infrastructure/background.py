@@ -11,6 +11,7 @@ from time import monotonic
 
 from ..domain.errors import StorageClosedError
 from ..domain.locks import News, locked
+from ..domain.process_forks import renew_in_child
 
 __all__ = ["BackgroundWork"]
 
@@ -51,12 +52,16 @@ class BackgroundWork:
         self._pulse = pulse
         self._is_pressing = is_pressing
         self._seen: int | None = None
+        self._closing = False
+        self._deadline = float("inf")
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
         self._woken = News()
         self._hurried = News()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closing = False
-        self._deadline = float("inf")
 
     def wake(self) -> None:
         """

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.locks import synchronized
+from ..domain.process_forks import renew_in_child
 from ..domain.trajectory import Run, RunFactory, RunId
 from .bootstrap import open_store
 from .store import Store
@@ -78,6 +79,10 @@ class HeldContexts:
         self._held: dict[RunId, _Held] = {}
         self._stores: dict[str, Store] = {}
         self._sessions: dict[tuple[str, str], RunFactory] = {}
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
         self._lock = threading.RLock()
 
     @synchronized

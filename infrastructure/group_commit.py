@@ -22,6 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 from ..domain.errors import StorageClosedError, StorageError
 from ..domain.locks import locked
 from ..domain.ports import Pending
+from ..domain.process_forks import renew_in_child
 from ..domain.promises import Promise, Settled
 
 __all__ = ["GroupCommitter", "Ticket"]
@@ -56,6 +57,12 @@ class GroupCommitter(Generic[Request, Result]):
     ) -> None:
         self._commit = commit
         self._commit_alone = commit_alone
+        self._closed = False
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # Requests that are queued or being committed at a fork are the parent's.
         # Held by whoever has the turn to write.
         self._turn = threading.Lock()
         self._queue: deque[Ticket[Request, Result]] = deque()
@@ -64,7 +71,6 @@ class GroupCommitter(Generic[Request, Result]):
         self._work: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._closed = False
 
     def submit(self, request: Request, *, wait: bool) -> Pending[Result]:
         """
@@ -138,6 +144,15 @@ class GroupCommitter(Generic[Request, Result]):
         result = locked(self._turn, work)
         self._hand_on()
         return result
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, at most so long, until no group is being committed, and keep it so until `go_on`; say whether it is."""
+        return self._turn.acquire(timeout=seconds)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._turn.release()
+        self._hand_on()
 
     def close(self) -> None:
         """Take no more requests, finish those that came, and end the thread; may be called twice."""

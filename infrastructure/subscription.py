@@ -16,6 +16,7 @@ from ..domain.errors import InvalidInputError
 from ..domain.locks import synchronized
 from ..domain.ports import LiveLog
 from ..domain.positions import Moment
+from ..domain.process_forks import renew_in_child
 from ..domain.threads import finished_in_thread
 from .subscribed import EVERYTHING, Wanted
 from .subscribed_cursor import Cursor
@@ -48,6 +49,13 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._lock = threading.Lock()
         # Where it stands, slice by slice; put together when somebody asks.
         self._heads = dict(after.heads)
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        was_stopped = self._stopped.is_set()
+        self._stopped, self._fetching = threading.Event(), threading.Lock()
+        if was_stopped:
+            self._stopped.set()
 
     @property
     def moment(self) -> Moment:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..locks import synchronized
+from ..process_forks import renew_in_child
 from .counting import SCRIPTS, TokenCounter
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 
@@ -56,6 +57,10 @@ class RunningTokens:
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
         self._lock = threading.Lock()
         self._arena: Arena | None = None
         # By ordinal, as far as somebody asked.

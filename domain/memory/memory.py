@@ -17,6 +17,7 @@ from ..journal import Place
 from ..locks import synchronized
 from ..pool.read_only import ReadOnlyError
 from ..positions import Moment
+from ..process_forks import renew_in_child
 from ..streams import stream_id
 from ..threads import finished_in_thread
 from ..tracing import NO_TRACE, Trace
@@ -79,6 +80,10 @@ class Memory(ReadableMemory):
     def __init__(self, home: Home, *, trace: Trace = NO_TRACE) -> None:
         self._home, self._trace = home, trace
         self._scopes: OrderedDict[str, MemoryScope] = OrderedDict()
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
     def scope(self, scope: str) -> MemoryScope:

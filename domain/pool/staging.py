@@ -7,6 +7,7 @@ seeing what is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +25,7 @@ class Stage:
         self.owner, self.state = owner, state
         # A task that a hook started may outlive the change; it then sees what is, like everybody else.
         self.is_open = True
+        self.process = os.getpid()
 
     def see(self, *events: ContainerEvent | Resolved) -> None:
         """
@@ -40,7 +42,8 @@ def stage_of(owner: object) -> Stage | None:
     Return the stage that is set for a container in this flow of control, if any.
     """
     for stage in reversed(_STAGES.get()):
-        if stage.owner is owner and stage.is_open:
+        # A child that a hook forked is not told of the change either.
+        if stage.owner is owner and stage.is_open and stage.process == os.getpid():
             return stage
     return None
 

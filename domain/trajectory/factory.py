@@ -14,6 +14,7 @@ from ..home import Home
 from ..homed import detached_home
 from ..journal import Journal, Place
 from ..locks import synchronized
+from ..process_forks import renew_in_child
 from ..transaction import current_or_new_transaction
 from .events import RunOpened
 from .heads import flushed_head
@@ -37,6 +38,10 @@ class RunFactory:
         self._home = detached_home() if home is None else home
         self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
         self._subs: dict[RunId, int] = {}
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
         self._lock = threading.RLock()
 
     @synchronized

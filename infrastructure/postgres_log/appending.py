@@ -21,6 +21,7 @@ import psycopg
 
 from ...domain.errors import StorageUnavailableError
 from ...domain.ports import NewEvents, Receipt
+from ...domain.process_forks import renew_in_child
 from ...domain.system import System
 from ..compression import Compression
 from ..records import Request
@@ -61,14 +62,19 @@ class Appender:
         self._prefix = prefix
         self._system = system
         self._compression = compression
-        self._memory = Memory()
-        self._ids = EventIds()
         # True while an append is carried out; found so by the next one, it was interrupted.
         self._is_at_stake = False
         self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
-        self._inquiry = Inquiry(self._memory, prefix, self._lock)
         # Divides by zero, and so ends the transaction, where the slice is further on than it is remembered.
         self._look = f"SELECT 1 / (coalesce(max(position), 0) = $2)::int FROM {prefix}event WHERE slice = $1"
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # Another thread may have been changing it; and ids that follow on the parent's would be given out twice.
+        self._memory = Memory()
+        self._ids = EventIds()
+        self._inquiry = Inquiry(self._memory, self._prefix, self._lock)
 
     def known_slice(self, stream: str) -> int | None:
         """

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...domain.errors import StorageBusyError, StorageClosedError, StorageUnavailableError
 from ...domain.locks import News, locked
+from ...domain.process_forks import renew_in_child
 from .translation import first_line, is_lost_connection, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
@@ -55,13 +56,18 @@ class PostgresDatabase:
         self.url = url
         self._conninfo, self.where = _parse(url)
         self._patience = patience_seconds
+        self._closed = False
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # The connections are the parent's; each lets go of its socket by itself.
         self._news = News()
         self._idle: deque[Wire] = deque()
         # Weakly: a seat that an interrupted call did not give back is free when its frame is gone.
         self._seats: WeakSet[_Seat] = WeakSet()
         self._lock = threading.Lock()
         self._writer: Wire | None = None
-        self._closed = False
 
     def reading(self, work: Callable[[Wire], T]) -> T:
         """

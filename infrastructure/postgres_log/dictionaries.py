@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ...domain.errors import DamagedError, StorageClosedError
+from ...domain.process_forks import renew_in_child
 from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .database import PostgresDatabase
 from .wire import Call, int4
@@ -40,9 +41,13 @@ class Dictionaries:
         self._newest = f"SELECT max(number) FROM {prefix}dictionary"
         self._read = f"SELECT checksum, data FROM {prefix}dictionary WHERE number = $1"
         self._insert = f"INSERT INTO {prefix}dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
-        self._thread: threading.Thread | None = None
         self._events = 0
+        self._after_fork()
+        renew_in_child(self)
         self.compression = RowCompression(self.load)
+
+    def _after_fork(self) -> None:
+        self._thread: threading.Thread | None = None
 
     def use_newest(self) -> None:
         """

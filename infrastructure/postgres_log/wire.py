@@ -9,6 +9,7 @@ and come back in PostgreSQL's binary form.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from struct import Struct
@@ -22,6 +23,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
+
+from ...domain.process_forks import keep_for_ever, renew_in_child
 
 __all__ = ["BEGIN", "COMMIT", "ROLLBACK", "Call", "Rows", "Wire", "int4", "int8"]
 
@@ -68,6 +71,17 @@ class Wire:
         self._names: dict[str, bytes] = {}
         # The answers that are owed: a statement's text where one is prepared, None where one is carried out.
         self._owed: list[str | None] = []
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        if self._pgconn.status == ConnStatus.BAD:
+            return
+        # The socket is the parent's. Here nothing shall be read from it or said on it, not even goodbye; and while it
+        # was open here, the server would not see the parent's end.
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self._pgconn.socket, inheritable=False)
+        os.close(nowhere)
+        keep_for_ever(self._connection)
 
     @property
     def is_lost(self) -> bool:

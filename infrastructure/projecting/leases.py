@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 
+from ...domain.process_forks import renew_in_child
 from ...domain.system import Stopwatch
 from .store import ProjectionStore
 
@@ -25,6 +26,11 @@ class Lease:
     def __init__(self, store: ProjectionStore, name: str, watch: Stopwatch) -> None:
         self._store, self._watch = store, watch
         self._note = note_of(name)
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # What the parent holds, its child does not.
         self._owner = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._beat = 0
         # What this worker last wrote there, None where it does not hold the lease; and when.

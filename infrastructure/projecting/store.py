@@ -4,7 +4,6 @@ Where the rows of projections lie: the port, and the version of it that lives in
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, starmap
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from ...domain.errors import InvalidInputError
 from ...domain.locks import synchronized
 from ...domain.positions import BEGINNING, Moment
+from ...domain.process_forks import fork_safe_lock
 from ...projections.contract import Found, Projection, SearchQuery
 
 __all__ = [
@@ -168,7 +168,7 @@ class MemoryProjectionStore:
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
         self._notes: dict[str, str] = {}
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
 
     def checkpoint(self, projection: Projection) -> Moment:
         """

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from ...domain.errors import ProjectionError, StorageClosedError, StorageError
 from ...domain.ports import LiveLog
+from ...domain.process_forks import renew_in_child
 from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
 from .faults import Fault, fault_of, note_fault
@@ -129,6 +130,11 @@ class WorkingThread:
         self._worker = worker
         self._thread = threading.Thread(target=self._run, name="refold-projections", daemon=True)
         self._thread.start()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # The thread is the parent's, which may have held the lock of what it waited for.
+        self._stop = threading.Event()
 
     def _run(self) -> None:
         # The store was closed while the worker looked at it.

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from eventsourcing.persistence import InterfaceError
 
 from ...domain.locks import News, synchronized
+from ...domain.process_forks import renew_in_child
 from ..recording import IdType, Stored, opened_state, translated_for_eventsourcing
 from ..records import Appended, Request
 from ..sqlite_log.database import BUSY_TIMEOUT_SECONDS, SqliteDatabase
@@ -114,10 +115,14 @@ class _Engines:
     """Opens engines, and knows those of shared memory databases with the number of their users."""
 
     def __init__(self) -> None:
-        # A finaliser may close a datastore while this thread opens one.
-        self._lock = threading.RLock()
         self._shared: dict[str, SqliteEngine] = {}
         self._users: dict[SqliteEngine, int] = {}
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # A finaliser may close a datastore while this thread opens one.
+        self._lock = threading.RLock()
 
     def engine_of(self, db_name: str, timeout: float) -> SqliteEngine:
         if not _is_in_memory(db_name):

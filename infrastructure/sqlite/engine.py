@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...domain.locks import News, locked
+from ...domain.process_forks import pause_for_forks, renew_in_child
 from ...domain.system import REAL_SYSTEM
 from ..compression import Compression
 from ..group_commit import GroupCommitter, Ticket
@@ -42,8 +43,25 @@ class SqliteEngine:
         self._database = database
         self._appenders: dict[str, Appender] = {}
         self._committer: GroupCommitter[_Job, Appended] = GroupCommitter(self._commit, self._commit_alone)
-        self._writing = threading.Lock()
+        self._is_paused = False
+        self._after_fork()
         self._turns = Turns(database.where, self._close, is_single=database.in_memory)
+        pause_for_forks(self)
+        renew_in_child(self)
+
+    def _before_fork(self, seconds: float) -> None:
+        self._is_paused = self._writing.acquire(timeout=seconds)
+        if self._is_paused:
+            self._database.leave(seconds)
+
+    def _fork_is_over(self) -> None:
+        self._database.come_back()
+        if self._is_paused:
+            self._is_paused = False
+            self._writing.release()
+
+    def _after_fork(self) -> None:
+        self._writing = threading.Lock()
 
     def append(self, prefix: str, request: Request) -> Appended:
         """

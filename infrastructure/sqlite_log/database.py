@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -30,6 +30,7 @@ from ...domain.errors import (
     StorageUnavailableError,
 )
 from ...domain.locks import locked
+from ...domain.process_forks import keep_for_ever, renew_in_child
 
 __all__ = ["SqliteDatabase", "in_transaction", "translate", "translated"]
 
@@ -37,7 +38,7 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS_KEPT_MAX = 8
-CLOSING_PAUSE_SECONDS = 0.01
+PAUSE_SECONDS = 0.005
 # SQLite's own default, in KiB.
 CACHE_SIZE = -2_000
 # A tenth of a second or two; in a longer file, what is free is a small part.
@@ -102,12 +103,17 @@ def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], 
     return work(connection)
 
 
-class _Connection(sqlite3.Connection):
-    """One that can be referred to weakly: a reader that is lost with an interrupted call is not waited for."""
+class _Seat:
+    """The right to read, and the connection that is used for it; kept weakly: its frame may be interrupted."""
+
+    connection: sqlite3.Connection | None = None
 
 
 class SqliteDatabase:
     """The connections to one file; `path` may be ":memory:", which then has a single connection."""
+
+    # The files that this process cannot use, since it has copies of connections to them that were in use.
+    _torn_files: ClassVar[set[str]] = set()
 
     def __init__(
         self,
@@ -121,17 +127,32 @@ class SqliteDatabase:
         self.where = str(path)
         self.in_memory = self.where == ":memory:" or "mode=memory" in self.where
         self.read_only = read_only
+        # Connections are made at any time, and a program may change its folder.
+        self._path = os.path.abspath(self.where)
         self._timeout = busy_timeout_seconds
         self._synchronous = synchronous
-        self._readers: deque[sqlite3.Connection] = deque()
-        self._lent: WeakSet[sqlite3.Connection] = WeakSet()
         self._closed = False
         self._wal_filled = False
-        self.memory_lock = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._renew()
         if not self.in_memory:
             self._check_file(create)
         with translated(self.where):
-            self.writer = self._connect()
+            self._writer = self._connect()
+        renew_in_child(self)
+
+    def _renew(self) -> None:
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._seats: WeakSet[_Seat] = WeakSet()
+        self.memory_lock = threading.RLock()
+        self._is_left = False
+
+    @property
+    def writer(self) -> sqlite3.Connection:
+        """The connection that writes; made anew after a fork."""
+        if self._writer is None:
+            self._writer = self._connect()
+        return self._writer
 
     def _check_file(self, create: bool) -> None:
         path = Path(self.where)
@@ -144,6 +165,11 @@ class SqliteDatabase:
                 raise StorageUnavailableError(f"there is no folder {path.parent}: make it first")
 
     def _connect(self) -> sqlite3.Connection:
+        if self._path in self._torn_files:
+            raise StorageUnavailableError(
+                f"{self.where} was in use by another thread when this process was forked, for longer than a fork waits:"
+                " start the process by 'spawn'"
+            )
         connection = sqlite3.connect(
             self._uri(),
             uri=True,
@@ -151,7 +177,6 @@ class SqliteDatabase:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
-            factory=_Connection,
         )
         if not self.read_only and not self.in_memory:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -165,11 +190,11 @@ class SqliteDatabase:
             return self.where
         if self.in_memory:
             return ":memory:"
-        name = "file:" + quote(os.path.abspath(self.where))
+        name = "file:" + quote(self._path)
         if not self.read_only:
             return name + "?mode=rwc"
         # A finished file on a read-only disk has no WAL, and cannot get one: it is read as it lies.
-        frozen = not Path(self.where + "-wal").exists() and not os.access(Path(self.where).parent, os.W_OK)
+        frozen = not Path(self._path + "-wal").exists() and not os.access(Path(self._path).parent, os.W_OK)
         return name + ("?immutable=1" if frozen else "?mode=ro")
 
     @contextmanager
@@ -182,32 +207,43 @@ class SqliteDatabase:
                 self._require_open()
                 yield self.writer
             return
-        connection = self._borrow()
+        seat = self._take_seat()
         try:
+            connection = seat.connection = self._idle_or_new()
             with translated(self.where):
                 connection.execute("BEGIN")
                 yield connection
         finally:
-            self._give_back(connection)
+            self._leave(seat)
 
-    def _borrow(self) -> sqlite3.Connection:
-        self._require_open()
+    def _take_seat(self) -> _Seat:
+        while True:
+            self._require_open()
+            seat = _Seat()
+            self._seats.add(seat)
+            # Looked at behind the entry above: whoever is about to fork waits for this seat, or this one for the fork.
+            if not self._is_left:
+                return seat
+            self._seats.discard(seat)
+            time.sleep(PAUSE_SECONDS)
+
+    def _idle_or_new(self) -> sqlite3.Connection:
         try:
-            connection = self._readers.popleft()
+            return self._readers.popleft()
         except IndexError:
             with translated(self.where):
-                connection = self._connect()
-        self._lent.add(connection)
-        return connection
+                return self._connect()
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if len(self._readers) >= READERS_KEPT_MAX:
-            connection.close()
-        else:
-            self._readers.append(connection)
-        self._lent.discard(connection)
+    def _leave(self, seat: _Seat) -> None:
+        connection, seat.connection = seat.connection, None
+        if connection is not None:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if len(self._readers) >= READERS_KEPT_MAX:
+                connection.close()
+            else:
+                self._readers.append(connection)
+        self._seats.discard(seat)
         if self._closed:
             self._close_readers()
 
@@ -235,12 +271,10 @@ class SqliteDatabase:
             self._fill_wal(self.writer)
         return in_transaction(self.writer, work)
 
-    def _settle_writer(self) -> bool:
-        """Roll back a transaction that an interrupt left open; return whether there was one."""
-        was_open = self.writer.in_transaction
-        if was_open:
+    def _settle_writer(self) -> None:
+        """Roll back a transaction that an interrupt left open."""
+        if self.writer.in_transaction:
             self.writer.execute("ROLLBACK")
-        return was_open
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -263,17 +297,21 @@ class SqliteDatabase:
         Return the writing connection, outside of any transaction; None before the first one has been made, and where
         one was left open.
         """
-        if self._closed or not self._wal_filled:
+        writer = self._writer
+        if self._closed or not self._wal_filled or writer is None:
             self._require_open()
             return None
-        # What an interrupt left open must not take in another's events: they would never be committed.
-        return None if self._settle_writer() else self.writer
+        if writer.in_transaction:
+            # What an interrupt left open must not take in another's events: they would never be committed.
+            self._settle_writer()
+            return None
+        return writer
 
     def _fill_wal(self, connection: sqlite3.Connection) -> None:
         """
         Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it.
         """
-        wal = Path(self.where + "-wal")
+        wal = Path(self._path + "-wal")
         if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
             connection.execute("PRAGMA cache_size=10")
             try:
@@ -290,7 +328,7 @@ class SqliteDatabase:
 
         Where somebody else is using the file it stays as it is, and the room is used again.
         """
-        if self._closed or self._settle_writer():
+        if self._closed or self._writer is None or self._writer.in_transaction:
             return
         pages, free, size = (
             self.writer.execute(f"PRAGMA {name}").fetchone()[0]
@@ -307,11 +345,54 @@ class SqliteDatabase:
         Close all connections, once those in use have been given back; may be called twice.
         """
         self._closed = True
-        deadline = time.monotonic() + self._timeout
-        while self._lent and time.monotonic() < deadline:
-            time.sleep(CLOSING_PAUSE_SECONDS)
+        self._wait_for_readers(self._timeout)
         self._close_readers()
-        self.writer.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _wait_for_readers(self, seconds: float) -> bool:
+        """Wait, at most so long, until nobody reads; return whether that is so."""
+        deadline = time.monotonic() + seconds
+        while self._seats and time.monotonic() < deadline:
+            time.sleep(PAUSE_SECONDS)
+        return not self._seats
+
+    def leave(self, seconds: float) -> None:
+        """
+        Close all connections and lend none, until `come_back`; the caller keeps others from writing.
+
+        SQLite forbids to carry one over a fork. A child has none of its locks and does not know it; its own connections
+        would rely on them, and write to a WAL that others have removed.
+        """
+        deadline = time.monotonic() + seconds
+        self._is_left = True
+        if not self._wait_for_readers(seconds):
+            self._is_left = False
+        elif self.in_memory:
+            # The child has a copy.
+            self._is_left = self.memory_lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        else:
+            self._close_readers()
+            if self._writer is not None:
+                self._writer.close()
+            self._writer, self._wal_filled = None, False
+
+    def come_back(self) -> None:
+        """End what `leave` began: connections are made again when they are needed."""
+        if self._is_left and self.in_memory:
+            self.memory_lock.release()
+        self._is_left = False
+
+    def _after_fork(self) -> None:
+        lent = [seat.connection for seat in self._seats]
+        open_ones = [one for one in (*self._readers, *lent, None if self._closed else self._writer) if one is not None]
+        if open_ones and not self.in_memory:
+            # They were in use for longer than a fork waits. To close them would end what is under way in the parent.
+            for connection in open_ones:
+                keep_for_ever(connection)
+            self._writer = None
+            self._torn_files.add(self._path)
+        self._renew()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -25,6 +25,7 @@ from ...domain.errors import (
 from ...domain.locks import News, locked
 from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
+from ...domain.process_forks import pause_for_forks
 from ...domain.promises import Settled
 from ...domain.system import REAL_SYSTEM, System
 from ..background import BackgroundWork
@@ -83,6 +84,7 @@ class SqliteLog:
         self._sealer = Sealer(self._compression, self._reader)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self._news = News()
+        self._is_paused = False
         self._wake_behind = SEGMENT
         self._sealed_to = 0
         self._sealing = BackgroundWork(
@@ -98,6 +100,7 @@ class SqliteLog:
         except BaseException:
             self.database.close()
             raise
+        pause_for_forks(self)
 
     # Writing
 
@@ -356,6 +359,19 @@ class SqliteLog:
         Return what `work` returns, carried out in one transaction while this process commits no events.
         """
         return self._committer.exclusively(lambda: self.database.write(work))
+
+    # Forks
+
+    def _before_fork(self, seconds: float) -> None:
+        self._is_paused = self._committer.pause(seconds)
+        if self._is_paused:
+            self.database.leave(seconds)
+
+    def _fork_is_over(self) -> None:
+        self.database.come_back()
+        if self._is_paused:
+            self._is_paused = False
+            self._committer.go_on()
 
     # Names and keys
 

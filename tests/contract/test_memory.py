@@ -13,6 +13,7 @@ from .agents import AgentsContract
 from .chat import ChatContextContract
 from .containers import ContainersContract
 from .contract import LogContract
+from .forks import ForksContract
 from .limits import LimitsContract
 from .memories import MemoryContract
 from .runs import RunsContract
@@ -42,6 +43,10 @@ def log(store: Store) -> LiveLog:
 
 class TestMemoryLog(LogContract):
     """A log in memory."""
+
+
+class TestMemoryForks(ForksContract):
+    """Forks of processes that have it open."""
 
 
 class TestMemoryChat(ChatContextContract):

@@ -13,6 +13,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .forks import ForksContract
 from .limits import LimitsContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
@@ -47,6 +48,10 @@ class TestPostgresLog(LogContract):
 
 class TestPostgresLogOnDisk(DurableContract, ProcessesContract):
     """What is more: it is kept, and shared by processes."""
+
+
+class TestPostgresForks(ForksContract):
+    """Forks of processes that have it open."""
 
 
 class TestPostgresChat(ChatContextContract):

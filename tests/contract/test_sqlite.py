@@ -14,6 +14,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .forks import ForksContract
 from .limits import LimitsContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
@@ -48,6 +49,10 @@ class TestSqliteLog(LogContract):
 
 class TestSqliteLogOnDisk(DurableContract, ProcessesContract):
     """What is more: it is kept, and shared by processes."""
+
+
+class TestSqliteForks(ForksContract):
+    """Forks of processes that have it open."""
 
 
 class TestSqliteChat(ChatContextContract):

@@ -7,12 +7,12 @@ sees as much of it as it counts. What is made on demand, the places of ids and t
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from itertools import accumulate
 
 from ...locks import synchronized
+from ...process_forks import fork_safe_lock
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..kinds import is_user
@@ -37,7 +37,7 @@ class Arena:
         self._where: list[tuple[Birthplace, int]] = []
         # The same runs by birthplace, as (first version, first ordinal), ascending.
         self._by_place: dict[Birthplace, list[tuple[int, int]]] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._ids: dict[str, int] = {}
         self._calls: dict[str, list[int]] = {}
         self._indexed = 0

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from ...process_forks import renew_in_child
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -23,8 +25,13 @@ class Places:
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
         # Held for a few lines at a time and never while awaiting, so it cannot block a loop.
         self._lock = threading.Lock()
+        # Tasks of the parent's loops do not go on in a child.
         self._taken: set[asyncio.Future[None]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
 

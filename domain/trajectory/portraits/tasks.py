@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidInputError
 from ...locks import locked, synchronized
+from ...process_forks import keep_for_ever, renew_in_child
 from ...spans import Ref
 from .daemons import OwnLoop, running_loop
 
@@ -44,9 +45,17 @@ class PortraitTasks:
     """The tasks of one run; all methods may be called from any thread."""
 
     def __init__(self) -> None:
+        self._own: OwnLoop | None = None
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # What is under way is so in the parent, whose loop would be woken if it was let go of here.
+        if self._own is not None:
+            keep_for_ever(self._own)
         self._lock = threading.Lock()
         self._jobs: dict[Ref, _Job] = {}
-        self._own: OwnLoop | None = None
+        self._own = None
 
     def start(self, refs: Iterable[Ref], work: Work) -> int:
         """

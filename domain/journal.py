@@ -142,6 +142,11 @@ class Journal(Generic[S]):
         """Whether something was decided that is not known to be in the log yet."""
         return bool(self._in_transaction) or self._outbox.is_ahead
 
+    @property
+    def queued(self) -> int:
+        """How many events were queued and are not known to be on disk, those included that were refused."""
+        return len(self._outbox.events) + len(self._outbox.settlement.refused)
+
     @synchronized
     def events(self, *, after: int = 0, until: int) -> list[Event]:
         """

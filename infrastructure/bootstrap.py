@@ -40,4 +40,6 @@ def open_store(
     if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(text, create=create, read_only=read_only, synchronous=synchronous.upper())
-    return Store(log, projections, durability=durability)
+    # A log in memory has no database, and nothing of it stays open. That of PostgreSQL has a name without the password.
+    opened_at = log.database.where if hasattr(log, "database") else None
+    return Store(log, projections, durability=durability, opened_at=opened_at)

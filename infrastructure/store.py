@@ -33,6 +33,7 @@ from ..projections.trajectory_tables import RUN_TABLES
 from ..projections.transitions import TRANSITIONS
 from ..projections.usage import USAGE
 from ..projections.validity import VALIDITY
+from .exits import flush_at_exit, warn_of_unclosed
 from .projecting.runner import ProjectionRunner
 from .projecting.store import ProjectionStore
 from .store_audits import AuditsOfStore
@@ -68,7 +69,14 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
     use in a running event loop.
     """
 
-    def __init__(self, log: LiveLog, projections: ProjectionStore, *, durability: Durability = "commit") -> None:
+    def __init__(
+        self,
+        log: LiveLog,
+        projections: ProjectionStore,
+        *,
+        durability: Durability = "commit",
+        opened_at: str | None = None,
+    ) -> None:
         self.log = log
         self._durability = durability
         self._projections = projections
@@ -77,6 +85,8 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
         self._runs = RunFactory(self._home(durability))
         self._moments = MomentNames(self._home("commit"))
         self._end = LogEnd(log)
+        flush_at_exit(self._unflushed)
+        self._warning = None if opened_at is None else warn_of_unclosed(self, opened_at)
 
     def adopt(self, context: Adopted, context_id: str) -> Adopted:
         """
@@ -182,6 +192,8 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
         """
         Finish what was queued, then let go of the database; may be called twice.
         """
+        if self._warning is not None:
+            self._warning.detach()
         try:
             self.flush()
         finally:

@@ -1,6 +1,7 @@
 """Programs that fork: `python -m tests.contract.forked CASE PLACE` prints what its processes were acknowledged."""
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from refold.domain.errors import DecisionRefusedError, StorageUnavailableError
 
 CHILD_SECONDS_MAX = 60
 Written = list[str]
+LEFT_OPEN: list[refold.Store] = []
 
 
 class Children:
@@ -215,6 +217,28 @@ def in_a_transaction(place: str) -> Written:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     store.close()
     return written
+
+
+def multiprocessing_workers(place: str) -> Written:
+    """Workers of `multiprocessing` queue events and end without a word."""
+    store = refold.open(place, durability="enqueue")
+    written = write(store.chat("a"), "parent", 5)
+    store.flush()
+    forking = multiprocessing.get_context("fork")
+
+    def work(number: int) -> None:
+        write(store.chat(f"worker-{number}"), f"{number}", 30)
+        LEFT_OPEN.append(refold.open(place, durability="enqueue"))
+        write(LEFT_OPEN[0].chat(f"own-{number}"), f"own.{number}", 30)
+
+    workers = [forking.Process(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 3
+    store.close()
+    return written + [f"{own}{number}.{count}" for own in ("", "own.") for number in range(3) for count in range(30)]
 
 
 def preforked_workers(place: str) -> Written:

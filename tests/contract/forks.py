@@ -28,6 +28,7 @@ class ForksContract:
             "while_threads_write",
             "locks_are_held",
             "in_a_transaction",
+            "multiprocessing_workers",
             "preforked_workers",
         ],
     )

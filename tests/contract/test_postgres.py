@@ -13,6 +13,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .exits import ExitsContract
 from .forks import ForksContract
 from .limits import LimitsContract
 from .memories import MemoryContract
@@ -52,6 +53,10 @@ class TestPostgresLogOnDisk(DurableContract, ProcessesContract):
 
 class TestPostgresForks(ForksContract):
     """Forks of processes that have it open."""
+
+
+class TestPostgresExits(ExitsContract):
+    """Programs that leave it open."""
 
 
 class TestPostgresChat(ChatContextContract):

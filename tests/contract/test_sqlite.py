@@ -14,6 +14,7 @@ from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
+from .exits import ExitsContract
 from .forks import ForksContract
 from .limits import LimitsContract
 from .memories import MemoryContract
@@ -53,6 +54,10 @@ class TestSqliteLogOnDisk(DurableContract, ProcessesContract):
 
 class TestSqliteForks(ForksContract):
     """Forks of processes that have it open."""
+
+
+class TestSqliteExits(ExitsContract):
+    """Programs that leave it open."""
 
 
 class TestSqliteChat(ChatContextContract):

@@ -1,0 +1,101 @@
+"""
+The end of a process that left stores open: what they have queued is flushed, and what did not get in is counted.
+
+That is done for the ends that Python notices: the end of the program, `sys.exit`, an exception that nobody handled,
+the end of a worker of `multiprocessing`. It does so while threads that write still live.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import warnings
+from typing import Any
+from weakref import WeakValueDictionary, finalize
+
+from ..domain.errors import RefoldError
+from ..domain.journal import Journal
+from ..domain.process_forks import renew_in_child
+
+__all__ = ["flush_at_exit", "warn_of_unclosed"]
+
+EXIT_SECONDS_MAX = 10.0
+# Behind everything else that a worker does at its end.
+LAST_PRIORITY = -1_000
+Queues = set[Journal[Any]]
+
+
+class _Exit:
+    """The lists of journals with queued events that are to be flushed; each as long as a context belongs to it."""
+
+    def __init__(self) -> None:
+        self._queues: WeakValueDictionary[int, Queues] = WeakValueDictionary()
+        self._lost = 0
+        self._worker = 0
+        atexit.register(self.flush)
+        renew_in_child(self)
+
+    def add(self, queues: Queues) -> None:
+        """Flush what is in a list at the end."""
+        self._queues[id(queues)] = queues
+        self._hook_worker()
+
+    def _after_fork(self) -> None:
+        # `multiprocessing` has its own list of what is to be done in a child, which it empties before it looks here.
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.register_after_fork(self, _Exit._hook_worker)
+
+    def _hook_worker(self) -> None:
+        """Have a worker of `multiprocessing`, which ends without `atexit`, flush too."""
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is not None and processes.parent_process() is not None and self._worker != os.getpid():
+            from multiprocessing.util import Finalize
+
+            self._worker = os.getpid()
+            Finalize(None, self.flush, exitpriority=LAST_PRIORITY)
+
+    def flush(self) -> None:
+        """Flush all, as long as EXIT_SECONDS_MAX allow, and say on stderr how many events did not get in."""
+        journals = self._journals()
+        if not journals:
+            return
+        self._lost = 0
+        # A disk or a server may not answer, and nobody can interrupt those who wait for it.
+        thread = threading.Thread(target=self._flush, args=(journals,), name="refold-exit", daemon=True)
+        thread.start()
+        try:
+            thread.join(EXIT_SECONDS_MAX)
+        finally:
+            lost = self._lost + sum(journal.queued for journal in self._journals())
+            if lost and sys.stderr is not None:
+                print(f"refold: {lost:,} queued events are not recorded: close the store, or flush it", file=sys.stderr)
+
+    def _journals(self) -> list[Journal[Any]]:
+        return [journal for queues in list(self._queues.values()) for journal in list(queues)]
+
+    def _flush(self, journals: list[Journal[Any]]) -> None:
+        for journal in journals:
+            queued = journal.queued
+            try:
+                journal.flush()
+            except RefoldError as error:
+                self._lost += len(getattr(error, "refused", ())) or queued
+
+
+def warn_of_unclosed(store: object, where: str) -> finalize[..., Any]:
+    """
+    Have a ResourceWarning given when a store goes, or the process ends, before what is returned was detached.
+    """
+    return finalize(store, _warn, where, os.getpid())
+
+
+def _warn(where: str, process: int) -> None:
+    # A child that was forked has nothing to close.
+    if os.getpid() == process:
+        warnings.warn(f"the store {where} was not closed: open it in a `with` block", ResourceWarning, stacklevel=3)
+
+
+flush_at_exit = _Exit().add

@@ -1,0 +1,83 @@
+"""The contract of a store that is left without being closed: each way to end a program, and what it keeps."""
+
+import subprocess
+
+import pytest
+
+import refold
+
+from .leaving import CONTEXTS, EACH
+from .stores import Store, start_python
+
+NOTICED = ("return", "sys.exit", "exception", "interrupt", "dropped", "close")
+ALL = [str(number) for number in range(EACH)]
+
+
+class ExitsContract:
+    """What is kept, and what is said."""
+
+    @pytest.mark.parametrize("how", NOTICED)
+    def test_queued_events_are_flushed(self, store: Store, how: str) -> None:
+        """Every end that Python notices keeps all that was queued."""
+        said = leave(how, store.place, "enqueue")
+
+        assert [contents(store.place, number) for number in range(CONTEXTS)] == [ALL] * CONTEXTS
+        assert "refold:" not in said
+
+    @pytest.mark.parametrize("how", ["os._exit", "SIGTERM", "SIGKILL"])
+    def test_the_queue_goes_with_the_process(self, store: Store, how: str) -> None:
+        """Where Python does not notice the end, each context keeps the first of its queued events."""
+        leave(how, store.place, "enqueue")
+
+        for number in range(CONTEXTS):
+            kept = contents(store.place, number)
+            assert kept == ALL[: len(kept)]
+
+    @pytest.mark.parametrize("how", ["return", "os._exit", "SIGTERM", "SIGKILL"])
+    def test_committed_events_are_there(self, store: Store, how: str) -> None:
+        """Whatever the end: with durability "commit" all is there that a call returned for."""
+        leave(how, store.place, "commit")
+
+        assert [contents(store.place, number) for number in range(CONTEXTS)] == [ALL] * CONTEXTS
+
+    @pytest.mark.parametrize(("how", "lost"), [("refused", 7), ("blocked", 5)])
+    def test_what_is_lost_is_counted(self, store: Store, how: str, lost: int) -> None:
+        """What was refused, or is not on disk after EXIT_SECONDS_MAX, is counted in one line."""
+        said = leave(how, store.place, "enqueue")
+
+        assert said == f"refold: {lost} queued events are not recorded: close the store, or flush it\n"
+
+    def test_a_child_says_nothing(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The queue is its parent's, and so is the store, which is closed there."""
+        monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
+
+        assert leave("fork", store.place, "enqueue") == ""
+        assert [contents(store.place, number) for number in range(CONTEXTS)] == [ALL] * CONTEXTS
+
+    @pytest.mark.parametrize(("how", "warnings"), [("return", 1), ("dropped", 1), ("close", 0)])
+    def test_a_store_that_was_not_closed(
+        self, store: Store, how: str, warnings: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A ResourceWarning, once, when it goes or when the program ends; without its password."""
+        monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
+
+        said = leave(how, store.place, "commit")
+
+        assert said.count("ResourceWarning: the store") == warnings
+        assert said.count("was not closed: open it in a `with` block") == warnings
+
+
+def leave(how: str, place: str, durability: str) -> str:
+    """
+    Run a program that leaves its store, and return what it says on stderr.
+    """
+    program = start_python("tests.contract.leaving", how, place, durability, stderr=subprocess.PIPE)
+    return program.communicate(timeout=100)[1]
+
+
+def contents(place: str, number: int) -> list[str]:
+    """
+    Return what is recorded in a context.
+    """
+    with refold.open(place) as store:
+        return [str(item.content[0]) for item in store.chat(f"c{number}").items]  # type: ignore[union-attr]

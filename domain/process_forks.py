@@ -50,7 +50,8 @@ class Paused(Protocol):
 _LOCKS: WeakValueDictionary[int, threading.RLock] = WeakValueDictionary()
 _PAUSED: WeakValueDictionary[int, Paused] = WeakValueDictionary()
 _INHERITED: WeakValueDictionary[int, Inherited] = WeakValueDictionary()
-# How to end what the present fork began.
+# How to end what the present fork began; of several threads one forks at a time.
+_FORKING = threading.Lock()
 _ENDINGS: list[Callable[[], object]] = []
 
 
@@ -89,11 +90,13 @@ def keep_for_ever(thing: object) -> None:
 
 
 def _before() -> None:
+    _FORKING.acquire()
+    _ENDINGS.append(_FORKING.release)
     deadline = REAL_SYSTEM.monotonic() + PAUSE_SECONDS_MAX
     # `valuerefs` is one step for other threads, which may add to it.
     for paused in [thing for ref in _PAUSED.valuerefs() if (thing := ref()) is not None]:
-        paused._before_fork(max(0.0, deadline - REAL_SYSTEM.monotonic()))
         _ENDINGS.append(paused._fork_is_over)
+        paused._before_fork(max(0.0, deadline - REAL_SYSTEM.monotonic()))
     # They come last, and in any order: whoever holds one waits for nothing.
     for lock in [lock for ref in _LOCKS.valuerefs() if (lock := ref()) is not None]:
         if lock.acquire(timeout=max(0.0, deadline - REAL_SYSTEM.monotonic())):

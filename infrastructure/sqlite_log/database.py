@@ -167,8 +167,8 @@ class SqliteDatabase:
     def _connect(self) -> sqlite3.Connection:
         if self._path in self._torn_files:
             raise StorageUnavailableError(
-                f"{self.where} was in use by another thread when this process was forked, for longer than a fork waits:"
-                " start the process by 'spawn'"
+                f"{self.where} was in use when this process was forked, for longer than a fork waits, and cannot be"
+                " used here: fork while nothing is read or written, or start the process by 'spawn'"
             )
         connection = sqlite3.connect(
             self._uri(),

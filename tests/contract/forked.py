@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import refold
 from refold.domain import process_forks
 from refold.domain.errors import DecisionRefusedError, StorageUnavailableError
+from refold.projections.catalogue import CatalogueRow
 
 CHILD_SECONDS_MAX = 60
 Written = list[str]
@@ -190,6 +192,48 @@ def locks_are_held(place: str) -> Written:
     stop.set()
     holder.join()
     written += write(chat, "after", 3)
+    store.close()
+    return written
+
+
+def threads_fork(place: str) -> Written:
+    """Several threads fork at the same time, each from between its own appends."""
+    store, families, written = refold.open(place), [Children() for _ in range(3)], Written()
+
+    def fork(number: int) -> None:
+        chat = store.chat(f"of-{number}")
+        for turn in range(4):
+            written.extend(write(chat, f"{number}.{turn}", 2))
+            families[number].start(partial(write, chat, f"{number}.{turn}.child", 2))
+
+    threads = [threading.Thread(target=fork, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for children in families:
+        written += children.written()
+    store.close()
+    return written
+
+
+def in_a_fold(place: str) -> Written:
+    """A fork while a projection folds, which is in the middle of an answer."""
+    store, children = refold.open(place), Children()
+    written = write(store.chat("a"), "before", 3)
+
+    class Forking:
+        name, version, row = "forking", 1, CatalogueRow
+
+        def keys(self, event: object) -> list[str]:
+            return ["all"]
+
+        def evolve(self, key: str, row: object, event: object) -> None:
+            children.start(lambda: write(store.chat("a"), f"child-{os.getpid()}", 2))
+
+    store.add_projection(Forking())
+    store.rows("forking")
+    written += children.written() + write(store.chat("a"), "after", 2)
     store.close()
     return written
 

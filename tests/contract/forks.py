@@ -27,6 +27,8 @@ class ForksContract:
             "queued",
             "while_threads_write",
             "locks_are_held",
+            "threads_fork",
+            "in_a_fold",
             "in_a_transaction",
             "multiprocessing_workers",
             "preforked_workers",

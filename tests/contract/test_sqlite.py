@@ -15,7 +15,7 @@ from .containers_shared import SharedContainersContract
 from .contract import LogContract
 from .durable import DurableContract
 from .exits import ExitsContract
-from .forks import ForksContract
+from .forks import WARNINGS, ForksContract, check_forked
 from .limits import LimitsContract
 from .memories import MemoryContract
 from .processes import ProcessesContract
@@ -54,6 +54,11 @@ class TestSqliteLogOnDisk(DurableContract, ProcessesContract):
 
 class TestSqliteForks(ForksContract):
     """Forks of processes that have it open."""
+
+    def test_a_file_that_was_in_use(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A child of a parent that read for longer than a fork waits is refused the file; the parent goes on."""
+        monkeypatch.setenv("PYTHONWARNINGS", WARNINGS)
+        check_forked(store.place, "read_for_too_long")
 
 
 class TestSqliteExits(ExitsContract):

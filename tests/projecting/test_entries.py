@@ -97,11 +97,13 @@ class EntriesMachine(ContainerMachine):
 
     def teardown(self) -> None:
         """
-        Look at all containers once more.
+        Look at all containers once more, and close the store.
         """
         if hasattr(self, "containers"):
             for container in self.containers:
                 check_entries(self.store, container)
+        if hasattr(self, "store"):
+            self.store.close()
         super().teardown()
 
 

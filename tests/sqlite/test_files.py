@@ -159,3 +159,17 @@ def test_a_wal_that_grew_is_cut(tmp_path: Path) -> None:
             chat.add_message("user", f"message {number}")
 
         assert Path(f"{path}-wal").stat().st_size <= WAL_BYTES
+
+
+def test_a_program_that_changes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store stays at its file: connections that are made later, after a fork too, go there."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with refold.open("agents.db") as store:
+        monkeypatch.chdir("elsewhere")
+        store.log.database.leave(1.0)  # type: ignore[attr-defined]
+        store.log.database.come_back()  # type: ignore[attr-defined]
+        store.chat("a").add_message("user", "Hello.")
+
+        assert [item.content for item in store.chat("a").items] == [["Hello."]]  # type: ignore[union-attr]
+        assert list(Path().iterdir()) == []

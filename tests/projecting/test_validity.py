@@ -29,6 +29,8 @@ from ..model.lives import live
 class ValidityMachine(EditingMachine):
     """A random life of contexts whose validity is looked at now and then; subclass it with `open_store`."""
 
+    store: refold.Store
+
     can_reopen = False
 
     def open_store(self) -> refold.Store:
@@ -39,8 +41,10 @@ class ValidityMachine(EditingMachine):
 
     def open_log(self) -> LiveLog:
         """
-        Open the store's log.
+        Open the store's log, the one before being closed.
         """
+        if hasattr(self, "store"):
+            self.store.close()
         self.store = self.open_store()
         return self.store.log
 
@@ -64,6 +68,8 @@ class ValidityMachine(EditingMachine):
             events = self.log.read_all(after=BEGINNING, limit=1_000_000).events
             folded = fold_page(VALIDITY, events, MemoryProjectionStore())
             assert self.store.rows("validity") == [row for _, row in sorted(folded.items())]
+        if hasattr(self, "store"):
+            self.store.close()
         super().teardown()
 
 

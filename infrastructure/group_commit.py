@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import islice, takewhile
+from itertools import takewhile
 from operator import attrgetter
 from queue import SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
@@ -124,7 +124,7 @@ class GroupCommitter(Generic[Request, Result]):
     def _serve_group_of(self, ticket: Ticket[Request, Result]) -> None:
         if not ticket.future.done():
             # A caller that nobody waits for must not share the fate of one that may be interrupted.
-            self._commit_next_group(takewhile(attrgetter("is_waiting"), self._queue))
+            self._commit_next_group(only_waiting=True)
 
     def _is_for_thread(self) -> bool:
         """Return whether the first in the queue is to be served by the thread, which is then woken."""
@@ -169,14 +169,19 @@ class GroupCommitter(Generic[Request, Result]):
     def _serve_all(self) -> None:
         self._settle_interrupted()
         while self._queue:
-            self._commit_next_group(self._queue)
+            self._commit_next_group(only_waiting=False)
 
-    def _commit_next_group(self, candidates: Iterable[Ticket[Request, Result]]) -> None:
+    def _next_group(self, *, only_waiting: bool) -> list[Ticket[Request, Result]]:
+        # By place: others append to the queue meanwhile, and an iterator would not have that.
+        group = [self._queue[place] for place in range(min(len(self._queue), GROUP_MAX))]
+        return list(takewhile(attrgetter("is_waiting"), group)) if only_waiting else group
+
+    def _commit_next_group(self, *, only_waiting: bool) -> None:
         self._settle_interrupted()
         if self._closed:
             self._refuse_rest()
             return
-        group = self._group = list(islice(candidates, GROUP_MAX))
+        group = self._group = self._next_group(only_waiting=only_waiting)
         for _ in group:
             self._queue.popleft()
         try:
@@ -199,8 +204,9 @@ class GroupCommitter(Generic[Request, Result]):
     def _refuse_rest(self) -> None:
         """Refuse the requests of callers who came in the moment of closing."""
         self._settle_interrupted()
-        _fail(self._queue.copy(), StorageClosedError(CLOSED))
-        self._queue.clear()
+        while self._queue:
+            _fail([self._queue[0]], StorageClosedError(CLOSED))
+            self._queue.popleft()
 
     def _wake_thread(self) -> None:
         self._work.put(None)

@@ -9,6 +9,9 @@ tests/golden holds its bytes.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import msgspec
@@ -25,6 +28,7 @@ __all__ = [
     "Meta",
     "RecordedEvent",
     "chain_digest",
+    "chain_digests",
     "encode_payload",
     "require_meta_size",
     "require_payload_size",
@@ -37,6 +41,7 @@ META_BYTES_MAX = 65_536
 NO_DIGEST = b"\x00" * 32
 PAYLOAD = msgspec.msgpack.Encoder()
 _encode, _blake2b = PAYLOAD.encode, hashlib.blake2b
+_hash, _digest = partial(hashlib.blake2b, digest_size=32), methodcaller("digest")
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -50,6 +55,8 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 NO_META = Meta()
+# In the order in which a digest covers them.
+_META_FIELDS = [attrgetter(name) for name in Meta.__struct_fields__]
 
 
 # Events come by the ten thousand and refer to nothing that refers back: the collector need not look at them.
@@ -123,3 +130,24 @@ def chain_digest(
         meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, payload,
     ))  # fmt: skip
     return _blake2b(covered, digest_size=32).digest()
+
+
+def chain_digests(
+    previous: Iterable[bytes],
+    streams: Iterable[str],
+    versions: Iterable[int],
+    positions: tuple[Iterable[int], Iterable[int]],
+    times: Iterable[int],
+    metas: Iterable[Meta],
+    payloads: Iterable[bytes | memoryview],
+) -> Iterator[bytes]:
+    """
+    Return what `chain_digest` does for each of many events, column by column; `positions` are slices and numbers.
+
+    The shortest column ends it.
+    """
+    # Every event that is read comes through here: without a loop in Python it takes two thirds of the time.
+    listed = list(metas)
+    envelopes = (map(get, listed) for get in _META_FIELDS)
+    covered = zip(previous, streams, versions, *positions, times, *envelopes, payloads, strict=False)
+    return map(_digest, map(_hash, map(_encode, covered)))

@@ -4,8 +4,10 @@ Reading events back: rows and blocks become events again, each checked against i
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -25,7 +27,8 @@ __all__ = ["Reader"]
 VERSION_MAX = 1 << 62
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
 PARTS_OF_STREAM = (
-    f"SELECT first_version, last_version, start, {BLOCK_COLUMNS} FROM part JOIN block ON block.key = part.block"
+    f"SELECT first_version, last_version, start, first_position, first_recorded_at, {BLOCK_COLUMNS}"
+    " FROM part JOIN block ON block.key = part.block"
     # No part is longer than a block, so the stream's later ones need not be looked at.
     f" WHERE stream = ?1 AND last_version BETWEEN ?2 AND ?3 + {SLICE_EVENTS} AND first_version <= ?3"
     " ORDER BY last_version"
@@ -64,8 +67,17 @@ ROWS_OF_PARTITION = (
 _place = attrgetter("position.number")
 DIGEST_OF_ROW = "SELECT digest FROM event WHERE stream = ? AND version = ?"
 DIGEST_IN_BLOCK = (
-    "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
-    " ON block.key = part.block WHERE stream = ? AND last_version >= ? ORDER BY last_version LIMIT 1"
+    "SELECT substr(digests, 32 * (start + ?1 - first_version) + 1, 32) FROM part JOIN block"
+    " ON block.key = part.block WHERE stream = ?2 AND last_version >= ?1 AND first_version <= ?1"
+    " ORDER BY last_version LIMIT 1"
+)
+# Of several streams, named by their ids, and versions.
+DIGESTS_IN_BLOCKS = (
+    "SELECT (SELECT substr(digests, 32 * (start + wanted.version - first_version) + 1, 32) FROM part JOIN block"
+    " ON block.key = part.block WHERE stream = (SELECT key FROM stream WHERE id = wanted.id)"
+    " AND last_version >= wanted.version AND first_version <= wanted.version ORDER BY last_version LIMIT 1)"
+    " FROM (SELECT key AS place, json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS version"
+    " FROM json_each(?)) AS wanted ORDER BY wanted.place"
 )
 Row = tuple[int, int, int, bytes | None, bytes, bytes]
 T = TypeVar("T")
@@ -161,17 +173,23 @@ class Reader:
         remainder, segments = (partition.of, partition.number), (segment_of(after + 1), segment_of(until))
         streams = {row[0] for row in connection.execute(STREAMS_OF_PARTITION, (*segments, *remainder))}
         blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_PARTITION, (*segments, *remainder))]
-        opened = self._events_between(connection, blocks, after, until)
-        events = [event for event in opened if event.stream in streams]
+        events = list(self._events_between(connection, blocks, after, until, streams))
         rows = connection.execute(ROWS_OF_PARTITION, (after + 1, until, *remainder)).fetchall()
         events.extend(self._recorded_rows(connection, names, rows))
         return sorted(events, key=_place)
 
     def _events_between(
-        self, connection: sqlite3.Connection, blocks: Iterable[Block], after: int, until: int
+        self,
+        connection: sqlite3.Connection,
+        blocks: Iterable[Block],
+        after: int,
+        until: int,
+        streams: Container[str] | None = None,
     ) -> Iterator[RecordedEvent]:
+        befores = partial(_digests_before, connection)
         for block in blocks:
-            opened = self._blocks.recorded(connection, block, ALL)
+            pieces = [ALL] if streams is None else self._blocks.bounds_of(block, streams)
+            opened = [one for piece in pieces for one in self._blocks.recorded(connection, block, piece, befores)]
             if block.segment * SEGMENT < after or (block.segment + 1) * SEGMENT > until:
                 opened = [event for event in opened if after < event.position.number <= until]
             yield from opened
@@ -195,13 +213,20 @@ class Reader:
         pieces: list[tuple[int, list[Any]]] = []
         digests = {0: NO_DIGEST}
         for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until)):
-            block, count = Block(*columns), last - first + 1
+            block, count = Block(*columns[2:]), last - first + 1
             digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
             begin, end = max(first, after + 1), min(last, until) + 1
             if begin < end:
-                place, wanted = (BlockPart(stream, first, count), start), stretch.bounds(begin, end)
+                wanted = stretch.bounds(begin, end)
                 piece: list[Any] = [None] * (end - begin)
+                next_version = pieces[-1][0] + len(pieces[-1][1]) if pieces else after + 1
+                if begin != next_version:
+                    raise DamagedError(f"event {stream}@{next_version}", "it is missing")
                 if wanted:
+                    before = digests.get(first - 1, b"")
+                    if wanted.start == first and not before:
+                        before = _digest_of(connection, key, stream, first - 1)
+                    place = Place(BlockPart(stream, first, count), start, (columns[0], columns[1]), before)
                     bounds = slice(start + wanted.start - first, start + wanted.stop - first)
                     piece[wanted.start - begin : wanted.stop - begin] = open_block(connection, block, bounds, place)
                 pieces.append((begin, piece))
@@ -283,12 +308,23 @@ def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:
     return events
 
 
+def _digests_before(connection: sqlite3.Connection, parts: Sequence[BlockPart]) -> Iterator[bytes]:
+    """Return the digest before each of some parts of blocks; it lies in a block, too."""
+    wanted = [(part.stream, part.first_version - 1) for part in parts if part.first_version > 1]
+    found = iter(connection.execute(DIGESTS_IN_BLOCKS, (json.dumps(wanted),)) if wanted else ())
+    for part in parts:
+        digest = next(found)[0] if part.first_version > 1 else NO_DIGEST
+        if digest is None:
+            raise DamagedError(f"event {part.stream}@{part.first_version - 1}", "it is missing")
+        yield digest
+
+
 def _digest_of(connection: sqlite3.Connection, key: int, stream: str, version: int) -> bytes:
     if version < 1:
         return NO_DIGEST
     found = (
         connection.execute(DIGEST_OF_ROW, (key, version)).fetchone()
-        or connection.execute(DIGEST_IN_BLOCK, (version, key, version)).fetchone()
+        or connection.execute(DIGEST_IN_BLOCK, (version, key)).fetchone()
     )
     if not found:
         raise DamagedError(f"event {stream}@{version}", "it is missing")

@@ -1,11 +1,15 @@
 """What must come of damage: an error that names it, in every way of reading, and never other events."""
 
 import functools
+import hashlib
 import re
+import sqlite3
 import tracemalloc
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 import zstandard
 
@@ -113,3 +117,60 @@ def require_little_memory(log: LiveLog, naming: str, *, ways: Sequence[str] = ()
 
     assert peak < 32 << 20
     assert any(re.search(naming, problem.where) for problem in report.problems)
+
+
+Columns = list[list[Any]]
+
+
+def forge_blocks(place: str, change: Callable[[list[Columns], list[list[bytes]]], None], *keys: int) -> None:
+    """
+    Change some sealed blocks and compute their checksums anew, as anybody can who may write to the file.
+
+    `change` gets what lies in each block, column by column (parts, positions, times, metas, payloads), and its digests.
+    """
+    with closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        found = [
+            connection.execute("SELECT segment, digests, body FROM block WHERE key = ?", (key,)).fetchone()
+            for key in keys
+        ]
+        # Payloads stay the bytes that they are.
+        shape = tuple[list[Any], list[int], list[int], list[Any], list[msgspec.Raw]]
+        bodies: list[Columns] = [
+            list(msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(body[1:]), type=shape))
+            for _, _, body in found
+        ]
+        digests = [[all_of[n : n + 32] for n in range(0, len(all_of), 32)] for _, all_of, _ in found]
+        change(bodies, digests)
+        for key, (segment, _, before), body, parts in zip(keys, found, bodies, digests, strict=True):
+            data = before[:1] + zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(body))
+            checksum = hashlib.blake2b(segment.to_bytes(8, "big") + b"".join(parts) + data, digest_size=32).digest()
+            statement = "UPDATE block SET checksum = ?, digests = ?, body = ? WHERE key = ?"
+            connection.execute(statement, (checksum, b"".join(parts), data, key))
+
+
+def _swap(columns: Columns, other: Columns, place: int, other_place: int, *which: int) -> None:
+    for one in which:
+        columns[one][place], other[one][other_place] = other[one][other_place], columns[one][place]
+
+
+def _said_otherwise(payload: msgspec.Raw) -> msgspec.Raw:
+    return msgspec.Raw(bytes(payload).replace(b"text", b"test"))
+
+
+def _exchange_with_digests(bodies: list[Columns], digests: list[list[bytes]]) -> None:
+    _swap(bodies[0], bodies[1], 5, 5, 2, 3, 4)
+    digests[0][5], digests[1][5] = digests[1][5], digests[0][5]
+
+
+# Of blocks 1 and 2, each of 64 events of one stream; the second begins with its version 65.
+FORGERIES: dict[str, Callable[[list[Columns], list[list[bytes]]], None]] = {
+    "payload": lambda bodies, _: bodies[1][4].__setitem__(5, _said_otherwise(bodies[1][4][5])),
+    "meta": lambda bodies, _: bodies[1][3].__setitem__(5, ["mallory"]),
+    "time": lambda bodies, _: bodies[1][2].__setitem__(5, bodies[1][2][5] + 1),
+    "position": lambda bodies, _: _swap(bodies[1], bodies[1], 5, 6, 1),
+    "swapped pair": lambda bodies, _: _swap(bodies[1], bodies[1], 5, 6, 1, 2, 3, 4),
+    "exchanged between blocks": lambda bodies, _: _swap(bodies[0], bodies[1], 5, 5, 2, 3, 4),
+    "first of a block": lambda bodies, _: bodies[1][4].__setitem__(0, _said_otherwise(bodies[1][4][0])),
+    "digest": lambda _, digests: digests[1].__setitem__(5, bytes(32)),
+    "exchanged with its digest": _exchange_with_digests,
+}

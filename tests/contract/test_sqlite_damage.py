@@ -1,5 +1,6 @@
 """Damage on SQLite: bytes that are not what was written are told, by name, and never given out silently."""
 
+import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,21 +10,24 @@ from typing import Any
 import pytest
 import zstandard
 
-from refold.domain.envelope import Meta
+from refold.domain.envelope import Meta, chain_digests
 from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.sqlite_log.sealing import block_checksum
 
 from .damage import (
     BOMBS,
+    FORGERIES,
     LARGE,
     A,
     B,
     bombs,
     damaged_values,
+    forge_blocks,
     require_damage,
     require_damage_or_the_same,
     require_little_memory,
+    ways_to_read,
 )
 from .stores import Store, store_at
 from .writing import append, new, numbers, said
@@ -225,7 +229,52 @@ def test_a_missing_block(store: Store, table: str) -> None:
 
     require_damage(log, "event chat:a@1", ways=["read", "read_events"])
     if table == "block":
-        require_damage(log, "position 1", ways=["read_all"])
+        # Which of its events is missed first: one whose digest the next needs, or the one of a position.
+        require_damage(log, "position 1|event chat:a@64", ways=["read_all"])
+
+
+@pytest.mark.parametrize("is_read_before", [False, True])
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_block(store: Store, forgery: str, is_read_before: bool) -> None:
+    """Whatever is changed in a block under a checksum that fits: its events have digests, and these do not fit."""
+    log = sealed(store)
+    if is_read_before:
+        for read in ways_to_read(log).values():
+            assert len(read()) == 300
+
+    forge_blocks(store.place, FORGERIES[forgery], 1, 2)
+
+    require_damage(log, r"event chat:a@\d+ is damaged: it does not match its digest")
+
+
+@pytest.mark.parametrize("column", ["first_position", "first_recorded_at"])
+def test_a_part_of_another_time(store: Store, column: str) -> None:
+    """By these the version of a moment is looked for; they are what the block says."""
+    log = sealed(store)
+
+    sql(store, f"UPDATE part SET {column} = {column} - 1 WHERE stream = 1 AND first_version = 65")
+
+    require_damage(log, r"part chat:a@65\.\.128 is damaged", ways=["read", "read_events", "read_ranges"])
+
+
+def test_a_block_is_hashed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digests of events that were read before are not computed again when they are read in the same way."""
+    log, computed = sealed(store), list[int]()
+
+    def chain_and_count(previous: list[bytes], *columns: Any) -> Iterator[bytes]:
+        computed.append(len(previous) - 1)
+        return chain_digests(previous, *columns)
+
+    monkeypatch.setattr("refold.infrastructure.sqlite_log.blocks.chain_digests", chain_and_count)
+
+    counts = []
+    for read in (*ways_to_read(log).values(), *ways_to_read(log).values()):
+        computed.clear()
+        assert len(read()) == 300
+        counts.append(sum(computed))
+
+    # Those behind the last block are in rows, and not counted.
+    assert (counts[0] >= 256, counts[1], counts[4:]) == (True, 0, [0] * 4)
 
 
 def damaged_before_sealing(store: Store, change: str) -> LiveLog:
@@ -269,6 +318,13 @@ def test_a_missing_row_is_not_sealed_over(store: Store) -> None:
     require_damage(store.open(), "event chat:a@5|position 5")
 
 
+def text_hash(text: bytes) -> bytes:
+    """
+    Return the hash under which a large text is stored.
+    """
+    return hashlib.blake2b(text, digest_size=32).digest()
+
+
 BLOB_CHANGES: dict[str, Callable[[Store], object]] = {
     "deleted": lambda store: sql(store, "DELETE FROM blob WHERE key = 1"),
     "emptied": lambda store: sql(store, "UPDATE blob SET data = x'' WHERE key = 1"),
@@ -276,6 +332,9 @@ BLOB_CHANGES: dict[str, Callable[[Store], object]] = {
     "no text": lambda store: sql(store, "UPDATE blob SET data = x'00ff' WHERE key = 1"),
     "another text": lambda store: sql(
         store, "UPDATE blob SET data = ? WHERE key = 1", b"\x01" + zstandard.ZstdCompressor().compress(b"another")
+    ),
+    "another text and its hash": lambda store: sql(
+        store, "UPDATE blob SET data = ?, hash = ? WHERE key = 1", b"\x00another", text_hash(b"another")
     ),
 }
 
@@ -289,6 +348,7 @@ def test_a_damaged_text(store: Store, change: Callable[[Store], object], is_seal
     else:
         log = store.open()
         append(log, A, said(1, LARGE))
+    assert log.read_events(A)
 
     change(store)
 

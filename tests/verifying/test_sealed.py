@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 import refold
 from refold.domain.chat.events import MessageAdded
+from refold.domain.envelope import NO_META, chain_digest
 from refold.domain.errors import DamagedError
+from refold.domain.positions import Position
 from refold.infrastructure.verifying import Report
+from tests.contract.damage import FORGERIES, forge_blocks
 
 from .damaging import rows_of, sql, told, verified
 
@@ -59,13 +63,22 @@ def copied(whole: Path, tmp_path: Path) -> str:
 
 BLOCK_1 = ["event chat:a@1..64", "projection all"]
 BLOCK_2 = ["event chat:a@65..128", "projection all"]
+
+
+def with_next(told_of: list[str], version: int) -> list[str]:
+    """
+    Return what is told where the next event cannot be checked either, for want of the digest before it.
+    """
+    return [told_of[0], f"event chat:a@{version}", *told_of[1:]]
+
+
 SEALED: dict[str, tuple[str, list[str]]] = {
     "bytes": ("UPDATE block SET body = zeroblob(length(body)) WHERE key = 2", BLOCK_2),
-    "digests": ("UPDATE block SET digests = zeroblob(length(digests)) WHERE key = 1", BLOCK_1),
+    "digests": ("UPDATE block SET digests = zeroblob(length(digests)) WHERE key = 1", with_next(BLOCK_1, 65)),
     "checksum": ("UPDATE block SET checksum = x'00' WHERE key = 2", BLOCK_2),
     "another place": ("UPDATE block SET segment = 1 WHERE key = 1", BLOCK_1),
-    "gone": ("DELETE FROM block WHERE key = 2", BLOCK_2),
-    "cannot be found": ("DELETE FROM part WHERE block = 2", BLOCK_2[:1]),
+    "gone": ("DELETE FROM block WHERE key = 2", with_next(BLOCK_2, 129)),
+    "cannot be found": ("DELETE FROM part WHERE block = 2", with_next(BLOCK_2, 129)),
     "another type": ("UPDATE block SET body = cast(body AS text) WHERE key = 2", ["event chat:a@65..129", BLOCK_2[1]]),
 }  # fmt: skip
 
@@ -80,6 +93,33 @@ def test_a_damaged_block(copied: str, name: str) -> None:
 
     assert told(report) == wanted
     assert report.events >= 602 - 65
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_block(copied: str, forgery: str) -> None:
+    """A block that was changed under a checksum that fits is told of, event by event, and no view is made of it."""
+    forge_blocks(copied, FORGERIES[forgery], 1, 2)
+
+    report = verified(copied)
+
+    assert all(one.startswith("event chat:a@") for one in told(report)[:-1])
+    assert {problem.reason for problem in report.problems[:-1]} == {"it does not match its digest"}
+    with refold.open(copied) as store, pytest.raises(DamagedError, match="does not match its digest"):
+        store.chat("a").at(200).items  # noqa: B018
+
+
+def test_an_event_with_a_digest_of_its_own(copied: str) -> None:
+    """Whoever computes the digest of a changed event, too, has the next one to explain."""
+
+    def change(bodies: Any, digests: Any) -> None:
+        parts, positions, times, _, payloads = bodies[0]
+        payloads[5] = Raw(bytes(payloads[5]).replace(b"text", b"test"))
+        place = Position(-1, positions[5])
+        digests[0][5] = chain_digest(digests[0][4], parts[0][0], 6, place, times[5], NO_META, bytes(payloads[5]))
+
+    forge_blocks(copied, change, 1)
+
+    assert told(verified(copied)) == ["event chat:a@7", "projection all"]
 
 
 def test_every_block(copied: str) -> None:

@@ -23,7 +23,6 @@ from ..codec import encode_meta
 from ..compression import Compression, mark_references
 from ..records import ANY, Appended, Draft, Known, Part, Placed, Request
 from ..texts import LargeText, insert_references
-from .runs import RUN, RunHash, begin_run, covered
 from .wire import Call, int4, int8
 
 __all__ = ["Answer", "EventIds", "Found", "Lane", "Memory", "NotKnownError", "Order", "Plan", "Row", "Tip", "inserts"]
@@ -33,7 +32,7 @@ BLOBS_MAX = 1_000
 ROWS_MAX = 64
 CHUNK_BYTES_MAX = 1 << 20
 IDS_MAX = 1_000
-TABLES = ("stream", "blob", "event", "run", "idempotency")
+TABLES = ("stream", "blob", "event", "idempotency")
 Answer = Appended | ConcurrencyError
 Row = tuple[bytes | None, ...]
 
@@ -51,12 +50,11 @@ class Order(NamedTuple):
 
 @dataclass(slots=True)
 class Tip:
-    """The end of a stream: its key, last version and digest, and the hash of the run it is in, where that is known."""
+    """The end of a stream: its key, last version and digest."""
 
     key: int = 0
     version: int | None = None
     digest: bytes = NO_DIGEST
-    run: RunHash | None = None
 
 
 @dataclass(slots=True)
@@ -240,12 +238,6 @@ class Plan:
                 event_id.to_bytes(16, "big"), packed, stored, tip.digest,
             ))  # fmt: skip
             placed.append(Placed(version, number, lane.position, recorded_at, tip.digest))
-            if version % RUN == 1:
-                tip.run = begin_run(number, part.stream, version)
-            if tip.run is not None:
-                tip.run.update(covered(lane.position, recorded_at, packed, stored, tip.digest))
-                if version % RUN == 0:
-                    self._rows.setdefault("run", []).append((where, stream, int4(version), tip.run.digest()))
             version += 1
             event_id += 1
         tip.version = version - 1

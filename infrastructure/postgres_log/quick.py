@@ -20,12 +20,13 @@ from ..codec import encode_meta, tag_of
 from ..compression import Compression
 from ..texts import LARGE_TEXT_BYTES
 from .planning import Lane, Memory, Tip
-from .runs import RUN, begin_run, covered
 from .wire import int4, int8
 
 __all__ = ["End", "Ready", "end_of", "ready", "ready_together", "received", "rows_of", "stream_rows_of"]
 
 BYTES_MAX = 1 << 20
+# What they come to is not known yet where the way is chosen.
+EVENTS_MAX = 64
 Row = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes | None, bytes, bytes]
 StreamRow = tuple[bytes, bytes, bytes]
 
@@ -59,10 +60,10 @@ def end_of(new: NewEvents, memory: Memory) -> End | None:
     tip = None if lane is None else lane.tips.get(new.stream)
     if lane is None or tip is None or tip.version is None or new.idempotency_key is not None:
         return None
-    # A refusal needs a proof, and the end of a run a row more: both are for the general way.
-    if new.expected_version not in (tip.version, ANY_VERSION):
+    if len(new.events) >= EVENTS_MAX:
         return None
-    return End(number, lane, tip) if (tip.version + len(new.events)) // RUN == tip.version // RUN else None
+    # A refusal needs a proof, for which the general way asks.
+    return End(number, lane, tip) if new.expected_version in (tip.version, ANY_VERSION) else None
 
 
 def _beginning(new: NewEvents, memory: Memory) -> End | None:
@@ -70,7 +71,7 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
     Return the end of a stream that is to be new; the database refuses its row where its id is taken.
     """
     root = new.root or new.stream
-    if new.expected_version != 0 or new.idempotency_key is not None or len(new.events) >= RUN:
+    if new.expected_version != 0 or new.idempotency_key is not None or len(new.events) >= EVENTS_MAX:
         return None
     names = new.stream + root
     if not names.isprintable():
@@ -149,17 +150,13 @@ def received(events: Ready, rows: list[Row], memory: Memory) -> Receipt:
     Return the receipt of what is about to be recorded; memory moves on as if it had been.
     """
     new, (number, lane, tip), *_ = events
-    stream, version, place, recorded_at, run = new.stream, tip.version or 0, lane.position, lane.recorded_at, tip.run
+    stream, version, place, recorded_at = new.stream, tip.version or 0, lane.position, lane.recorded_at
     if tip.version is None:
         memory.open(stream, number, tip)
     recorded: list[RecordedEvent] = []
-    for event, meta, (*_, packed, stored, digest) in zip(new.events, new.metas, rows, strict=True):
+    for event, meta, (*_, digest) in zip(new.events, new.metas, rows, strict=True):
         version += 1
         place += 1
         recorded.append(RecordedEvent(stream, version, Position(number, place), recorded_at, event, meta, digest))
-        if version % RUN == 1:
-            run = begin_run(number, stream, version)
-        if run is not None:
-            run.update(covered(place, recorded_at, packed, stored, digest))
-    lane.position, tip.version, tip.digest, tip.run = place, version, rows[-1][9], run
+    lane.position, tip.version, tip.digest = place, version, rows[-1][9]
     return Receipt(tuple(recorded))

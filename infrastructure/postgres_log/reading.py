@@ -20,7 +20,6 @@ from ..compression import Compression
 from ..stretches import Stretch, stretches
 from .database import PostgresDatabase
 from .opening import COLUMNS, Opener, Origin, Place, Row
-from .runs import RUN
 from .wire import Call, Rows, int4, int8
 
 __all__ = ["VERSION_MAX", "Reader"]
@@ -58,9 +57,6 @@ class _Statements(NamedTuple):
     at_time: str = HALVING.replace("{column}", "recorded_at")
     at_position: str = HALVING.replace("{column}", "position")
     digest: str = "SELECT digest FROM {p}event WHERE slice = $1 AND stream = $2 AND version = $3"
-    checksums: str = (
-        "SELECT version, checksum FROM {p}run WHERE slice = $1 AND stream = $2 AND version BETWEEN $3 AND $4"
-    )
     text: str = "SELECT hash, data FROM {p}blob WHERE slice = $1 AND key = $2"
 
 
@@ -136,18 +132,13 @@ class Reader:
         """Return the rows of each stretch, and what opening them takes."""
         places = self._places_of({stretch.stream for stretch in asked})
         there = [one for one in asked if one.stream in places and not one.is_empty and one.after < VERSION_MAX]
-        long = [one for one in there if one.until - one.after >= RUN]
         # One event more than asked for: the first one's digest needs the digest before it.
         rows = [_between(self._sql.rows, places[one.stream], max(1, one.after), one.until) for one in there]
-        runs = [_between(self._sql.checksums, places[one.stream], one.after + RUN, one.until) for one in long]
-        answers = self._ask([*rows, *runs])
-        fetched = dict(zip(there, answers, strict=False))
-        checksums = dict(zip(long, answers[len(there) :], strict=True))
+        fetched = dict(zip(there, self._ask(rows), strict=True))
         found: list[tuple[list[Row], Origin]] = []
         for one in asked:
             lot: list[Row] = fetched.get(one, [])
-            before = _taken_off(lot, one.stream, one.after)
-            found.append((lot, Origin(one.stream, before, dict(checksums.get(one, [])))))
+            found.append((lot, Origin(one.stream, _taken_off(lot, one.stream, one.after))))
         return found
 
     def open_page(self, rows: Sequence[Row]) -> list[RecordedEvent]:
@@ -168,9 +159,9 @@ class Reader:
             else:
                 end[1] = row[2]
         spans = {Place(*key): (first, last) for key, (first, last) in ends.items()}
-        names, checksums = self._names_of(spans), self._checksums(spans)
+        names = self._names_of(spans)
         befores = self._digests_before(spans, names)
-        origins = {place: Origin(names[place], befores[place], checksums.get(place, {})) for place in spans}
+        origins = {place: Origin(names[place], befores[place]) for place in spans}
         return self._opener.recorded(rows, origins)
 
     def _digests_before(self, spans: Spans, names: Mapping[Place, str]) -> dict[Place, bytes]:
@@ -182,12 +173,6 @@ class Reader:
                 raise DamagedError(f"event {names[place]}@{version}", "it is missing")
             digests[place] = found[0][0]
         return digests
-
-    def _checksums(self, spans: Spans) -> dict[Place, dict[int, bytes]]:
-        """Return the checksums of the runs that lie wholly within spans of versions, where there can be any."""
-        places = [place for place, (first, last) in spans.items() if last - first + 1 >= RUN]
-        calls = [_between(self._sql.checksums, place, spans[place][0] + RUN - 1, spans[place][1]) for place in places]
-        return {place: dict(found) for place, found in zip(places, self._ask(calls), strict=True)}
 
     def _names_of(self, places: Iterable[Place]) -> dict[Place, str]:
         known = {place: self._names.get(place, "") for place in places}

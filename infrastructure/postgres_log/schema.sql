@@ -42,16 +42,6 @@ CREATE TABLE {p}event (
     UNIQUE (slice, event_id)
 );
 
--- One checksum over the rows of 64 events of a stream, those up to this version: reading many events checks these.
--- Where one is missing, the events' own digests are checked.
-CREATE TABLE {p}run (
-    slice int NOT NULL,
-    stream int NOT NULL,
-    version int NOT NULL,
-    checksum bytea NOT NULL,
-    PRIMARY KEY (slice, stream, version)
-);
-
 -- A large text, stored once in its slice for each key id.
 CREATE TABLE {p}blob (
     slice int NOT NULL,

@@ -22,6 +22,7 @@ from .damage import (
     require_damage,
     require_damage_or_the_same,
     require_little_memory,
+    ways_to_read,
 )
 from .stores import Store, store_at
 from .writing import append, new, numbers, said
@@ -158,7 +159,7 @@ def test_a_missing_stream(store: Store) -> None:
 
 
 def test_a_renamed_stream(store: Store) -> None:
-    """The digest covers the stream's id, and so does the checksum of a run."""
+    """The digest covers the stream's id."""
     two_streams(store, 70).close()
 
     sql(store, "UPDATE stream SET id = 'chat:c' WHERE id = %s", A)
@@ -166,35 +167,33 @@ def test_a_renamed_stream(store: Store) -> None:
     require_damage(store.open(), "chat:c@1", stream="chat:c")
 
 
-def test_a_checksum_that_does_not_fit(store: Store) -> None:
-    """Where a run and its checksum differ, the events' own digests decide: nothing else is given out."""
-    two_streams(store, 140).close()
-    log, where = store.open(), f"{rows_of(store, A)} AND version = 128"
-    wanted = log.read_events(A)
+@pytest.mark.parametrize("is_read_before", [False, True])
+@pytest.mark.parametrize("column", ["payload", "meta", "recorded_at", "position", "digest"])
+def test_what_two_events_exchanged(store: Store, column: str, is_read_before: bool) -> None:
+    """Of one run of 64, of two, or next to each other: every way of reading tells, also where all was read before."""
+    log, where = two_streams(store, 200), rows_of(store, A)
+    for first, second in ((70, 71), (70, 75), (10, 140)):
+        if is_read_before:
+            assert [len(read()) for read in ways_to_read(log).values()] == [200] * 4
+        values = dict(sql(store, f"SELECT version, {column} FROM event WHERE {where}"))
+        # The metas of all events are the same.
+        other = b"\x91\xa1x" if column == "meta" else values[second]
+        put(store, column, where, {first: other, second: values[first]})
 
-    for _ in flipped(store, "run", "checksum", where, step=7):
-        require_damage_or_the_same(log, wanted)
+        require_damage(log, rf"event chat:a@({first}|{first + 1}) is damaged|position|there is no event")
+
+        put(store, column, where, {first: values[first], second: values[second]})
 
 
-def test_a_checksum_without_its_payloads(store: Store) -> None:
-    """A run whose checksum was made to fit other payloads is caught where envelopes are read."""
-    log = two_streams(store, 140)
-
-    sql(store, f"UPDATE event SET digest = decode(repeat('00', 32), 'hex') WHERE {rows_of(store, A)} AND version = 70")
-
-    require_damage(log, "event chat:a@70", ways=["read", "read_all"])
-
-
-def test_a_missing_checksum(store: Store) -> None:
-    """Without it the events' own digests are checked."""
-    two_streams(store, 140).close()
-    log = store.open()
-    wanted = log.read_events(A)
-    assert sql(store, "DELETE FROM run RETURNING version") != []
-
-    assert log.read_events(A) == wanted
-    sql(store, f"UPDATE event SET meta = NULL WHERE {rows_of(store, A)} AND version = 2")
-    require_damage(log, "event chat:a@2")
+def put(store: Store, column: str, where: str, values: dict[int, Any]) -> None:
+    """
+    Give versions other values in a column, also where no two may have the same.
+    """
+    for number, version in enumerate(values):
+        if column == "position":
+            sql(store, f"UPDATE event SET position = {-number - 1} WHERE {where} AND version = {version}")
+    for version, value in values.items():
+        sql(store, f"UPDATE event SET {column} = %s WHERE {where} AND version = {version}", value)
 
 
 @pytest.mark.parametrize("change", ["delete", "empty", "no zstd", "no text", "another text"])

@@ -1,14 +1,15 @@
 """What was changed behind the log's back is noticed when it is read, and named."""
 
+from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any, LiteralString
 
 import pytest
 
-from refold.domain.envelope import chain_digest
+from refold.domain.envelope import chain_digests
 from refold.domain.errors import DamagedError
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.postgres_log.log import PostgresLog
-from refold.infrastructure.postgres_log.wire import Call
 from tests.contract.writing import append, said
 
 from .conftest import OpenLog
@@ -20,7 +21,7 @@ LONG = "a text of some length " * 300
 @pytest.fixture
 def full(log: PostgresLog) -> PostgresLog:
     """
-    A stream of 200 events: three whole runs and a rest, one large text among them.
+    A stream of 200 events: three runs of 64 and a rest, one large text among them.
     """
     append(log, "chat:a", *[said(number, LONG if number == 100 else f"text {number} " * 20) for number in range(200)])
     return log
@@ -49,7 +50,7 @@ def test_a_changed_event(full: PostgresLog, pg_url: str, change: LiteralString) 
 
 @pytest.mark.parametrize("version", [1, 64, 70, 192, 193, 200])
 def test_a_changed_payload_without_its_envelope(full: PostgresLog, pg_url: str, version: int) -> None:
-    """Within a run its checksum fails, and the digests tell which event it was; outside it is the digest."""
+    """The digests tell which event it was."""
     damage: LiteralString = "update event set payload = overlay(payload placing '\\x20' from 30) where version = "
     spoil(pg_url, damage + str(version))
 
@@ -57,24 +58,17 @@ def test_a_changed_payload_without_its_envelope(full: PostgresLog, pg_url: str, 
         full.read_events("chat:a")
 
 
-def test_a_checksum_that_is_wrong_or_gone(full: PostgresLog, pg_url: str) -> None:
-    """The events are what counts: their own digests speak for them."""
-    expected = full.read_events("chat:a")
-    spoil(pg_url, "update run set checksum = '\\x00' where version = 64")
-    spoil(pg_url, "delete from run where version = 128")
-
-    assert full.read_events("chat:a") == expected == [one.event for one in full.read("chat:a")]
-
-
-def test_runs_are_checked_by_checksum(full: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 200 events the digests of eight are computed: those behind the last whole run."""
+def test_the_same_bytes_are_hashed_once(full: PostgresLog, pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of runs of 64 that were read before no digest is computed again, unless they refer to a large text or changed."""
     computed: list[int] = []
 
-    def chain_and_count(previous: bytes, stream: str, version: int, *rest: Any) -> bytes:
-        computed.append(version)
-        return chain_digest(previous, stream, version, *rest)
+    def chain_and_count(previous: Any, streams: Any, versions: Any, *columns: Any) -> Iterator[bytes]:
+        computed.extend(versions)
+        return chain_digests(previous, streams, versions, *columns)
 
-    monkeypatch.setattr("refold.infrastructure.postgres_log.opening.chain_digest", chain_and_count)
+    monkeypatch.setattr("refold.infrastructure.postgres_log.opening.chain_digests", chain_and_count)
+    full.read_events("chat:a")
+    assert computed == list(range(1, 201))
     for read in (
         lambda: full.read_events("chat:a"),
         lambda: full.read("chat:a"),
@@ -82,20 +76,11 @@ def test_runs_are_checked_by_checksum(full: PostgresLog, monkeypatch: pytest.Mon
     ):
         computed.clear()
         assert len(read()) == 200
-        assert computed == list(range(193, 201))
-
-
-def test_runs_that_came_together_event_by_event(log: PostgresLog, open_log: OpenLog) -> None:
-    """The writer keeps the sum; one who comes in the middle of a run does without, until the next begins."""
-    for number in range(70):
-        append(log, "chat:a", said(number))
-    second = open_log()
-    for number in range(70, 260):
-        append(second, "chat:a", said(number, LONG if number % 50 == 0 else "hello"))
-
-    rows = second.database.ask(Call("SELECT version FROM run ORDER BY version"))[0]
-    assert rows == [(64,), (192,), (256,)]
-    assert second.read_events("chat:a") == [one.event for one in second.read("chat:a")]
+        # The second run has the large text, and the last events are none.
+        assert computed == [*range(65, 129), *range(193, 201)]
+    spoil(pg_url, "update event set meta = '\\x91a178' where version = 10")
+    with pytest.raises(DamagedError, match="event chat:a@10 is damaged: it does not match its digest"):
+        full.read_events("chat:a")
 
 
 def test_a_missing_event(full: PostgresLog, pg_url: str) -> None:
@@ -109,9 +94,13 @@ def test_a_missing_event(full: PostgresLog, pg_url: str) -> None:
 
 
 def test_a_large_text(full: PostgresLog, pg_url: str) -> None:
-    """Changed or missing, the row of the text is named."""
+    """Changed or missing, the row of the text is named; where it fits its hash, the event that refers to it."""
     spoil(pg_url, "update blob set data = '\\x00' || convert_to(repeat('x', 6600), 'UTF8')")
     with pytest.raises(DamagedError, match=r"blob \d+\.1 is damaged: it does not match its hash"):
+        full.read_events("chat:a")
+
+    spoil(pg_url, "update blob set data = '\\x0061', hash = '\\x" + blake2b(b"a", digest_size=32).hexdigest() + "'")
+    with pytest.raises(DamagedError, match="event chat:a@101 is damaged: it does not match its digest"):
         full.read_events("chat:a")
 
     spoil(pg_url, "delete from blob")

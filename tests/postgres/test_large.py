@@ -56,10 +56,9 @@ def test_a_batch_larger_than_a_trip(log: PostgresLog) -> None:
 
 
 def test_many_events_at_once(log: PostgresLog) -> None:
-    """Ten thousand in one batch, and their runs are all checked by checksums."""
+    """Ten thousand in one batch."""
     append(log, "chat:a", *[said(number) for number in range(10_000)])
 
-    assert log.database.ask(count("run"))[0] == [(10_000 // 64,)]
     assert len(log.read_events("chat:a")) == 10_000
 
 

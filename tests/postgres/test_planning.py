@@ -196,16 +196,6 @@ def test_what_was_recorded_before_is_answered() -> None:
     assert (answer, tables(plan)) == ([[before[100], before[101]]], [])
 
 
-def test_runs_get_checksums() -> None:
-    """One for 64 events, from the first on; none where the beginning was not seen."""
-    plan = plan_of(remembering(a=4))
-    plan.answers([Order(Request([part("a", 5, 150), part("new", 1, 64)]), 100)])
-
-    calls = [call for call in plan.calls("") if call.sql.startswith("INSERT INTO run")]
-    assert [call.values[2] for call in calls[:1]] == [int4(128)]
-    assert sum(len(call.values) // 4 for call in calls) == 2
-
-
 def test_few_statements_are_ever_prepared() -> None:
     """Any number of rows is made of at most seven sizes."""
     sizes = set()

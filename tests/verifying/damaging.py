@@ -72,7 +72,7 @@ def bytes_of_log(place: str) -> dict[str, list[Any]]:
     """
     Return every value of every table of the log.
     """
-    more = ("run",) if place.startswith("postgresql") else ("block", "part")
+    more = () if place.startswith("postgresql") else ("block", "part")
     return {table: sorted(sql(place, f"SELECT * FROM {table}"), key=repr) for table in (*LOG_TABLES, *more)}
 
 

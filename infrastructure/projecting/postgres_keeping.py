@@ -7,7 +7,7 @@ from __future__ import annotations
 from ...projections.contract import Projection
 from ..postgres_log.wire import Call, int4
 
-__all__ = ["MAKE_NOTES", "drop_calls", "note_call", "replace_calls", "set_note_call"]
+__all__ = ["MAKE_NOTES", "drop_calls", "note_call", "notes_call", "put_note_call", "replace_calls", "set_note_call"]
 
 MAKE_NOTES = Call(
     'CREATE TABLE IF NOT EXISTS note (slice int NOT NULL, name text COLLATE "C" NOT NULL, value text NOT NULL,'
@@ -16,6 +16,8 @@ MAKE_NOTES = Call(
 DELETE_CHECKPOINT = "DELETE FROM checkpoint WHERE slice = $1 AND projection = $2 AND version = $3"
 RENAME_CHECKPOINT = "UPDATE checkpoint SET projection = $4 WHERE slice = $1 AND projection = $2 AND version = $3"
 NOTE = "SELECT value FROM note WHERE slice = $1 AND name = $2"
+NOTES = "SELECT name, value FROM note WHERE slice = $1 AND name >= $2 AND name < $3 ORDER BY name"
+PUT_NOTE = "INSERT INTO note VALUES ($1, $2, $3) ON CONFLICT (slice, name) DO UPDATE SET value = EXCLUDED.value"
 ADD_NOTE = "INSERT INTO note VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $4 WHERE slice = $1 AND name = $2 AND value = $3 RETURNING name"
 DELETE_NOTE = "DELETE FROM note WHERE slice = $1 AND name = $2 AND value = $3 RETURNING name"
@@ -53,6 +55,20 @@ def note_call(lane: bytes, name: str) -> Call:
     Return the question what was noted under a name.
     """
     return Call(NOTE, (lane, name.encode()))
+
+
+def notes_call(lane: bytes, first: str, end: str) -> Call:
+    """
+    Return the question what was noted under names from `first` on and before `end`.
+    """
+    return Call(NOTES, (lane, first.encode(), end.encode()))
+
+
+def put_note_call(lane: bytes, name: str, value: str) -> Call:
+    """
+    Return the statement that notes something, whatever was noted there.
+    """
+    return Call(PUT_NOTE, (lane, name.encode(), value.encode()))
 
 
 def set_note_call(lane: bytes, name: str, before: str | None, after: str | None) -> Call:

@@ -19,7 +19,7 @@ from ..postgres_log.appending import TRIP_BYTES_MAX
 from ..postgres_log.log import PostgresLog
 from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
-from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, replace_calls, set_note_call
+from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, notes_call, put_note_call, replace_calls, set_note_call
 from .postgres_search import (
     VECTOR_COLUMN,
     VECTOR_VALUE,
@@ -82,14 +82,26 @@ class PostgresProjectionStore:
                 found.update({row.key: row for row in made_rows(projection, rows)})
         return found
 
-    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+    def save(
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        *,
+        before: Moment,
+        after: Moment,
+        notes: Mapping[str, str] | None = None,
+    ) -> bool:
         """
-        Store rows and the checkpoint in one transaction, if the checkpoint is still `before`.
+        Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`.
         """
         self._make(projection)
-        return self._log.exclusively(lambda: self._save(projection, rows, before, after))
+        self._make_once("note", MAKE_NOTES)
+        calls = [put_note_call(LANE, *noted) for noted in (notes or {}).items()]
+        return self._log.exclusively(lambda: self._save(projection, rows, before, after, calls))
 
-    def _save(self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment) -> bool:
+    def _save(
+        self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment, notes: list[Call]
+    ) -> bool:
         with translated(self._log.database.where), self._log.database.writing() as wire:
             # The row is locked, so that of two runners one goes on and the other sees that it came second.
             sql, values = _checkpoint(projection)
@@ -100,7 +112,7 @@ class PostgresProjectionStore:
             try:
                 self._write(wire, projection, list(rows.values()))
                 values = (LANE, projection.name.encode(), int4(projection.version), str(after).encode())
-                wire.run(Call(SET_CHECKPOINT if found else ADD_CHECKPOINT, values), COMMIT)
+                wire.run(Call(SET_CHECKPOINT if found else ADD_CHECKPOINT, values), *notes, COMMIT)
             except errors.UniqueViolation:
                 # The first checkpoint of all: nobody could lock a row that was not there yet.
                 wire.run(ROLLBACK)
@@ -191,6 +203,13 @@ class PostgresProjectionStore:
         self._make_once("note", MAKE_NOTES)
         found = self._log.database.ask(note_call(LANE, name))[0]
         return found[0][0] if found else None
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        """
+        Return all that was noted under names that begin with a prefix.
+        """
+        self._make_once("note", MAKE_NOTES)
+        return dict(self._log.database.ask(notes_call(LANE, prefix, end_of_prefix(prefix)))[0])
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """

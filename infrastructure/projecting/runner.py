@@ -24,6 +24,7 @@ from ...projections.contract import (
 )
 from .faults import poisoned
 from .folding import fold_page
+from .marks import look_back, mark_note, mark_of
 from .store import ProjectionStore
 
 __all__ = ["ProjectionRunner"]
@@ -79,6 +80,8 @@ class ProjectionRunner:
         self._log = log
         self._store = store
         self.projections = {projection.name: projection for projection in projections}
+        # Those whose marks were compared with the log; while this process runs, it is asked once.
+        self._looked_back: set[str] = set()
 
     def catch_up(self, *projections: Projection) -> None:
         """
@@ -110,13 +113,28 @@ class ProjectionRunner:
             rows = fold_page(projection, page.events, self._store)
             if not rows and not is_last and bare_pages < BARE_PAGES_MAX:
                 return page.moment, _Standing(projection, stored, bare_pages + 1)
-            saved = self._store.save(projection, rows, before=stored, after=page.moment)
+            saved = self._save(projection, rows, page.events, stored, page.moment)
         except StorageError:
             raise
         except Exception as error:
             self._stop_before(standing, page, error)
         reached = page.moment if saved else self._store.checkpoint(projection)
         return reached, _Standing(projection, reached)
+
+    def _save(
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        events: Sequence[RecordedEvent],
+        before: Moment,
+        after: Moment,
+    ) -> bool:
+        """Store what was made of events, and which was the last of them."""
+        if projection.name not in self._looked_back:
+            look_back(self._log, self._store, projection)
+            self._looked_back.add(projection.name)
+        notes = {mark_note(projection): mark_of(events[-1])} if events else {}
+        return self._store.save(projection, rows, before=before, after=after, notes=notes)
 
     def _stop_before(self, standing: _Standing, page: Page, error: Exception) -> NoReturn:
         """Store what comes before the event that cannot be folded, and say which that is."""
@@ -127,7 +145,7 @@ class ProjectionRunner:
             raise error
         if before:
             rows = fold_page(projection, before, self._store)
-            self._store.save(projection, rows, before=stored, after=_moment_behind(stored, before))
+            self._save(projection, rows, before, stored, _moment_behind(stored, before))
         raise failure from error
 
     def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:

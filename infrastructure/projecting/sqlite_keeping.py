@@ -7,12 +7,13 @@ Each function works within a transaction of its caller's.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 
 from ...projections.contract import Projection, SearchedRow
 from .sqlite_search import drop_index, rename_searched
 from .store import twice_made
 
-__all__ = ["copy_rows", "drop_table", "note", "put_in_place", "set_note"]
+__all__ = ["copy_rows", "drop_table", "note", "notes_between", "put_in_place", "put_notes", "set_note"]
 
 ROWS_AT_ONCE = 10_000
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
@@ -76,6 +77,25 @@ def note(connection: sqlite3.Connection, name: str) -> str | None:
         return None
     found = connection.execute("SELECT value FROM note WHERE name = ?", (name,)).fetchone()
     return found[0] if found else None
+
+
+def notes_between(connection: sqlite3.Connection, first: str, end: str) -> dict[str, str]:
+    """
+    Return all that was noted under names from `first` on and before `end`.
+    """
+    if not _has_table(connection, "note"):
+        return {}
+    found = connection.execute("SELECT name, value FROM note WHERE name >= ? AND name < ? ORDER BY name", (first, end))
+    return dict(found)
+
+
+def put_notes(connection: sqlite3.Connection, noted: Mapping[str, str]) -> None:
+    """
+    Note something under names, whatever was noted there.
+    """
+    if noted:
+        connection.execute(NOTES)
+        connection.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", noted.items())
 
 
 def set_note(connection: sqlite3.Connection, name: str, before: str | None, after: str | None) -> bool:

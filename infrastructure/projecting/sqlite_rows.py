@@ -15,7 +15,7 @@ import msgspec
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
-from .sqlite_keeping import copy_rows, drop_table, note, put_in_place, set_note
+from .sqlite_keeping import copy_rows, drop_table, note, notes_between, put_in_place, put_notes, set_note
 from .sqlite_search import create_searched, drop_index, find, index_fault
 from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows
 
@@ -58,11 +58,19 @@ class SqliteProjectionStore:
                 found.update({row.key: row for row in made_rows(projection, connection.execute(statement, some))})
         return found
 
-    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+    def save(
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        *,
+        before: Moment,
+        after: Moment,
+        notes: Mapping[str, str] | None = None,
+    ) -> bool:
         """
-        Store rows and the checkpoint in one transaction, if the checkpoint is still `before`.
+        Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`.
         """
-        return self._log.write(lambda connection: _save(connection, projection, rows, before, after))
+        return self._log.write(lambda connection: _save(connection, projection, rows, before, after, notes or {}))
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -139,6 +147,13 @@ class SqliteProjectionStore:
         with self._log.database.reading() as connection:
             return note(connection, name)
 
+    def notes(self, prefix: str) -> dict[str, str]:
+        """
+        Return all that was noted under names that begin with a prefix.
+        """
+        with self._log.database.reading() as connection:
+            return notes_between(connection, prefix, end_of_prefix(prefix))
+
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """
         Note something under a name, if `before` is still what is noted there.
@@ -190,7 +205,12 @@ class SqliteProjectionStore:
 
 
 def _save(
-    connection: sqlite3.Connection, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment
+    connection: sqlite3.Connection,
+    projection: Projection,
+    rows: Mapping[str, Any],
+    before: Moment,
+    after: Moment,
+    noted: Mapping[str, str],
 ) -> bool:
     if _checkpoint(connection, projection) != before:
         return False
@@ -198,6 +218,7 @@ def _save(
         _create(connection, projection)
     connection.executemany(_upsert(projection), [msgspec.structs.astuple(row) for row in rows.values()])
     _set_checkpoint(connection, projection, after)
+    put_notes(connection, noted)
     return True
 
 

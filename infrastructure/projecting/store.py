@@ -47,9 +47,17 @@ class ProjectionStore(Protocol):
         Return the rows under `keys` that exist.
         """
 
-    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+    def save(
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        *,
+        before: Moment,
+        after: Moment,
+        notes: Mapping[str, str] | None = None,
+    ) -> bool:
         """
-        Store rows and the checkpoint `after` in one transaction, if the checkpoint is still `before`.
+        Store rows, the checkpoint `after` and `notes` in one transaction, if the checkpoint is still `before`.
 
         Returns False, and stores nothing, when another runner was there first.
         """
@@ -121,6 +129,11 @@ class ProjectionStore(Protocol):
         Return what was noted under a name, None where nothing was.
         """
 
+    def notes(self, prefix: str) -> dict[str, str]:
+        """
+        Return all that was noted under names that begin with a prefix, which ends in an ASCII character.
+        """
+
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """
         Note something under a name, or nothing any more, if `before` is still what is noted there.
@@ -185,13 +198,22 @@ class MemoryProjectionStore:
         return {key: rows[key] for key in keys if key in rows}
 
     @synchronized
-    def save(self, projection: Projection, rows: Mapping[str, Any], *, before: Moment, after: Moment) -> bool:
+    def save(
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        *,
+        before: Moment,
+        after: Moment,
+        notes: Mapping[str, str] | None = None,
+    ) -> bool:
         """
         Store rows and checkpoint, if the checkpoint is still `before`.
         """
         table = self._table(projection)
         if table.moment != before:
             return False
+        self._notes.update(notes or {})
         self._tables[projection.name] = table
         table.update(rows, after)
         return True
@@ -279,6 +301,11 @@ class MemoryProjectionStore:
         Return what was noted under a name.
         """
         return self._notes.get(name)
+
+    @synchronized
+    def notes(self, prefix: str) -> dict[str, str]:
+        """Return all that was noted under names that begin with a prefix."""
+        return {name: value for name, value in sorted(self._notes.items()) if name.startswith(prefix)}
 
     @synchronized
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:

@@ -37,6 +37,8 @@ class EventCheck:
         self._unreadable = Unreadable()
         self.events = 0
         self.problems: list[Problem] = []
+        # Streams that are there, and have no events.
+        self.empty: list[str] = []
         # What keeps the log from being read as a whole.
         self.damage: DamagedError | None = None
 
@@ -80,6 +82,8 @@ class EventCheck:
         for stream in asked(self.problems, "the streams", self._log.streams) or ():
             head = asked(self.problems, stream, functools.partial(self._log.head, stream)) or 0
             end = max(head, self._ends.get(stream, 0))
+            if not end:
+                self.empty.append(stream)
             for after in range(0, end, PAGE_EVENTS):
                 self._read_some(stream, after, min(end, after + PAGE_EVENTS))
 
@@ -133,6 +137,12 @@ class EventCheck:
 
     def _report(self, kind: str, recorded: RecordedEvent, reason: str) -> None:
         self.problems.append(Problem(kind, recorded.reference, reason))
+
+    def end_of(self, stream: str) -> int:
+        """
+        Return the last version of a stream that was found; 0 where there is none.
+        """
+        return self._ends.get(stream, 0)
 
     @property
     def streams(self) -> int:

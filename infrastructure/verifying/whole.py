@@ -4,13 +4,15 @@ Looking at a whole store: first its events, then whether its projections are wha
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
-from ...domain.errors import ProjectionError, StorageReadOnlyError
+from ...domain.errors import InvalidInputError, ProjectionError, StorageReadOnlyError
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
+from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
+from ..projecting.marks import contradictions, keep_trace, traces
 from ..projecting.read_only import kept_by
 from ..projecting.rebuilding import Progress, check, rebuild
 from ..projecting.store import ProjectionStore
@@ -19,6 +21,8 @@ from .events import EventCheck
 from .report import Problem, Report
 
 __all__ = ["verify"]
+
+T = TypeVar("T")
 
 
 def verify(
@@ -32,6 +36,8 @@ def verify(
     """
     Return what is wrong with a store; with `repair` projections that are wrong are made anew, but for a broken file.
 
+    Their rows may tell of events that are gone: that is noted for good first.
+
     Raises:
         StorageReadOnlyError: something is to be repaired in a store that was opened for reading only.
     """
@@ -43,13 +49,21 @@ def verify(
     left_out: list[str] = []
     # What lies in a file that is broken is not to be trusted, and not to be written to.
     repair = repair and not any(problem.kind == "file" for problem in problems)
+    gone = _traces(log, kept_by(store), projections)
+    problems += gone
     if events.damage is None:
-        problems += _missing_end(log, kept_by(store), projections)
+        said = {problem.where for problem in gone}
+        behind = [one for one in _ahead_of(log, events, kept_by(store), projections) if one.where not in said]
+        if repair:
+            # Rows that are made anew do not know any more that there was more.
+            for problem in (*gone, *behind):
+                keep_trace(store, problem.where, problem.reason)
         for projection in projections:
             try:
                 problems += _wrong_with(log, store, projection, repair, progress)
             except StorageReadOnlyError:
                 left_out.append(projection.name)
+        problems += behind
     else:
         reason = f"none was compared, as the log cannot be read: {events.damage.what}: {events.damage.reason}"
         problems.append(Problem("projection", "all", reason))
@@ -62,15 +76,56 @@ def verify(
     )
 
 
-def _missing_end(log: LiveLog, store: ProjectionStore, projections: Collection[Projection]) -> list[Problem]:
-    """Return a problem where a projection has seen more than there is: a log alone cannot tell that its end is gone."""
+def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projection]) -> list[Problem]:
+    """Return a problem for each place where something says that there was more: a log alone cannot tell that."""
+    found = dict(_asked(lambda: traces(store)))
+    seen = [(f"the projection {one.name}", _checkpoint(store, one)) for one in projections]
+    seen += [(name.replace("/", " "), _parsed(text)) for name, text in _asked(lambda: store.notes("subscription/"))]
+    end = log.now()
+    ahead = [f"{who} has seen it up to {moment}" for who, moment in seen if _is_ahead(moment, end)]
+    if ahead:
+        found[str(end)] = f"the log ends here, and {', '.join(ahead)}"
+    for where, reason in _asked(lambda: dict(contradictions(log, store))):
+        # That somebody has seen more than there is was said.
+        if not (ahead and _is_ahead(Moment.parse(where), end)):
+            found.setdefault(where, reason)
+    return [Problem("version" if ":" in where else "position", where, reason) for where, reason in found.items()]
+
+
+def _ahead_of(
+    log: LiveLog, events: EventCheck, store: ProjectionStore, projections: Collection[Projection]
+) -> list[Problem]:
+    """Return a problem for each context that the catalogue knows longer than it is, and for each without any event."""
+    nothing = "it has no event, and no stream is made without one"
+    problems = [Problem("version", stream, nothing) for stream in events.empty]
     for projection in projections:
-        seen = _checkpoint(store, projection)
-        end = log.now()
-        if _is_ahead(seen, end):
-            reason = f"the log ends here, and the projection {projection.name} has seen it up to {seen}"
-            return [Problem("position", str(end), reason)]
-    return []
+        if not issubclass(projection.row, CatalogueRow):
+            continue
+        rows = _asked(lambda one=projection: {row.key: row.version for row in store.rows(one)})  # type: ignore[misc]
+        for key, version in rows:
+            # Others may have written since it was looked at.
+            if version > events.end_of(key) and version > (end := log.head(key)):
+                reason = f"the projection {projection.name} knows it up to version {version}, and it ends at {end}"
+                problems.append(Problem("version", f"{key}@{version}", reason))
+    return problems
+
+
+def _asked(ask: Callable[[], Mapping[str, T]]) -> Iterable[tuple[str, T]]:
+    """Return what rows beside the log say; nothing where they cannot be read, which comparing projections tells of."""
+    try:
+        return ask().items()
+    except StorageReadOnlyError:
+        return ()
+    except Exception as error:
+        damage_of(error, "its rows")
+        return ()
+
+
+def _parsed(text: str) -> Moment:
+    try:
+        return Moment.parse(text)
+    except InvalidInputError:
+        return BEGINNING
 
 
 def _wrong_with(

@@ -1,5 +1,6 @@
 """A store that was damaged: everything that is wrong is described, and nothing crashes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,11 @@ def test_several_damages_at_once(place: str) -> None:
 
 
 def test_the_end_of_the_log(place: str) -> None:
-    """A log cannot tell that its last event is gone, but its projections have seen it; they can be made anew."""
+    """
+    A log cannot tell that its last event is gone, but its projections have seen it; they can be made anew.
+
+    That there was more is said afterwards, too: to repair takes nothing away that tells of it.
+    """
     sql(place, f"DELETE FROM event WHERE {rows_of(place, 'chat:b')} AND version = 4")
 
     report, repaired, after = verified(place), verified(place, repair=True), verified(place)
@@ -106,7 +111,70 @@ def test_the_end_of_the_log(place: str) -> None:
         ("projection", True),
     ]
     assert not repaired.is_whole
-    assert after.is_whole
+    assert told(after) == ["position 9", "version chat:b@4", "position 10"]
+    assert all(not problem.repairable for problem in after.problems)
+
+
+def cut(place: str, stream: str, version: int) -> None:
+    """
+    Take the last event of a stream away, and let another one be recorded at its position.
+    """
+    sql(place, f"DELETE FROM event WHERE {rows_of(place, stream)} AND version = {version}")
+    with refold.open(place) as store:
+        store.chat("b").add_message("user", "instead", "i")
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_an_end_that_was_written_over(place: str, goes_on: bool) -> None:
+    """The projections' marks tell it: the event at their position is another; also once they went on, and for good."""
+    cut(place, "chat:b", 4)
+    if goes_on:
+        with refold.open(place) as store:
+            store.chat("b").add_message("user", "and more", "j")
+            assert store.contexts()
+            assert store.search("more")
+
+    reports = [verified(place), verified(place, repair=True), verified(place)]
+
+    for report in reports:
+        [problem] = [one for one in report.problems if one.kind == "position"]
+        assert re.fullmatch(r"(\d+\.)?10", problem.where)
+        assert "has seen another event at it: the log was cut there or before" in problem.reason
+        assert (problem.repairable, report.is_whole) == (False, False)
+
+
+def test_a_context_that_was_longer(place: str) -> None:
+    """The catalogue knows it longer, wherever the log ends now; and nobody makes a stream without an event."""
+    sql(place, f"DELETE FROM event WHERE {rows_of(place, 'chat:b')} AND version = 4")
+    sql(place, f"DELETE FROM event WHERE {rows_of(place, 'chat:f')}")
+    with refold.open(place) as store:
+        for number in range(3):
+            store.chat("a").add_message("user", "more", f"m{number}")
+
+    reports = [verified(place), verified(place, repair=True), verified(place)]
+
+    for report in reports:
+        found = [(one.where, one.repairable) for one in report.problems if one.kind == "version"]
+        assert sorted(found) == [("chat:b@4", False), ("chat:f", False), ("chat:f@2", False)]
+
+
+def test_a_subscriber_that_has_seen_more(tmp_path: Path) -> None:
+    """Somebody acknowledged what is not there any more."""
+    place = str(tmp_path / "store.db")
+    with refold.open(place) as store:
+        chat = store.chat("a")
+        for number in range(3):
+            chat.add_message("user", "text", f"m{number}")
+        with store.subscribe(name="mail") as events:
+            for _ in range(4):
+                next(events)
+            events.ack()
+    sql(place, "DELETE FROM event WHERE position = 4")
+
+    [problem] = verified(place).problems
+
+    assert (problem.where, problem.repairable) == ("3", False)
+    assert problem.reason == "the log ends here, and subscription mail has seen it up to 4"
 
 
 @pytest.mark.parametrize(("stream", "has"), [("chat:nowhere", "there is no such stream"), ("chat:b", "version 4")])

@@ -48,8 +48,8 @@ class Place(NamedTuple):
     before: bytes
 
 
-# From parts of blocks to the digests before them.
-DigestsBefore = Callable[[Sequence[BlockPart]], Iterable[bytes]]
+# From a block and some of its parts, by the places of their first events, to the digests before these.
+DigestsBefore = Callable[[Block, Mapping[int, BlockPart]], list[bytes]]
 
 
 class _Opened(NamedTuple):
@@ -119,7 +119,7 @@ class BlockReader:
         """Open a block; check the events within bounds, unless that was done before, and return them."""
         opened = self._open(block, bounds, chained if isinstance(chained, Place) else None)
         start, stop, _ = bounds.indices(len(opened.events))
-        befores = _befores(opened, range(start, stop), chained)
+        befores = _befores(block, opened, range(start, stop), chained)
         check = b"".join((block.checksum, start.to_bytes(4), stop.to_bytes(4), *befores.values()))
         key = hashlib.blake2b(check, digest_size=DIGEST_BYTES).digest()
         is_known = key in self._known
@@ -262,12 +262,12 @@ def _placed(parts: Sequence[BlockPart]) -> Iterator[tuple[int, BlockPart]]:
     return zip(accumulate((part.size for part in parts), initial=0), parts, strict=False)
 
 
-def _befores(opened: _Opened, places: range, chained: Place | DigestsBefore) -> dict[int, bytes]:
+def _befores(block: Block, opened: _Opened, places: range, chained: Place | DigestsBefore) -> dict[int, bytes]:
     """Return the digests before those parts that begin within some places of a block, by where they begin."""
     if isinstance(chained, Place):
         return {chained.start: chained.before} if chained.start in places else {}
     parts = {place: part for place, part in _placed(opened.parts) if place in places}
-    return dict(zip(parts, chained(list(parts.values())), strict=True))
+    return dict(zip(parts, chained(block, parts), strict=True))
 
 
 def _check_place(opened: _Opened, place: Place) -> None:

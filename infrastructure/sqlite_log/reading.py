@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -186,7 +185,7 @@ class Reader:
         until: int,
         streams: Container[str] | None = None,
     ) -> Iterator[RecordedEvent]:
-        befores = partial(_digests_before, connection)
+        befores = _Ends(connection).digests_before
         for block in blocks:
             pieces = [ALL] if streams is None else self._blocks.bounds_of(block, streams)
             opened = [one for piece in pieces for one in self._blocks.recorded(connection, block, piece, befores)]
@@ -308,15 +307,34 @@ def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:
     return events
 
 
-def _digests_before(connection: sqlite3.Connection, parts: Sequence[BlockPart]) -> Iterator[bytes]:
-    """Return the digest before each of some parts of blocks; it lies in a block, too."""
-    wanted = [(part.stream, part.first_version - 1) for part in parts if part.first_version > 1]
-    found = iter(connection.execute(DIGESTS_IN_BLOCKS, (json.dumps(wanted),)) if wanted else ())
-    for part in parts:
-        digest = next(found)[0] if part.first_version > 1 else NO_DIGEST
-        if digest is None:
-            raise DamagedError(f"event {part.stream}@{part.first_version - 1}", "it is missing")
-        yield digest
+class _Ends:
+    """Where streams end in the blocks that were gone through: the next block of a page begins there, as a rule."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        # Version and digest.
+        self._ends: dict[str, tuple[int, bytes]] = {}
+
+    def digests_before(self, block: Block, parts: Mapping[int, BlockPart]) -> list[bytes]:
+        """
+        Return the digests before parts of a block, given by their places; take note of where they end.
+
+        Raises:
+            DamagedError: the event before one of them is missing.
+        """
+        ends = self._ends
+        wanted = [(part.stream, part.first_version - 1) for part in parts.values() if part.first_version > 1]
+        unknown = [one for one in wanted if ends.get(one[0], (0, b""))[0] != one[1]]
+        found = self._connection.execute(DIGESTS_IN_BLOCKS, (json.dumps(unknown),)) if unknown else ()
+        for (stream, version), (digest,) in zip(unknown, found, strict=True):
+            if digest is None:
+                raise DamagedError(f"event {stream}@{version}", "it is missing")
+            ends[stream] = (version, digest)
+        befores = [ends[part.stream][1] if part.first_version > 1 else NO_DIGEST for part in parts.values()]
+        for place, part in parts.items():
+            last = (place + part.size - 1) * DIGEST_BYTES
+            ends[part.stream] = (part.first_version + part.size - 1, block.digests[last : last + DIGEST_BYTES])
+        return befores
 
 
 def _digest_of(connection: sqlite3.Connection, key: int, stream: str, version: int) -> bytes:

@@ -113,9 +113,9 @@ def test_pages_without_a_row(store: refold.Store, monkeypatch: pytest.MonkeyPatc
     saved: list[Moment] = []
     save = runner._store.save
 
-    def counted(*args: Any, before: Moment, after: Moment) -> bool:
+    def counted(*args: Any, after: Moment, **others: Any) -> bool:
         saved.append(after)
-        return save(*args, before=before, after=after)
+        return save(*args, after=after, **others)
 
     monkeypatch.setattr(runner._store, "save", counted)
     runner.catch_up(TRANSITIONS)

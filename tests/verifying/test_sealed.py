@@ -78,7 +78,7 @@ SEALED: dict[str, tuple[str, list[str]]] = {
     "checksum": ("UPDATE block SET checksum = x'00' WHERE key = 2", BLOCK_2),
     "another place": ("UPDATE block SET segment = 1 WHERE key = 1", BLOCK_1),
     "gone": ("DELETE FROM block WHERE key = 2", with_next(BLOCK_2, 129)),
-    "cannot be found": ("DELETE FROM part WHERE block = 2", with_next(BLOCK_2, 129)),
+    "cannot be found": ("DELETE FROM part WHERE block = 2", with_next(BLOCK_2, 129)[:2]),
     "another type": ("UPDATE block SET body = cast(body AS text) WHERE key = 2", ["event chat:a@65..129", BLOCK_2[1]]),
 }  # fmt: skip
 

@@ -66,6 +66,8 @@ class Context:
         journal = self._journal
         is_name = isinstance(moment, str) and moment[:1].isalpha() and not moment.startswith("pos:")
         names = journal.state.names if is_name else {}
+        if not isinstance(moment, int):
+            journal.require_known()
         return resolve_version(journal.log, journal.place.stream, moment, head=journal.version, names=names)
 
     def name_version(
@@ -105,13 +107,18 @@ class Context:
         Return the recorded events themselves: versions above `after`, up to and including `until`.
         """
         self.flush()
-        return self._journal.log.read(self._journal.place.stream, after=after, until=until)
+        journal = self._journal
+        return journal.log.read(journal.place.stream, after=after, until=until, known=journal.known)
 
     # Other writers, and the disk
 
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
         Catch up with what others wrote, and return it.
+
+        Raises:
+            LogWentBackError: the database lacks what this view shows, as after the restore of an older copy; the view
+                is as it was, and `cleanup()` makes it go on from what there is.
         """
         return self._journal.refresh()
 
@@ -127,7 +134,9 @@ class Context:
 
     def cleanup(self) -> None:
         """
-        Let go of the memory that the view takes, and record nothing; the next use reads the context again.
+        Let go of what the view holds, and record nothing; the next use reads the context again, as the log has it.
+
+        So a context goes on from what there is when its database went back (LogWentBackError).
 
         To take everything out of the view, `clear()` (SPEC V13.6).
         """

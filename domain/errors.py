@@ -14,7 +14,8 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── StorageFullError         no room left on the disk
     │   ├── StorageReadOnlyError     the file or its folder cannot be written
     │   ├── StorageUnavailableError  missing, unreachable or not a Refold database
-    │   └── StorageClosedError       used after close()
+    │   ├── StorageClosedError       used after close()
+    │   └── LogWentBackError         an older copy took its place, or its file was taken away: look what is gone
     ├── ProjectionError              an event that a projection cannot fold: mend the projection, and rebuild it
     └── DamagedError                 stored bytes are not what was written: repair or restore
 """
@@ -22,7 +23,7 @@ The errors Refold raises, grouped by what the caller can do about them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "ConcurrencyError",
@@ -31,6 +32,7 @@ __all__ = [
     "DuplicateItemError",
     "InvalidInputError",
     "LimitExceededError",
+    "LogWentBackError",
     "NotFoundError",
     "ProjectionError",
     "RefoldError",
@@ -154,6 +156,47 @@ class StorageUnavailableError(StorageError):
 
 class StorageClosedError(StorageError):
     """The store was used after it was closed."""
+
+
+class Lost(NamedTuple):
+    """An event that was acknowledged and is gone: `stream@version`, and the event where this process still has it."""
+
+    reference: str
+    event: object | None = None
+
+
+LOST_NAMED = 5
+
+
+class LogWentBackError(StorageError):
+    """
+    The database lacks what it had acknowledged to this process, as after the restore of an older copy.
+
+    `stream` (empty where it concerns the log as a whole) was acknowledged at version `acknowledged`, and the
+    database has `found`. `lost` lists what this process knows to be gone, with the events as far as it has them.
+    Nothing was recorded, and views are as they were; `cleanup()` makes a context go on from what the database has.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        stream: str = "",
+        acknowledged: int = 0,
+        found: int = 0,
+        lost: Sequence[Lost] = (),
+        reason: str = "it lacks what it had acknowledged",
+        remedy: str = "cleanup() the context, or open it again, to go on from what there is",
+    ) -> None:
+        self.where, self.stream, self.acknowledged, self.found = where, stream, acknowledged, found
+        self.lost = tuple(lost)
+        if stream:
+            there = f"is at version {found}" if found < acknowledged else "has another event there"
+            reason = f"{stream} was at version {acknowledged}, and {there} now"
+        named = ", ".join(one.reference for one in self.lost[:LOST_NAMED])
+        more = len(self.lost) - LOST_NAMED
+        gone = f" (gone: {named}{f' and {more:,} more' if more > 0 else ''})" if named else ""
+        super().__init__(f"{where} went back: {reason}{gone}; {remedy}")
 
 
 class ProjectionError(RefoldError):

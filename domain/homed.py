@@ -96,7 +96,7 @@ class HomedContext(Context):
         if idempotency_key is None:
             return ()
         self.flush()
-        recorded = self._journal.log.read(self.stream)
+        recorded = self._journal.log.read(self.stream, known=self._journal.known)
         return tuple(one.event for one in recorded if one.meta.idempotency_key == idempotency_key)
 
     def _past_state(self, version: int) -> Any:

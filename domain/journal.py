@@ -20,10 +20,17 @@ from .acting import current_meta
 from .canonical import require_key
 from .decider import Decider
 from .envelope import Event, RecordedEvent, encode_payload, require_payload_size
-from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageError
+from .errors import (
+    ConcurrencyError,
+    DecisionRefusedError,
+    InvalidInputError,
+    LogWentBackError,
+    RefoldError,
+    StorageError,
+)
 from .locks import locked, synchronized
 from .outbox import Outbox
-from .ports import Log, NewEvents, Receipt
+from .ports import Log, NewEvents, Receipt, StreamEnd, require_known
 from .process_forks import renew_in_child
 from .transaction import Transaction, current_transaction
 
@@ -76,6 +83,7 @@ class Journal(Generic[S]):
         decider: Decider[S],
         *,
         version: int,
+        digest: bytes = b"",
         durability: Durability = "commit",
         unflushed: set[Journal[Any]] | None = None,
         base: S | None = None,
@@ -88,6 +96,8 @@ class Journal(Generic[S]):
         self._unflushed = set() if unflushed is None else unflushed
         self._lock: threading.RLock | _FirstLook = threading.RLock()
         self._version = version
+        # Of the last event that is known to be in the log; empty while that is not known.
+        self._digest = digest
         self._state: S | None = decider.initial_state if version == 0 and base is None else None
         self._outbox = Outbox(log)
         # True while a decision is handed over; found so by the next call, it was interrupted.
@@ -154,8 +164,37 @@ class Journal(Generic[S]):
         """
         decided = [*self._outbox.events, *self._in_transaction]
         recorded = self._version - len(decided)
-        events = self.log.read_events(self.place.stream, after=after, until=min(until, recorded))
+        last = min(until, recorded)
+        known = StreamEnd(last, self._known_digest() if last == recorded else b"")
+        events = self.log.read_events(self.place.stream, after=after, until=last, known=known)
         return events + decided[max(0, after - recorded) : max(0, until - recorded)]
+
+    def _known_digest(self) -> bytes:
+        """Return the digest of the last event that is known to be in the log; empty where the queue may know better."""
+        return b"" if self in self._unflushed else self._digest
+
+    def _went_back(self, recorded: StreamEnd) -> LogWentBackError | None:
+        try:
+            require_known(self.log, self.place.stream, recorded)
+        except LogWentBackError as error:
+            return error
+        return None
+
+    @property
+    def known(self) -> StreamEnd:
+        """The last version that this view knows to be in the log."""
+        with self._lock:
+            recorded = self._version - len(self._outbox.events) - len(self._in_transaction)
+            return StreamEnd(recorded, self._known_digest())
+
+    def require_known(self) -> None:
+        """
+        Require that the log still has what this view knows to be in it.
+
+        Raises:
+            LogWentBackError: it does not.
+        """
+        require_known(self.log, self.place.stream, self.known)
 
     def past(self, version: int) -> S:
         """
@@ -179,13 +218,18 @@ class Journal(Generic[S]):
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
         Catch up with what others wrote; return it.
+
+        Raises:
+            LogWentBackError: the log lacks what this view shows; the view is as it was.
         """
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
         self.flush()
-        news = tuple(self.log.read(self.place.stream, after=self._version))
+        known = StreamEnd(self._version - len(self._in_transaction), self._digest)
+        news = tuple(self.log.read(self.place.stream, after=self._version, known=known))
         if news:
-            self._advance(self.decider.complete(self.log, [one.event for one in news]), by=len(news))
+            events = self.decider.complete(self.log, [one.event for one in news])
+            self._advance(events, by=len(news), digest=news[-1].digest)
         return news
 
     @synchronized
@@ -207,7 +251,7 @@ class Journal(Generic[S]):
             ConcurrencyError: another writer came first; the view is as it was.
             RefusedError: the decision was refused, or the stream was begun in a transaction that was rolled
                 back; nothing was changed.
-            StorageError: the database refused; the view is as it was.
+            StorageError: the database refused; the view is as it was. LogWentBackError: it lacks what the view shows.
         """
         if idempotency_key is not None:
             require_key(idempotency_key)
@@ -219,6 +263,7 @@ class Journal(Generic[S]):
         self.came_between = ()
         strict = expected_version is not None or not catch_up
         if expected_version not in (None, self._version):
+            self.require_known()
             actual = max(self._version, self.log.head(self.place.stream))
             raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
         for attempt in range(CATCH_UPS_MAX):
@@ -226,6 +271,7 @@ class Journal(Generic[S]):
                 return self._decide_and_record(command, idempotency_key)
             except ConcurrencyError:
                 if strict or attempt == CATCH_UPS_MAX - 1:
+                    self.require_known()
                     raise
                 self.came_between += self.refresh()
         raise AssertionError("the loop returns or raises")
@@ -254,6 +300,7 @@ class Journal(Generic[S]):
             metas=(meta,) * len(events),
             root=self.place.root,
             idempotency_key=key,
+            expected_digest=self._known_digest() if self._unflushed else self._digest,
         )
         open_transaction = current_transaction(self.log)
         if open_transaction or self.durability == "enqueue":
@@ -282,15 +329,18 @@ class Journal(Generic[S]):
         self._is_unsettled = False
         return Outcome(tuple([one.event for one in receipt.events]), receipt.replayed)
 
-    def _advance(self, decided: Sequence[Any], *, by: int | None = None) -> None:
-        """Fold events into the state, which take the version on `by` so many, their own number if not given."""
+    def _advance(self, decided: Sequence[Any], *, by: int | None = None, digest: bytes | None = None) -> None:
+        """
+        Fold events into the state, which take the version on `by` so many, their own number if not given; with a
+        `digest` they are known to be in the log, and it is that of the last.
+        """
         state, version = self._state, self._version + (len(decided) if by is None else by)
         if state is not None and decided:
             # Whoever looks again reads no more than was appended meanwhile, and again as much.
             is_unused = version - self._used_at > max(UNUSED_EVENTS_MAX, self._used_at)
             state = None if is_unused else self.decider.fold(state, decided)
-        # Both at once: an interrupt between the two would have the same events folded again.
-        self._state, self._version = state, version
+        # At once: an interrupt between two of them would have the same events folded again.
+        self._state, self._version, self._digest = state, version, self._digest if digest is None else digest
 
     def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
         if new.idempotency_key is not None:
@@ -318,6 +368,8 @@ class Journal(Generic[S]):
             self._version, self._state = before
             self._base = None if self._version == 0 else self._base
             self._is_void = self._version == 0 and receipt is None
+        elif receipt is not None and receipt.events:
+            self._digest = receipt.events[-1].digest
         self._transaction, self._before_transaction, self._in_transaction = None, None, []
         if receipt is not None and receipt.replayed:
             self.refresh()
@@ -366,15 +418,22 @@ class Journal(Generic[S]):
         settlement = self._outbox.settlement
         if settlement.failure is None and not settlement.replayed:
             self._unflushed.discard(self)
+            self._digest = settlement.digest or self._digest
+            self._outbox.start_afresh()
+            self._unflushed.discard(self)
             return
+        failure = settlement.failure
+        if isinstance(failure, ConcurrencyError) and not settlement.replayed:
+            recorded = StreamEnd(self._version - len(settlement.refused), settlement.digest or self._digest)
+            failure = self._went_back(recorded) or failure
         self.forget()
-        if isinstance(settlement.failure, ConcurrencyError | StorageError):
-            settlement.failure.refused = settlement.refused
+        if isinstance(failure, ConcurrencyError | StorageError):
+            failure.refused = settlement.refused
         # As late as can be: who is interrupted before is told by the next flush.
         self._unflushed.discard(self)
         self._outbox.start_afresh()
-        if settlement.failure is not None:
-            raise settlement.failure
+        if failure is not None:
+            raise failure
 
     @synchronized
     def forget(self) -> None:
@@ -387,7 +446,7 @@ class Journal(Generic[S]):
         if self.is_ahead:
             return
         self._base = None
-        self._version = self.log.head(self.place.stream)
+        self._version, self._digest = self.log.end(self.place.stream)
         if self._version == 0:
             self._state = self.decider.initial_state
 
@@ -398,7 +457,7 @@ class Journal(Generic[S]):
         """
         self.log, self.place, self._base = log, place, None
         self._outbox = Outbox(log)
-        self._state = None
+        self._state, self._digest = None, b""
         self.durability, self._unflushed = durability, unflushed
 
     def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:

@@ -20,9 +20,9 @@ from .envelope import (
     require_meta_size,
     require_payload_size,
 )
-from .errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
+from .errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from .locks import News, synchronized
-from .ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
+from .ports import NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from .positions import Moment, Position
 from .process_forks import fork_safe_lock
 from .promises import Settled
@@ -69,9 +69,9 @@ class MemoryLog:
         if any(events is not None for events in known):
             return [Receipt(events or (), True) for events in known]
         for new in batch:
-            head = self.head(new.stream)
-            if new.expected_version not in (ANY_VERSION, head):
-                raise ConcurrencyError(new.stream, expected=new.expected_version, actual=head)
+            end = self.end(new.stream)
+            if not new.fits(end):
+                raise ConcurrencyError(new.stream, expected=new.expected_version, actual=end.version)
         # Encoding can refuse an event, so all of it comes before the first change.
         payloads = [[require_payload_size(encode_payload(event)) for event in new.events] for new in batch]
         encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
@@ -120,17 +120,26 @@ class MemoryLog:
                 events.append(recorded)
             self._indexed += 1
 
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
         """
         Return the events of a stream with versions above `after`, up to and including `until`.
         """
-        return self._stream(stream)[max(after, 0) : until]
+        events = self._stream(stream)
+        if known and known.version:
+            there = events[known.version - 1].digest if known.version <= len(events) else None
+            if there is None or known.digest not in (b"", there):
+                raise LogWentBackError("the log in memory", stream=stream, acknowledged=known[0], found=len(events))
+        return events[max(after, 0) : until]
 
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
         """
         Return what `read` does without the envelopes.
         """
-        return [recorded.event for recorded in self.read(stream, after=after, until=until)]
+        return [recorded.event for recorded in self.read(stream, after=after, until=until, known=known)]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
@@ -144,13 +153,21 @@ class MemoryLog:
         """
         start = after.head(ONE_SEQUENCE)
         events = self._all[start : start + limit]
-        return Page(events, Moment(((ONE_SEQUENCE, start + len(events)),)) if events else after)
+        end = start + len(events) if events else len(self._all)
+        return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 
     def head(self, stream: str) -> int:
         """
         Return the version of the last event of a stream; 0 where there is none.
         """
         return len(self._stream(stream))
+
+    def end(self, stream: str) -> StreamEnd:
+        """
+        Return what `head` does, with the digest of that event.
+        """
+        events = self._stream(stream)
+        return StreamEnd(len(events), events[-1].digest) if events else StreamEnd(0)
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """

@@ -22,11 +22,15 @@ __all__ = ["Outbox", "Settlement"]
 
 
 class Settlement(NamedTuple):
-    """How it went since the last time: what refused which events, and whether any were only repeated."""
+    """
+    How it went since the last time: what refused which events, whether any were only repeated, and the digest of the
+    last event that got in.
+    """
 
     failure: BaseException | None
     refused: tuple[Event, ...]
     replayed: bool
+    digest: bytes = b""
 
 
 class Outbox:
@@ -41,6 +45,7 @@ class Outbox:
         self._failure: BaseException | None = None
         self._refused: list[Event] = []
         self._replayed = False
+        self._digest = b""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -89,12 +94,12 @@ class Outbox:
     @synchronized
     def settlement(self) -> Settlement:
         """How it went since the last start."""
-        return Settlement(self._failure, tuple(self._refused), self._replayed)
+        return Settlement(self._failure, tuple(self._refused), self._replayed, self._digest)
 
     @synchronized
     def start_afresh(self) -> None:
         """Forget how it went so far."""
-        self._failure, self._replayed, self._refused = None, False, []
+        self._failure, self._replayed, self._refused, self._digest = None, False, [], b""
 
     @synchronized
     def _send_next(self) -> Pending[list[Receipt]] | None:
@@ -103,6 +108,9 @@ class Outbox:
             self._look_after_interrupt(self._on_its_way)
         while self._on_its_way is None and self._waiting:
             batch, parts = _joined(self._waiting)
+            if self._digest:
+                # It was decided on events that had no digest yet.
+                batch = msgspec.structs.replace(batch, expected_digest=self._digest)
             # Both at once: an interrupt comes before or behind, and finds every event in one place.
             self._on_its_way, self._waiting = batch, self._waiting[parts:]
             pending = self._log.append((batch,), wait=False)
@@ -127,8 +135,10 @@ class Outbox:
             return
         failure = pending.exception()
         if failure is None:
-            replayed = self._replayed or pending.result()[0].replayed
-            self._on_its_way, self._pending, self._replayed = None, None, replayed
+            receipt = pending.result()[0]
+            replayed = self._replayed or receipt.replayed
+            digest = b"" if replayed or not receipt.events else receipt.events[-1].digest
+            self._on_its_way, self._pending, self._replayed, self._digest = None, None, replayed, digest
             self._send_next()
         else:
             if self._failure is not failure:

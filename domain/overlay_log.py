@@ -15,7 +15,7 @@ from .envelope import Event, RecordedEvent
 from .errors import DecisionRefusedError
 from .locks import synchronized
 from .memory_log import MemoryLog
-from .ports import Log, NewEvents, Pending, Range, Receipt
+from .ports import Log, NewEvents, Pending, Range, Receipt, StreamEnd
 from .positions import Moment
 from .promises import Settled
 from .system import System
@@ -84,21 +84,25 @@ class OverlayLog:
             root=root,
         )
 
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
         """
         Return the events of a stream with versions above `after`, up to and including `until`.
         """
         if stream in self._roots:
-            return self._here.read(stream, after=after, until=until)
-        return self._below.read(stream, after=after, until=self._last(stream, until))
+            return self._here.read(stream, after=after, until=until, known=known)
+        return self._below.read(stream, after=after, until=self._last(stream, until), known=known)
 
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
         """
         Return what `read` does without the envelopes.
         """
         if stream in self._roots:
-            return self._here.read_events(stream, after=after, until=until)
-        return self._below.read_events(stream, after=after, until=self._last(stream, until))
+            return self._here.read_events(stream, after=after, until=until, known=known)
+        return self._below.read_events(stream, after=after, until=self._last(stream, until), known=known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
@@ -124,6 +128,12 @@ class OverlayLog:
         if stream not in self._heads:
             self._heads[stream] = self._below.version_at(stream, self._moment)
         return self._heads[stream]
+
+    def end(self, stream: str) -> StreamEnd:
+        """
+        Return what `head` does, with the digest of an event that was appended here.
+        """
+        return self._here.end(stream) if stream in self._roots else StreamEnd(self.head(stream))
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """

@@ -27,6 +27,8 @@ __all__ = [
     "Pending",
     "Range",
     "Receipt",
+    "StreamEnd",
+    "require_known",
     "require_names",
 ]
 
@@ -58,12 +60,21 @@ class Pending(Protocol[T_co]):
         """
 
 
+class StreamEnd(NamedTuple):
+    """A version of a stream, the last one as somebody knows it, and its digest; empty where that is not known."""
+
+    version: int
+    digest: bytes = b""
+
+
 class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     Events to be appended to one stream, decided on `expected_version` (0: the stream must not exist yet).
 
     `metas` has one entry per event. `root` decides the slice of a new stream: its session's id, or its own.
-    `idempotency_key` makes a repetition harmless: the events recorded under it are given back instead.
+    `expected_digest`, where it is not empty, is that of the event at `expected_version`: a log that was restored
+    from an older copy may have another one there. `idempotency_key` makes a repetition harmless: the events recorded
+    under it are given back instead.
     """
 
     stream: str
@@ -72,6 +83,15 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     metas: tuple[Meta, ...]
     root: str = ""
     idempotency_key: str | None = None
+    expected_digest: bytes = b""
+
+    def fits(self, end: StreamEnd) -> bool:
+        """
+        Return whether these were decided on this end of their stream.
+        """
+        if self.expected_version == ANY_VERSION:
+            return True
+        return self.expected_version == end.version and self.expected_digest in (b"", end.digest)
 
 
 def require_names(new: NewEvents) -> None:
@@ -81,8 +101,11 @@ def require_names(new: NewEvents) -> None:
     Raises:
         InvalidInputError: one holds a NUL, which columns of text do not take everywhere, or a key is too long.
     """
+    # Each append comes by here, and hardly any has one.
     if new.idempotency_key is not None:
         require_key(new.idempotency_key)
+    elif "\0" not in f"{new.stream}{new.root}":
+        return
     # The root of a stream that is there already is of no account.
     root = new.root if new.expected_version == 0 else ""
     for name, what in ((new.stream, "id"), (root, "root")):
@@ -106,7 +129,10 @@ class Range(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Events in the order of the log, and the moment to go on from."""
+    """
+    Events in the order of the log, and the moment to go on from. Where there are none because the log ends before the
+    moment that was asked for, it is that end.
+    """
 
     events: list[RecordedEvent]
     moment: Moment
@@ -123,20 +149,28 @@ class Log(Protocol):
         in a batch once.
 
         Raises (from `result()`):
-            ConcurrencyError: a stream's head is not at the expected version.
+            ConcurrencyError: a stream's head is not at the expected version, or has another digest.
+            LogWentBackError: the log lacks what it had acknowledged before.
             InvalidInputError: an event cannot be encoded, or a name holds a NUL.
             StorageError: the database refused; nothing was written.
         """
 
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
         """
         Return the events of a stream with versions above `after`, up to and including `until`, in order.
 
+        `known` is what the caller knows to have been recorded.
+
         Raises:
             DamagedError: an event is missing, or does not match its digest.
+            LogWentBackError: the stream does not have the version that is `known`, or with another digest.
         """
 
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
         """
         Return what `read` does without the envelopes, which is all that a fold needs.
         """
@@ -151,6 +185,11 @@ class Log(Protocol):
         Return the version of the last event of a stream; 0 where there is none.
         """
 
+    def end(self, stream: str) -> StreamEnd:
+        """
+        Return what `head` does, with the digest of that event; that of version 0 is empty.
+        """
+
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """
         Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
@@ -160,6 +199,16 @@ class Log(Protocol):
         """
         Return the ids of all streams, or of those that begin with `prefix`, in order.
         """
+
+
+def require_known(log: Log, stream: str, known: StreamEnd) -> None:
+    """
+    Require that a log still has what is known to have been recorded.
+
+    Raises:
+        LogWentBackError: it does not.
+    """
+    log.read(stream, after=known.version, until=known.version, known=known)
 
 
 class PagedLog(Protocol):

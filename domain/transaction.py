@@ -16,8 +16,8 @@ import msgspec
 
 from .canonical import require_key
 from .envelope import Event, Meta
-from .errors import DecisionRefusedError, InvalidInputError, RefoldError
-from .ports import Log, NewEvents, Receipt
+from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
+from .ports import Log, NewEvents, Receipt, StreamEnd, require_known
 
 __all__ = ["Transaction", "current_or_new_transaction", "current_transaction", "transaction"]
 
@@ -101,8 +101,12 @@ class Transaction:
         batch = [part.joined(self.idempotency_key) for part in parts]
         try:
             receipts = self.log.append(batch).result() if batch else []
-        except RefoldError:
+        except RefoldError as error:
             self.roll_back()
+            if isinstance(error, ConcurrencyError):
+                # The log may not be ahead of the view, but behind it.
+                refused = self._parts[error.stream].first
+                require_known(self.log, refused.stream, StreamEnd(refused.expected_version, refused.expected_digest))
             raise
         # Where an interrupt leaves open whether that was done, every view finds it out for itself.
         for part, receipt in zip(parts, receipts, strict=True):

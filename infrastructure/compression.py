@@ -89,6 +89,14 @@ class Compression:
         self._dictionaries[number] = dictionary
         self._newest = max(self._newest, number)
 
+    def drop(self) -> None:
+        """
+        Know no dictionary any more: they lie in a database that was replaced by an older copy.
+        """
+        self._newest = 0
+        self._dictionaries = {}
+        self._local = threading.local()
+
     def shrink(self, data: bytes) -> bytes:
         """
         Return `data` in its stored form, compressed where that pays.

@@ -54,14 +54,14 @@ def open_journal(
         NotFoundError: it does not exist and `create` is False.
     """
     stream = stream_id(wanted.kind, context_id)
-    version = log.head(stream)
+    version, digest = log.end(stream)
     first = wanted.first
     if version:
         first = _checked(log, stream, wanted)
     elif not create:
         raise NotFoundError(f"there is no {wanted.kind} context {context_id!r}: `refold contexts` lists them")
     place = Place(stream, root_of(first, stream), first.agent)
-    journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, unflushed=unflushed)
+    journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, digest=digest, unflushed=unflushed)
     if not version:
         try:
             journal.execute(wanted.begin(first), catch_up=False)

@@ -38,7 +38,7 @@ class Part(NamedTuple):
     Drafts for one stream. `first_version` is the version the first must get (ANY: the next one).
 
     An empty stream may start at one of `starts`; Refold's start at 1, foreign ones at 0 or 1. A new one gets the
-    slice of its `root` where it has one, else `slice`.
+    slice of its `root` where it has one, else `slice`. `expected_digest` as in `NewEvents`.
     """
 
     stream: str
@@ -48,6 +48,7 @@ class Part(NamedTuple):
     starts: tuple[int, ...] = (1,)
     idempotency_key: str | None = None
     root: str = ""
+    expected_digest: bytes = b""
 
 
 class Request(NamedTuple):

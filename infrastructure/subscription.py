@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 
 from ..domain.envelope import RecordedEvent
-from ..domain.errors import InvalidInputError
+from ..domain.errors import InvalidInputError, LogWentBackError
 from ..domain.locks import synchronized
-from ..domain.ports import LiveLog
+from ..domain.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
 from ..domain.process_forks import renew_in_child
 from ..domain.threads import finished_in_thread
@@ -32,7 +32,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     An endless iterator over the wanted events behind `after`, in the order of the log; `stop()` ends it.
 
     `for` waits in its thread, `async for` lets the event loop go on. `moment` is where it stands: hand it in again to
-    go on from there. One with a name is acknowledged: `ack()` has the store remember where it stands. Not to be shared
+    go on from there. Where the log does not reach as far as it stands, as after the restore of an older copy, it raises
+    LogWentBackError. One with a name is acknowledged: `ack()` has the store remember where it stands. Not to be shared
     between threads or tasks, but `stop()` may come from any.
     """
 
@@ -44,6 +45,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._wanted = wanted
         self._next = after
         self._page: deque[RecordedEvent] = deque()
+        # The last event that was read: it must stay where it is.
+        self._last: RecordedEvent | None = None
         self._stopped = threading.Event()
         # A task that is cancelled twice leaves while its thread still reads.
         self._lock = threading.Lock()
@@ -96,10 +99,18 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         """Read the next page, or wait a moment where there is none yet."""
         if self._page:
             return
+        if self._last is not None:
+            require_known(self._log, self._last.stream, StreamEnd(self._last.version, self._last.digest))
         page = self._log.read_all(after=self._next, limit=PAGE_EVENTS)
+        if not page.events and not page.moment.includes(self._next):
+            raise LogWentBackError(
+                f"the log of {self._next.events:,} events that this subscription has seen",
+                reason=f"it has {page.moment.events:,}",
+                remedy="subscribe anew, without a name or under another one, from where you know to be right",
+            )
         if page.events:
-            # At once: an interrupt between the two would skip or repeat a page.
-            self._next, self._page = page.moment, deque(page.events)
+            # At once: an interrupt between two of them would skip or repeat a page.
+            self._next, self._page, self._last = page.moment, deque(page.events), page.events[-1]
         else:
             self._log.wait_for_news(self._next, timeout_seconds=WAIT_SECONDS)
 

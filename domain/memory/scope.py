@@ -232,11 +232,13 @@ class ScopeAt(ReadableScope):
 
 
 def _journal_in(home: Home, place: Place) -> Journal[MemoryState]:
+    version, digest = home.log.end(place.stream)
     return Journal(
         home.log,
         place,
         MEMORIES,
-        version=home.log.head(place.stream),
+        version=version,
+        digest=digest,
         durability=home.durability,
         unflushed=home.unflushed,
     )

@@ -53,8 +53,9 @@ class MomentNames:
     """The named moments of a store, its own names and those that other processes give."""
 
     def __init__(self, home: Home) -> None:
-        head = home.log.head(STREAM)
-        self._journal = Journal(home.log, Place(STREAM, STREAM), MOMENTS, version=head, unflushed=home.unflushed)
+        version, digest = home.log.end(STREAM)
+        place = Place(STREAM, STREAM)
+        self._journal = Journal(home.log, place, MOMENTS, version=version, digest=digest, unflushed=home.unflushed)
 
     def name(self, name: str, moment: Moment) -> None:
         """

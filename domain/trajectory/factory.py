@@ -14,10 +14,11 @@ from ..home import Home
 from ..homed import detached_home
 from ..journal import Journal, Place
 from ..locks import synchronized
+from ..ports import StreamEnd
 from ..process_forks import renew_in_child
 from ..transaction import current_or_new_transaction
 from .events import RunOpened
-from .heads import flushed_head
+from .heads import flushed_end
 from .identity import RunId
 from .rules.commands import Begin
 from .rules.decide import RUNS
@@ -132,7 +133,7 @@ class RunFactory:
         while True:
             identity = main._replace(sub_id=number)
             # Somebody else's may have any agent, so it is not looked at.
-            journal = self._journal_at(0, identity, agent)
+            journal = self._journal_at(StreamEnd(0), identity, agent)
             if not self._home.log.head(identity.stream) and _begin(journal, identity, agent):
                 self._subs[main] = number
                 return self._kept(journal, identity)
@@ -140,14 +141,15 @@ class RunFactory:
 
     def _journal(self, identity: RunId, agent: str | None) -> Journal[RunState]:
         log, stream = self._home.log, identity.stream
-        version = flushed_head(self._home, stream)
-        if version:
+        end = flushed_end(self._home, stream)
+        if end.version:
             agent = _require_agent(log.read_events(stream, until=1)[0], stream, agent)
-        return self._journal_at(version, identity, agent)
+        return self._journal_at(end, identity, agent)
 
-    def _journal_at(self, version: int, identity: RunId, agent: str | None) -> Journal[RunState]:
+    def _journal_at(self, end: StreamEnd, identity: RunId, agent: str | None) -> Journal[RunState]:
         place = Place(identity.stream, identity.session_id, agent)
-        return Journal(self._home.log, place, RUNS, version=version, unflushed=self._home.unflushed)
+        unflushed = self._home.unflushed
+        return Journal(self._home.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
 
     def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
         # That a run exists is never queued: everything that is queued on it hangs on that.

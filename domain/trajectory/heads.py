@@ -5,13 +5,14 @@ How far a run's stream goes, with what this process has queued for it.
 from __future__ import annotations
 
 from ..home import Home
+from ..ports import StreamEnd
 
-__all__ = ["flushed_head"]
+__all__ = ["flushed_end"]
 
 
-def flushed_head(home: Home, stream: str) -> int:
+def flushed_end(home: Home, stream: str) -> StreamEnd:
     """
-    Return the version of a stream's last event, once all that was queued for it here is in the log.
+    Return the end of a stream, once all that was queued for it here is in the log.
 
     The object that queued it may be gone, and who asks for the run again shall see what it left.
 
@@ -21,4 +22,4 @@ def flushed_head(home: Home, stream: str) -> int:
     for journal in list(home.unflushed or ()):
         if journal.place.stream == stream:
             journal.flush()
-    return home.log.head(stream)
+    return home.log.end(stream)

@@ -13,7 +13,7 @@ from ..spans import Segment
 from ..streams import split_stream_id
 from .drawing import drawn
 from .events import NodeRegistered, QueryRegistered, RoundsRestored
-from .heads import flushed_head
+from .heads import flushed_end
 from .identity import RunId, is_run_id, run_id_of
 from .naming import node_name
 from .rules.commands import (
@@ -236,7 +236,7 @@ class ShapedRun(ShownRun):
         runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]
         numbers = sorted(run.run_id for run in runs if run.sub_id == agent and run.run_id < until)
         streams = {number: own._replace(run_id=number, sub_id=agent).stream for number in numbers}
-        return {number: Segment(stream, flushed_head(self._home, stream)) for number, stream in streams.items()}
+        return {number: Segment(stream, flushed_end(self._home, stream).version) for number, stream in streams.items()}
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
         """

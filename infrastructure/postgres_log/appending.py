@@ -2,7 +2,7 @@
 Appending to a log on PostgreSQL.
 
 The usual way is one round trip. This process remembers where each slice and stream ended, so it sends everything
-at once: BEGIN, the slice's lock, a look at the slice's last position that fails if it is not the remembered one,
+at once: BEGIN, the slice's lock, a look at the slice's last digest that fails if it is not the remembered one,
 the rows, COMMIT. The row of a stream that is to be new goes along, and is refused where its id is taken. Even the
 remembered may be all there is to refuse: a look that succeeds proves the refusal.
 
@@ -26,12 +26,12 @@ from ...domain.system import System
 from ..compression import Compression
 from ..records import Request
 from .database import PostgresDatabase, pause_before
-from .inquiry import Inquiry, StreamMovedError
+from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .quick import Ready, Row, end_of, ready, ready_together, received, rows_of, stream_rows_of
 from .tags import learn_tags
 from .translation import DUPLICATE, is_lost_connection, translate
-from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4, int8
+from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
 
 __all__ = ["Appender", "Begun", "Interrupted"]
 
@@ -57,7 +57,14 @@ class Begun(NamedTuple):
 class Appender:
     """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
 
-    def __init__(self, database: PostgresDatabase, prefix: str, system: System, compression: Compression) -> None:
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        prefix: str,
+        system: System,
+        compression: Compression,
+        guard: Guard | None = None,
+    ) -> None:
         self._database = database
         self._prefix = prefix
         self._system = system
@@ -65,8 +72,13 @@ class Appender:
         # True while an append is carried out; found so by the next one, it was interrupted.
         self._is_at_stake = False
         self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
-        # Divides by zero, and so ends the transaction, where the slice is further on than it is remembered.
-        self._look = f"SELECT 1 / (coalesce(max(position), 0) = $2)::int FROM {prefix}event WHERE slice = $1"
+        # Divides by zero, and so ends the transaction, where the slice does not end at the event it is remembered to
+        # end at. A digest, not a position: an older copy of the database may have come to the same position again.
+        self._look = (
+            f"SELECT 1 / (coalesce((SELECT e.digest FROM {prefix}event e WHERE e.slice = l.slice"
+            f" ORDER BY e.position DESC LIMIT 1), ''::bytea) = $2)::int FROM {prefix}slice_lock l WHERE l.slice = $1"
+        )
+        self._guard = guard
         self._after_fork()
         renew_in_child(self)
 
@@ -74,13 +86,21 @@ class Appender:
         # Another thread may have been changing it; and ids that follow on the parent's would be given out twice.
         self._memory = Memory()
         self._ids = EventIds()
-        self._inquiry = Inquiry(self._memory, self._prefix, self._lock)
+        self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._guard)
+        # The connection that memory was gained on: another one may lead to another copy of the database.
+        self._wire: Wire | None = None
 
     def known_slice(self, stream: str) -> int | None:
         """
         Return the slice of a stream, where it is remembered.
         """
         return self._memory.slices.get(stream)
+
+    def distrust(self) -> None:
+        """
+        Have the next append look at everything anew, as on another connection; may be called from any thread.
+        """
+        self._wire = None
 
     def append(
         self,
@@ -135,11 +155,13 @@ class Appender:
         if end is None:
             return None
         first_id = 0
-        self._is_at_stake = True
         try:
             wire = self._database.writer()
+            if wire is not self._wire:
+                return None
+            self._is_at_stake = True
             where = int4(end.slice)
-            wire.send(BEGIN, Call(self._lock, (where,)), Call(self._look, (where, int8(end.lane.position))))
+            wire.send(BEGIN, Call(self._lock, (where,)), Call(self._look, (where, end.lane.digest)))
             events = ready(new, end, self._memory)
             if events is None:
                 return Begun(end.slice)
@@ -165,12 +187,14 @@ class Appender:
         all_events = ready_together(news, self._memory)
         if all_events is None:
             return None
-        self._is_at_stake = True
         now = self._now()
         ids = self._ids.take(sum(len(events.payloads) for events in all_events), now)
-        first_id, ends = ids, {events.end.slice: events.end.lane.position for events in all_events}
+        first_id, ends = ids, {events.end.slice: events.end.lane.digest for events in all_events}
         try:
             wire = self._database.writer()
+            if wire is not self._wire:
+                return None
+            self._is_at_stake = True
             wire.send(BEGIN, *self._locks(sorted(ends)), *self._looks(ends))
             parts = []
             for events in all_events:
@@ -212,8 +236,18 @@ class Appender:
     def _locks(self, slices: Iterable[int]) -> list[Call]:
         return [Call(self._lock, (int4(number),)) for number in slices]
 
-    def _looks(self, ends: Mapping[int, int]) -> list[Call]:
-        return [Call(self._look, (int4(number), int8(position))) for number, position in ends.items()]
+    def _looks(self, ends: Mapping[int, bytes]) -> list[Call]:
+        return [Call(self._look, (int4(number), digest)) for number, digest in ends.items()]
+
+    def _is_new(self, wire: Wire) -> bool:
+        """Say whether a connection is another one than before; then nothing that was learnt on that one is trusted."""
+        if wire is self._wire:
+            return False
+        self._memory.forget_all()
+        if self._guard is not None:
+            self._guard.check(wire)
+        self._wire = wire
+        return True
 
     @contextmanager
     def _memory_at_stake(self, slices: Collection[int]) -> Iterator[None]:
@@ -249,8 +283,10 @@ class Appender:
         is_begun: bool,
     ) -> list[Answer] | None:
         """Do it in one round trip; None where memory does not say enough."""
-        ends = {number: self._memory.lanes[number].position for number in slices}
+        ends = {number: self._memory.lanes[number].digest for number in slices}
         with self._database.writing(under_way=is_begun) as wire:
+            if self._is_new(wire):
+                return None
             if not is_begun:
                 wire.send(BEGIN, *self._locks(slices), *self._looks(ends))
             assert wire.is_under_way, "rows must not go out without their lock"
@@ -274,6 +310,7 @@ class Appender:
                 pause_before(attempt - 1)
             try:
                 with self._database.writing() as wire:
+                    self._is_new(wire)
                     return self._read_and_write(wire, orders, look_for_ids=failure is not None)
             except StreamMovedError:
                 continue

@@ -13,7 +13,7 @@ from ...domain.errors import DamagedError, StorageClosedError
 from ...domain.process_forks import renew_in_child
 from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .database import PostgresDatabase
-from .wire import Call, int4
+from .wire import Call, Wire, int4
 
 __all__ = ["Dictionaries", "RowCompression"]
 
@@ -42,6 +42,7 @@ class Dictionaries:
         self._read = f"SELECT checksum, data FROM {prefix}dictionary WHERE number = $1"
         self._insert = f"INSERT INTO {prefix}dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
         self._events = 0
+        self._checksum = b""
         self._after_fork()
         renew_in_child(self)
         self.compression = RowCompression(self.load)
@@ -55,7 +56,9 @@ class Dictionaries:
         """
         ((number,),) = self._database.ask(Call(self._newest))[0]
         if number:
-            self.compression.use(number, self.load(number))
+            dictionary = self.load(number)
+            self._checksum = _checksum(dictionary)
+            self.compression.use(number, dictionary)
 
     def load(self, number: int) -> bytes:
         """
@@ -71,6 +74,19 @@ class Dictionaries:
         if _checksum(data) != checksum:
             raise DamagedError(f"dictionary {number}", "its bytes do not match its checksum")
         return bytes(data)
+
+    def is_there(self, wire: Wire) -> bool:
+        """
+        Look whether the database still has the dictionary that is used; if not, none is used until one is found.
+        """
+        newest = self.compression.newest
+        if not newest:
+            return True
+        rows = wire.run(Call(self._read, (int4(newest),)))[0]
+        if rows and bytes(rows[0][0]) == self._checksum:
+            return True
+        self.compression.drop()
+        return False
 
     def count(self, events: int, samples: Callable[[], Sequence[bytes]]) -> None:
         """

@@ -8,18 +8,38 @@ all that was written under it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...domain.errors import DamagedError
+from ..acknowledged import Witness
 from ..records import Known, Part, Placed
 from .planning import Found, Lane, Memory, Order, Tip
 from .wire import BEGIN, Call, Rows, Wire, int4
 
-__all__ = ["Inquiry", "StreamMovedError"]
+__all__ = ["Guard", "Inquiry", "StreamMovedError"]
 
 
 class StreamMovedError(Exception):
-    """A stream lies in another slice than the one that was locked; it is remembered now."""
+    """A stream lies in another slice than the one that was locked, or a slice ends elsewhere; it is remembered now."""
+
+
+class Guard(Protocol):
+    """Knows what was acknowledged, and what it means that this is gone."""
+
+    def witness(self, number: int) -> Witness | None:
+        """
+        Return the event that was acknowledged last in a slice.
+        """
+
+    def went_back(self, witness: Witness) -> Exception:
+        """
+        Return the error for it not being there.
+        """
+
+    def check(self, wire: Wire) -> None:
+        """
+        Look, on a new connection, whether what new rows will refer to is there; raise such an error where it is not.
+        """
 
 
 class _Question(NamedTuple):
@@ -30,13 +50,17 @@ class _Question(NamedTuple):
 
 
 class _Statements(NamedTuple):
-    last: str = "SELECT position, recorded_at FROM {p}event WHERE slice = $1 ORDER BY position DESC LIMIT 1"
+    last: str = "SELECT position, recorded_at, digest FROM {p}event WHERE slice = $1 ORDER BY position DESC LIMIT 1"
     stream_key: str = "SELECT coalesce(max(key), 0) FROM {p}stream WHERE slice = $1"
     blob_key: str = "SELECT coalesce(max(key), 0) FROM {p}blob WHERE slice = $1"
     place: str = "SELECT slice, key FROM {p}stream WHERE id = $1"
     head: str = (
         "SELECT version, digest FROM {p}event WHERE slice = $1"
         " AND stream = (SELECT key FROM {p}stream WHERE id = $2 AND slice = $1) ORDER BY version DESC LIMIT 1"
+    )
+    digest: str = (
+        "SELECT digest FROM {p}event WHERE slice = $1"
+        " AND stream = (SELECT key FROM {p}stream WHERE id = $2 AND slice = $1) AND version = $3"
     )
     known: str = (
         "SELECT first_version, last_version FROM {p}idempotency WHERE slice = $1"
@@ -47,11 +71,16 @@ class _Statements(NamedTuple):
 
 
 class Inquiry:
-    """Asks on behalf of one log; what it learns of slices and streams it puts into `memory`. `lock` locks a slice."""
+    """
+    Asks on behalf of one log; what it learns of slices and streams it puts into `memory`. `lock` locks a slice.
 
-    def __init__(self, memory: Memory, prefix: str, lock: str) -> None:
+    With a `guard` it looks, in slices whose end is not remembered, whether they still hold what was acknowledged.
+    """
+
+    def __init__(self, memory: Memory, prefix: str, lock: str, guard: Guard | None = None) -> None:
         self._memory = memory
         self._lock = lock
+        self._guard = guard
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
 
     def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> Found:
@@ -59,10 +88,12 @@ class Inquiry:
         Begin a transaction, lock the slices of these orders, and learn what appending them takes.
 
         Raises:
-            StreamMovedError: a stream lies elsewhere; the transaction is to be begun anew.
+            StreamMovedError: a stream lies elsewhere, or a slice ends elsewhere than it was remembered to; the
+                transaction is to be begun anew.
+            LogWentBackError: what was acknowledged is not there.
             DamagedError: a slice has no row to lock.
         """
-        found, moved = Found({}, {}), dict[str, int]()
+        found, moved, changed = Found({}, {}), dict[str, int](), list[int]()
         guesses = {
             part.stream: self._memory.slices.get(part.stream, part.slice)
             for order in orders
@@ -71,7 +102,7 @@ class Inquiry:
         slices = sorted(set(guesses.values()))
         questions = [_Question(Call(self._lock, (int4(number),)), _requires_row(number)) for number in slices]
         for number in slices:
-            questions += self._about_slice(number)
+            questions += self._about_slice(number, changed)
         for stream, number in guesses.items():
             questions += self._about_stream(stream, number, moved)
         for order in orders:
@@ -79,20 +110,31 @@ class Inquiry:
         _, *answers = wire.run(BEGIN, *(question.call for question in questions))
         for question, rows in zip(questions, answers, strict=True):
             question.take(rows)
-        if moved:
+        if moved or changed:
+            # With nothing remembered of a slice, the next look is at what was acknowledged there, too. It is at all of
+            # these slices: while others write, one of them may change between any two looks.
+            self._memory.forget(slices if changed else ())
             self._memory.slices.update(moved)
             raise StreamMovedError
         return found
 
-    def _about_slice(self, number: int) -> Iterator[_Question]:
+    def _about_slice(self, number: int, changed: list[int]) -> Iterator[_Question]:
         before = self._memory.lanes.get(number)
+        witness = self._guard.witness(number) if self._guard and before is None else None
         lane = self._memory.lanes[number] = Lane()
 
         def take_last(rows: Rows) -> None:
-            lane.position, lane.recorded_at = rows[0] if rows else (0, 0)
+            if rows:
+                lane.position, lane.recorded_at, lane.digest = rows[0]
             # Nobody wrote since: what is remembered of the slice's streams holds good.
-            if before is not None and before.position == lane.position:
+            if before is not None and before.digest == lane.digest:
                 lane.tips, lane.blobs = before.tips, before.blobs
+            elif before is not None:
+                changed.append(number)
+
+        def take_witness(rows: Rows) -> None:
+            if self._guard and witness and [tuple(row) for row in rows] != [(witness.digest,)]:
+                raise self._guard.went_back(witness)
 
         def take_stream_key(rows: Rows) -> None:
             lane.stream_key = rows[0][0]
@@ -102,6 +144,9 @@ class Inquiry:
 
         where = (int4(number),)
         yield _Question(Call(self._sql.last, where), take_last)
+        if witness is not None:
+            values = (int4(number), witness.stream.encode(), int4(witness.version))
+            yield _Question(Call(self._sql.digest, values), take_witness)
         yield _Question(Call(self._sql.stream_key, where), take_stream_key)
         yield _Question(Call(self._sql.blob_key, where), take_blob_key)
 

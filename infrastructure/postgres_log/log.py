@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ...domain.envelope import Event, RecordedEvent, encode_payload
-from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, RefoldError
+from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ...domain.locks import News
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.promises import Settled
 from ...domain.streams import slice_of
 from ...domain.system import REAL_SYSTEM, System
+from ..acknowledged import Acknowledged, Witness, is_small
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS
 from ..drafting import drafts_of
@@ -34,7 +35,7 @@ from .partitions import PostgresPartition
 from .planning import Answer
 from .reading import VERSION_MAX, Reader
 from .schema import prepare_schema
-from .wire import PATIENCE_SECONDS
+from .wire import PATIENCE_SECONDS, Wire
 
 __all__ = ["PostgresLog"]
 
@@ -69,8 +70,9 @@ class PostgresLog:
         self.database = PostgresDatabase(url, patience_seconds=patience_seconds)
         self._dictionaries = Dictionaries(self.database, "")
         self._compression = self._dictionaries.compression
-        self._appender = Appender(self.database, "", system, self._compression)
-        self._reader = Reader(self.database, "", codec, self._compression)
+        self._acknowledged = Acknowledged()
+        self._appender = Appender(self.database, "", system, self._compression, self)
+        self._reader = Reader(self.database, "", codec, self._compression, self._went_back)
         self._pager = Pager(self.database, "")
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self._news = News()
@@ -96,6 +98,7 @@ class PostgresLog:
         quick = self._appender.append_quickly(batch[0]) if len(batch) == 1 else None
         if isinstance(quick, Receipt):
             receipts = [quick]
+            self._acknowledged.note(receipts, are_small=True)
             self._wake([receipts])
             return receipts
         answer = self._append([batch], quick)[0]
@@ -109,6 +112,7 @@ class PostgresLog:
         if isinstance(quick, list):
             receipts = iter(quick)
             answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
+            self._acknowledged.note(quick, are_small=True)
             self._wake(answers)
         else:
             answers = self._append(batches, quick)
@@ -121,6 +125,7 @@ class PostgresLog:
     def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[list[Receipt] | Exception]:
         refused: dict[int, Exception] = {}
         drafted: list[Batch] = []
+        are_small: list[bool] = []
         receipts = _Receipts(drafted, self.read)
 
         def draft() -> list[Request]:
@@ -129,6 +134,7 @@ class PostgresLog:
                 try:
                     requests.append(self._request(batch))
                     drafted.append(batch)
+                    are_small.append(is_small(requests[-1]))
                 except (RefoldError, ValueError, TypeError, OverflowError) as error:
                     refused[place] = error
             return requests
@@ -137,7 +143,11 @@ class PostgresLog:
         answers = self._appender.append(slices, draft, receipts.foresee, before)
         # What went the quick way together can be drafted: the ids of its events would belong to others otherwise.
         assert not (refused and drafted and isinstance(before, Interrupted))
-        made = iter(receipts.of(answers))
+        outcomes_drafted = receipts.of(answers)
+        for outcome, small in zip(outcomes_drafted, are_small, strict=True):
+            if not isinstance(outcome, Exception):
+                self._acknowledged.note(outcome, are_small=small)
+        made = iter(outcomes_drafted)
         outcomes = [refused[place] if place in refused else next(made) for place in range(len(batches))]
         self._wake(outcomes)
         return outcomes
@@ -156,7 +166,8 @@ class PostgresLog:
         self._check_names(new)
         drafts = drafts_of(new, self._compression)
         first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
-        return Part(new.stream, first, drafts, self._slice(new), idempotency_key=new.idempotency_key)
+        key, digest = new.idempotency_key, new.expected_digest
+        return Part(new.stream, first, drafts, self._slice(new), idempotency_key=key, expected_digest=digest)
 
     def _check_names(self, new: NewEvents) -> None:
         # The root of a stream that is there already is of no account.
@@ -186,19 +197,53 @@ class PostgresLog:
         """
         return self._committer.exclusively(work)
 
+    # What went back
+
+    def witness(self, number: int) -> Witness | None:
+        """
+        Return the event that was acknowledged last in a slice, if any was.
+        """
+        return self._acknowledged.witness(number)
+
+    def went_back(self, witness: Witness) -> Exception:
+        """
+        Return the error for an acknowledged event that is not there.
+        """
+        return self._went_back(witness.stream, StreamEnd(witness.version, witness.digest))
+
+    def check(self, wire: Wire) -> None:
+        """
+        Look, on a new connection, whether the dictionary that rows are compressed with is still there.
+
+        Raises:
+            LogWentBackError: it is not.
+        """
+        if not self._dictionaries.is_there(wire):
+            where = self.database.where
+            raise LogWentBackError(where, reason="the dictionary that its rows were compressed with is gone")
+
+    def _went_back(self, stream: str, known: StreamEnd) -> LogWentBackError:
+        self._reader.forget_places()
+        self._appender.distrust()
+        return self._acknowledged.went_back(self.database.where, self._reader, stream, known)
+
     # Reading
 
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
         """
         Return the events of a stream with versions above `after`, up to and including `until`, in order.
         """
-        return self._reader.read_stream(Range(stream, after, VERSION_MAX if until is None else until))
+        return self._reader.read_stream(Range(stream, after, VERSION_MAX if until is None else until), known)
 
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
         """
         Return what `read` does without the envelopes.
         """
-        return self.read_ranges([Range(stream, after, VERSION_MAX if until is None else until)])[0]
+        return self._reader.read_events(Range(stream, after, VERSION_MAX if until is None else until), known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
@@ -234,6 +279,12 @@ class PostgresLog:
         Return the version of the last event of a stream; 0 where there is none.
         """
         return self._reader.last_version(stream)
+
+    def end(self, stream: str) -> StreamEnd:
+        """
+        Return what `head` does, with the digest of that event.
+        """
+        return self._reader.end(stream)
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """

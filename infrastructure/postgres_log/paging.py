@@ -55,6 +55,7 @@ class Pager:
             " ORDER BY position"
         )
         self._known: Mapping[int, int] = {}
+        self._is_whole = partition is None
 
     def ends(self) -> Mapping[int, int]:
         """
@@ -77,7 +78,7 @@ class Pager:
         if sum([news[number] - seen.get(number, 0) for number in news]) < limit:
             news = _news(self.ends(), seen)
         if not news or limit <= 0:
-            return [], after
+            return [], self._end_before(after) if limit > 0 and self._is_whole else after
         chunk = max(CHUNK_MIN, limit // len(news) + 1)
         lanes = [_Lane(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
         rows: list[Row] = []
@@ -87,6 +88,12 @@ class Pager:
             lanes = [lane for lane in lanes if lane.taken < lane.end]
         seen.update((row[0], row[3]) for row in rows)
         return rows, Moment.of(seen)
+
+    def _end_before(self, after: Moment) -> Moment:
+        """Return a moment that nothing lies behind, or where the log ends if that is before it, as it went back."""
+        if Moment.of(dict(self._known)).includes(after):
+            return after
+        return Moment.of({lane: min(last, self._known.get(lane, 0)) for lane, last in after.heads})
 
     def _fill(self, lanes: list[_Lane], wanted: int) -> None:
         for start in range(0, len(lanes), CALLS_MAX):

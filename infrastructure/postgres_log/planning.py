@@ -59,10 +59,14 @@ class Tip:
 
 @dataclass(slots=True)
 class Lane:
-    """The end of one slice: its last position and time, the last keys given out, and the streams that are known."""
+    """
+    The end of one slice: its last position, with the time and the digest of the event there (empty without one), the
+    last keys given out, and the streams that are known.
+    """
 
     position: int = 0
     recorded_at: int = 0
+    digest: bytes = b""
     stream_key: int = 0
     blob_key: int = 0
     tips: dict[str, Tip] = field(default_factory=dict)
@@ -96,6 +100,14 @@ class Memory:
         for stream in self.opened:
             self.slices.pop(stream, None)
         self.opened.clear()
+
+    def forget_all(self) -> None:
+        """
+        Trust nothing any more, not even what is good for ever: this may be an older copy of the database.
+        """
+        self.forget()
+        self.slices.clear()
+        self.tags.clear()
 
     def keep(self, slices: Iterable[int]) -> None:
         """
@@ -211,7 +223,8 @@ class Plan:
         for part in parts:
             tip = self._memory.tip_of(part)
             end = ends.get(part.stream, tip.version if tip else None)
-            if not _fits(part, end):
+            is_other = part.stream not in ends and tip is not None and part.expected_digest not in (b"", tip.digest)
+            if not _fits(part, end) or (is_other and part.first_version != ANY):
                 return ConcurrencyError(part.stream, expected=part.first_version - 1, actual=end or 0)
             ends[part.stream] = _first_version(part, end) + len(part.drafts) - 1
         return None
@@ -240,7 +253,7 @@ class Plan:
             placed.append(Placed(version, number, lane.position, recorded_at, tip.digest))
             version += 1
             event_id += 1
-        tip.version = version - 1
+        tip.version, lane.digest = version - 1, tip.digest
         if part.idempotency_key is not None:
             self._keep_key(part, (where, stream), Known(first, version - 1))
         return placed

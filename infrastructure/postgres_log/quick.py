@@ -60,7 +60,7 @@ def end_of(new: NewEvents, memory: Memory) -> End | None:
     tip = None if lane is None else lane.tips.get(new.stream)
     if lane is None or tip is None or tip.version is None or new.idempotency_key is not None:
         return None
-    if len(new.events) >= EVENTS_MAX:
+    if len(new.events) >= EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
         return None
     # A refusal needs a proof, for which the general way asks.
     return End(number, lane, tip) if new.expected_version in (tip.version, ANY_VERSION) else None
@@ -158,5 +158,6 @@ def received(events: Ready, rows: list[Row], memory: Memory) -> Receipt:
         version += 1
         place += 1
         recorded.append(RecordedEvent(stream, version, Position(number, place), recorded_at, event, meta, digest))
-    lane.position, tip.version, tip.digest = place, version, rows[-1][9]
+    lane.position, tip.version = place, version
+    lane.digest = tip.digest = rows[-1][9]
     return Receipt(tuple(recorded))

@@ -8,12 +8,12 @@ hashed and decoded.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...domain.envelope import NO_DIGEST, Event, RecordedEvent
 from ...domain.errors import DamagedError
-from ...domain.ports import Range
+from ...domain.ports import Range, StreamEnd
 from ...domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
@@ -30,6 +30,8 @@ STREAMS_MAX = 100_000
 CALLS_MAX = 256
 # The first and the last version that are at hand of each stream.
 Spans = Mapping[Place, tuple[int, int]]
+# The error for what is known of a stream, and is not there.
+WentBack = Callable[[str, StreamEnd], Exception]
 
 
 # Positions and times rise with the versions of a stream, so that the last one of a moment is found by halving: to go
@@ -54,6 +56,7 @@ class _Statements(NamedTuple):
         "SELECT {columns} FROM {p}event WHERE slice = $1 AND stream = $2 AND version BETWEEN $3 AND $4 ORDER BY version"
     )
     head: str = "SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2"
+    end: str = "SELECT version, digest FROM {p}event WHERE slice = $1 AND stream = $2 ORDER BY version DESC LIMIT 1"
     at_time: str = HALVING.replace("{column}", "recorded_at")
     at_position: str = HALVING.replace("{column}", "position")
     digest: str = "SELECT digest FROM {p}event WHERE slice = $1 AND stream = $2 AND version = $3"
@@ -63,11 +66,19 @@ class _Statements(NamedTuple):
 class Reader:
     """Reads and opens the events of one log; may be used by any number of threads."""
 
-    def __init__(self, database: PostgresDatabase, prefix: str, codec: Codec, compression: Compression) -> None:
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        prefix: str,
+        codec: Codec,
+        compression: Compression,
+        went_back: WentBack | None = None,
+    ) -> None:
         self._database = database
         self._compression = compression
         self._opener = Opener(codec, compression, self._texts)
         self._sql = _Statements(*[one.format(p=prefix, columns=COLUMNS) for one in _Statements()])
+        self._went_back = went_back
         self._places: dict[str, Place] = {}
         self._names: dict[Place, str] = {}
 
@@ -104,15 +115,77 @@ class Reader:
             raise DamagedError(f"event {stream}@{(low + high + 1) // 2}", "it is missing")
         return int(low)
 
-    def read_stream(self, wanted: Range) -> list[RecordedEvent]:
+    def end(self, stream: str) -> StreamEnd:
+        """
+        Return the last version of a stream and its digest, the stream being looked up anew.
+        """
+        # What is remembered may be another stream's place since a restore, and this is where contexts are opened.
+        self._places.pop(stream, None)
+        place = self._places_of([stream]).get(stream)
+        rows = self._ask([Call(self._sql.end, (int4(place.slice), int4(place.key)))])[0] if place else []
+        return StreamEnd(rows[0][0], bytes(rows[0][1])) if rows else StreamEnd(0)
+
+    def heads(self, streams: Sequence[str]) -> list[int]:
+        """
+        Return the last version of each stream; 0 where there is none.
+        """
+        return [end or 0 for end in self._of_places([(one, ()) for one in streams], self._sql.head)]
+
+    def digests(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | None]:
+        """
+        Return the digest at each version of a stream; None where there is no such event.
+        """
+        return self._of_places([(stream, (int4(version),)) for stream, version in wanted], self._sql.digest)
+
+    def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
+        """Return what a statement gives for each stream, with what it takes besides; streams are looked up anew."""
+        self.forget_places()
+        places = self._places_of({stream for stream, _ in wanted})
+        there = [(places[stream], values) for stream, values in wanted if stream in places]
+        calls = [Call(statement, (int4(place.slice), int4(place.key), *values)) for place, values in there]
+        answers = iter(self._ask(calls))
+        found = [next(answers) if stream in places else [] for stream, _ in wanted]
+        return [rows[0][0] if rows else None for rows in found]
+
+    def forget_places(self) -> None:
+        """
+        Look streams up anew: a database that was replaced by an older copy gives their keys to others.
+        """
+        self._places.clear()
+        self._names.clear()
+
+    def read_stream(self, wanted: Range, known: StreamEnd | None = None) -> list[RecordedEvent]:
         """
         Return the events of a range, or those of them that there are, in order.
 
         Raises:
             DamagedError: an event is missing, or was changed.
+            LogWentBackError: what is `known` of the stream is not there.
         """
         ((rows, origin),) = self._fetch([Stretch([wanted])])
+        self._require(known, wanted, rows, origin)
         return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
+
+    def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
+        """
+        Return what `read_stream` does without the envelopes.
+        """
+        ((rows, origin),) = self._fetch([Stretch([wanted])])
+        self._require(known, wanted, rows, origin)
+        return self._opener.events([(rows, origin)])[0]
+
+    def _require(self, known: StreamEnd | None, wanted: Range, rows: Sequence[Row], origin: Origin) -> None:
+        if known is None or known.version < 1 or self._went_back is None:
+            return
+        digest: bytes | None
+        if wanted.after == known.version < wanted.until:
+            digest = origin.before if origin.before != NO_DIGEST else None
+        elif rows and rows[-1][2] == known.version:
+            digest = rows[-1][7]
+        else:
+            (digest,) = self.digests([(wanted.stream, known.version)])
+        if digest is None or known.digest not in (b"", digest):
+            raise self._went_back(wanted.stream, known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """

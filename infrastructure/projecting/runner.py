@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from ...domain.envelope import RecordedEvent
-from ...domain.errors import StorageError
+from ...domain.errors import LogWentBackError, StorageError
 from ...domain.ports import Page, PagedLog
 from ...domain.positions import Moment
 from ...projections.contract import (
@@ -56,6 +56,12 @@ class _Pages:
         Return the next page, and whether it is the last one.
         """
         page = self._log.read_all(after=after, limit=limit)
+        if not page.events and not page.moment.includes(after):
+            raise LogWentBackError(
+                f"the log of {after.events:,} events that projections have seen",
+                reason=f"it has {page.moment.events:,}",
+                remedy="look what is gone with verify(), then rebuild the projections",
+            )
         if len(page.events) < limit:
             return self._cut(page), True
         if self._goal is None:

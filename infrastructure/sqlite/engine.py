@@ -136,7 +136,9 @@ class SqliteEngine:
         connection = self._database.warm_writer()
         if connection is None or any(job.appender is not appender or job.request.also for job in jobs):
             return None
-        return locked(self._database.memory_lock, appender.append_warm, connection, [job.request for job in jobs])
+        answers = locked(self._database.memory_lock, appender.append_warm, connection, [job.request for job in jobs])
+        self._database.require_files()
+        return answers
 
     def _append_carefully(self, jobs: Sequence[_Job]) -> Sequence[Appended | Exception]:
         run = _run if len(jobs) == 1 else _run_apart

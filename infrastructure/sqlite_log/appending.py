@@ -34,7 +34,7 @@ Answer = Appended | ConcurrencyError
 
 
 class _Statements(NamedTuple):
-    last: str = "SELECT position, recorded_at FROM {p}event ORDER BY position DESC LIMIT 1"
+    last: str = "SELECT position, recorded_at, digest FROM {p}event ORDER BY position DESC LIMIT 1"
     stream: str = "SELECT key FROM {p}stream WHERE id = ?"
     head: str = "SELECT version, digest FROM {p}event WHERE stream = ? ORDER BY version DESC LIMIT 1"
     sealed_head: str = (
@@ -50,13 +50,19 @@ class _Statements(NamedTuple):
     add_key: str = "INSERT INTO {p}idempotency VALUES (?, ?, ?, ?)"
 
 
+# The end of the log: its last position, the time and the digest of the event there.
+Last = tuple[int, int, bytes]
+EMPTY: Last = (0, 0, NO_DIGEST)
+
+
 class _Work:
     """What a group has placed so far: rows to be inserted, and the ends of the log and of its streams."""
 
-    def __init__(self, last: tuple[int, int], now: int) -> None:
+    def __init__(self, last: Last, now: int) -> None:
         self.rows: list[Row] = []
         self.number = last[0]
         self.recorded_at = max(now, last[1])
+        self.digest = last[2]
         self.heads: dict[str, Head] = {}
 
 
@@ -68,9 +74,9 @@ class Appender:
         self._compression = compression
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
         self._inserter = Inserter(prefix)
-        self._last: tuple[int, int] | None = None
+        self._last: Last | None = None
         # Where this process left the log: while others write too, the warm way would mostly be a detour.
-        self._left_at = 0
+        self._left_at = NO_DIGEST
         self._is_alone = True
         self._heads: dict[str, Head] = {}
         self._tags: dict[str, int] = {}
@@ -106,6 +112,8 @@ class Appender:
                     return None
                 if new.expected_version not in (head.version, ANY_VERSION):
                     return None
+                if new.expected_digest and new.expected_digest != head.digest:
+                    return None
                 recorded = self._recorded(new, head, (number, recorded_at), rows)
                 if not recorded:
                     return None
@@ -115,16 +123,16 @@ class Appender:
         except (ValueError, TypeError, OverflowError, LimitExceededError):
             # An event that cannot be encoded is refused with its name, further on.
             return None
-        if not self._insert_behind(connection, last[0], rows, opened, heads):
+        if not self._insert_behind(connection, last[2], rows, opened, heads):
             self._is_alone = False
             return None
-        self._remember((number, recorded_at), heads)
+        self._remember((number, recorded_at, rows[-1][7]), heads)
         return receipts
 
     def _insert_behind(
         self,
         connection: sqlite3.Connection,
-        last: int,
+        last: bytes,
         rows: list[Row],
         opened: list[NewStream],
         heads: dict[str, Head],
@@ -173,23 +181,28 @@ class Appender:
             placed = [[self._place(part, work) for part in request.parts] for request in requests]
         except ConcurrencyError:
             return None
-        if not self._inserter.add_behind(connection, self._last[0], work.rows):
+        if not self._inserter.add_behind(connection, self._last[2], work.rows):
             self._is_alone = False
             return None
-        self._remember((work.number, work.recorded_at), work.heads)
+        self._remember((work.number, work.recorded_at, work.digest), work.heads)
         return [list(parts) for parts in placed]
 
     def append_all(
         self,
         transact: Callable[[Callable[[sqlite3.Connection], list[Answer]]], list[Answer]],
         requests: Sequence[Request],
+        look: Callable[[sqlite3.Connection], object],
     ) -> list[Answer]:
         """
         Append requests in one transaction, which `transact` gives; one that is refused leaves no trace in it.
+
+        `look` is called first where the log does not end where this process left it.
         """
 
         def append(connection: sqlite3.Connection) -> list[Answer]:
             self.begin(connection)
+            if not self._is_alone:
+                look(connection)
             return [self._appended_or_refused(connection, request) for request in requests]
 
         answers = transact(append)
@@ -209,10 +222,12 @@ class Appender:
         if self._is_at_stake:
             # The last transaction came to nothing.
             self.forget()
-        # Tags stay: they are never changed, and one that is not known is looked up.
         self._heads.clear()
-        self._last = connection.execute(self._sql.last).fetchone() or (0, 0)
-        self._is_alone = self._last[0] == self._left_at
+        self._last = connection.execute(self._sql.last).fetchone() or EMPTY
+        self._is_alone = self._last[2] == self._left_at
+        if not self._is_alone:
+            # Tags are never changed, but this may be an older copy of the log, without them.
+            self._tags.clear()
         self._is_at_stake = True
 
     def confirm(self) -> None:
@@ -243,13 +258,13 @@ class Appender:
         if any(repeated):
             return list(repeated)
         self._check(connection, request.parts)
-        work = _Work(self._last or (0, 0), self._now())
+        work = _Work(self._last or EMPTY, self._now())
         answer: Appended = []
         for part in request.parts:
             self._make_ready(connection, part, work)
             answer.append(self._place(part, work, connection))
         self._inserter.add(connection, work.rows)
-        self._remember((work.number, work.recorded_at), work.heads)
+        self._remember((work.number, work.recorded_at, work.digest), work.heads)
         return answer
 
     def _now(self) -> int:
@@ -262,8 +277,8 @@ class Appender:
         tags = self._tags
         return not any(draft.texts or draft.tag not in tags for draft in part.drafts)
 
-    def _remember(self, last: tuple[int, int], heads: dict[str, Head]) -> None:
-        self._last, self._left_at = last, last[0]
+    def _remember(self, last: Last, heads: dict[str, Head]) -> None:
+        self._last, self._left_at = last, last[2]
         if len(self._heads) > HEADS_MAX:
             self._heads.clear()
         self._heads.update(heads)
@@ -280,7 +295,10 @@ class Appender:
         ends: dict[str, int | None] = {}
         for part in parts:
             if part.stream not in ends:
-                ends[part.stream] = self._head(connection, part.stream).version
+                head = self._head(connection, part.stream)
+                if part.expected_digest not in (b"", head.digest) and part.first_version == (head.version or 0) + 1:
+                    raise ConcurrencyError(part.stream, expected=part.first_version - 1, actual=head.version or 0)
+                ends[part.stream] = head.version
             first = _first_version(part, ends[part.stream])
             ends[part.stream] = first + len(part.drafts) - 1
 
@@ -315,7 +333,7 @@ class Appender:
             placed.append(Placed(version, ONE_SEQUENCE, number, recorded_at, digest))
             version += 1
         if placed:
-            work.number = number
+            work.number, work.digest = number, digest
             work.heads[part.stream] = Head(head.key, version - 1, digest)
         return placed
 

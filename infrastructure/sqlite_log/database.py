@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -22,6 +22,8 @@ from weakref import WeakSet
 
 from ...domain.errors import (
     DamagedError,
+    LogWentBackError,
+    Lost,
     StorageBusyError,
     StorageClosedError,
     StorageError,
@@ -44,6 +46,10 @@ CACHE_SIZE = -2_000
 # A tenth of a second or two; in a longer file, what is free is a small part.
 VACUUM_BYTES_MAX = 64 << 20
 WAL_BYTES = 4 * 1024 * 1024 + 4096
+# How coarse the times of a folder may be: most file systems', and those that count whole seconds, or two.
+TICK_NANOSECONDS = 20_000_000
+COARSE_TICK_NANOSECONDS = 2_000_000_000
+SECOND_NANOSECONDS = 1_000_000_000
 
 
 @contextmanager
@@ -134,11 +140,15 @@ class SqliteDatabase:
         self._closed = False
         self._wal_filled = False
         self._writer: sqlite3.Connection | None = None
+        self._files: OpenFiles | None = None
+        # What is known to be gone with a file that was taken away: the log of the file says.
+        self.lost: Callable[[], Sequence[Lost]] = tuple
+        self._lost: Sequence[Lost] | None = None
         self._renew()
         if not self.in_memory:
             self._check_file(create)
         with translated(self.where):
-            self._writer = self._connect()
+            self._open_writer()
         renew_in_child(self)
 
     def _renew(self) -> None:
@@ -150,9 +160,21 @@ class SqliteDatabase:
     @property
     def writer(self) -> sqlite3.Connection:
         """The connection that writes; made anew after a fork."""
-        if self._writer is None:
-            self._writer = self._connect()
-        return self._writer
+        return self._writer or self._open_writer()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        writer = self._writer = self._connect()
+        if not self.in_memory and not self.where.startswith("file:"):
+            self._files = OpenFiles(self._path)
+        return writer
+
+    def _close_writer(self) -> None:
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def _check_file(self, create: bool) -> None:
         path = Path(self.where)
@@ -207,6 +229,7 @@ class SqliteDatabase:
                 self._require_open()
                 yield self.writer
             return
+        self.require_files()
         seat = self._take_seat()
         try:
             connection = seat.connection = self._idle_or_new()
@@ -263,7 +286,9 @@ class SqliteDatabase:
         if self.read_only:
             raise StorageReadOnlyError(f"{self.where} was opened for reading only")
         with translated(self.where):
-            return locked(self.memory_lock, self._transact, work)
+            result = locked(self.memory_lock, self._transact, work)
+        self.require_files()
+        return result
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._settle_writer()
@@ -291,6 +316,37 @@ class SqliteDatabase:
             with self.writer:
                 self.writer.execute("BEGIN IMMEDIATE")
                 yield self.writer
+            self.require_files()
+
+    def require_files(self) -> None:
+        """
+        Require that what is open here is still what lies at the path; to be asked behind each commit.
+
+        Raises:
+            LogWentBackError: the file, or its WAL, was deleted or replaced, and what is written here goes nowhere.
+        """
+        files = self._files
+        # Each commit comes by here: most of the time the folder's time is all there is to look at.
+        if files is None or (files.folder >= 0 and os.fstat(files.folder).st_mtime_ns == files.trusted):
+            return
+        if missing := files.missing():
+            if self._lost is None:
+                self._lost = self.lost()
+            raise LogWentBackError(
+                self.where,
+                lost=self._lost,
+                reason=f"{missing} was deleted or replaced while it was open, and nobody will find what is written now",
+                remedy="close the store, see to it that the right file is there, and open it again",
+            )
+
+    def connection_to_path(self) -> sqlite3.Connection:
+        """
+        Return a connection for reading to what lies at the path now, which fails at its use where nothing does.
+        """
+        path = self._path
+        # Without a WAL there is nothing but the file, and none shall be made.
+        name = "file:" + quote(path) + ("?mode=ro" if os.path.exists(path + "-wal") else "?immutable=1")
+        return sqlite3.connect(name, uri=True, timeout=self._timeout)
 
     def warm_writer(self) -> sqlite3.Connection | None:
         """
@@ -321,6 +377,10 @@ class SqliteDatabase:
             finally:
                 connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
         self._wal_filled = True
+        if self._files is not None:
+            # The transaction below, or the one that follows, keeps it in use until the end.
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            self._files.watch(self._path + "-wal")
 
     def give_back_space(self) -> None:
         """
@@ -347,8 +407,7 @@ class SqliteDatabase:
         self._closed = True
         self._wait_for_readers(self._timeout)
         self._close_readers()
-        if self._writer is not None:
-            self._writer.close()
+        self._close_writer()
 
     def _wait_for_readers(self, seconds: float) -> bool:
         """Wait, at most so long, until nobody reads; return whether that is so."""
@@ -373,9 +432,8 @@ class SqliteDatabase:
             self._is_left = self.memory_lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         else:
             self._close_readers()
-            if self._writer is not None:
-                self._writer.close()
-            self._writer, self._wal_filled = None, False
+            self._close_writer()
+            self._wal_filled = False
 
     def come_back(self) -> None:
         """End what `leave` began: connections are made again when they are needed."""
@@ -397,6 +455,64 @@ class SqliteDatabase:
     def _require_open(self) -> None:
         if self._closed:
             raise StorageClosedError(f"{self.where} is closed: open it again")
+
+
+class OpenFiles:
+    """
+    Files of one folder, as they were when they were opened: whoever deletes or replaces one of them leaves a program
+    that goes on writing into nothing, and SQLite does not notice.
+
+    To look at the folder's time alone takes less than a microsecond, where a look at each file takes two. It is
+    trusted once it is older than the clock of the file system is coarse: `trusted` is the time of `folder`, which is
+    open, at a look that found all in order.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._opened = {path: _identity(path)}
+        self.trusted = 0
+        self.folder = -1
+        with contextlib.suppress(OSError):
+            # Windows opens no folders, and deletes no open files either.
+            self.folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+
+    def watch(self, path: str) -> None:
+        """
+        Take note of another file of the folder.
+        """
+        self._opened[path] = _identity(path)
+        self.trusted = 0
+
+    def missing(self) -> str | None:
+        """
+        Return the path of a file that is not at its place any more, if there is one.
+        """
+        changed = self._changed()
+        missing = next((path for path, opened in self._opened.items() if _identity(path) != opened), None)
+        tick = TICK_NANOSECONDS if changed % SECOND_NANOSECONDS else COARSE_TICK_NANOSECONDS
+        if missing is None and time.time_ns() - changed > tick:
+            self.trusted = changed
+        return missing
+
+    def _changed(self) -> int:
+        """Return the time of the folder's last change; where it cannot be asked, now."""
+        return os.fstat(self.folder).st_mtime_ns if self.folder >= 0 else time.time_ns()
+
+    def close(self) -> None:
+        """
+        Let go of the folder.
+        """
+        folder, self.folder = self.folder, -1
+        if folder >= 0:
+            os.close(folder)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from another one that takes its place; None where there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _UndoneError(Exception):

@@ -10,7 +10,7 @@ import bisect
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,14 +20,16 @@ from ...domain.errors import (
     ConcurrencyError,
     DamagedError,
     InvalidInputError,
+    Lost,
     RefoldError,
 )
 from ...domain.locks import News, locked
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, require_names
+from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.process_forks import pause_for_forks
 from ...domain.promises import Settled
 from ...domain.system import REAL_SYSTEM, System
+from ..acknowledged import Acknowledged, Nothing, is_small
 from ..background import BackgroundWork
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain
@@ -40,7 +42,7 @@ from .blocks import ONE_SEQUENCE
 from .database import SqliteDatabase, translate
 from .inspecting import damaged_pages, damaged_rows, damaged_texts, database_files, stream_ids
 from .partitions import INDEX_OF_BLOCKS, SqlitePartition
-from .reading import Reader
+from .reading import Reader, stored_digest
 from .schema import prepare_schema, refuse_foreign_file
 from .sealing import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .version_search import Column, version_at
@@ -95,6 +97,8 @@ class SqliteLog:
         )
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
+        self._acknowledged = Acknowledged()
+        self.database.lost = self._lost_with_file
         try:
             prepare_schema(self.database)
         except BaseException:
@@ -120,10 +124,12 @@ class SqliteLog:
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
         receipts = self._append_quickly(batch)
         if receipts is None:
-            answer = self._append_carefully([Request([self._part(new) for new in batch])])[0]
+            request = Request([self._part(new) for new in batch])
+            answer = self._append_carefully([request])[0]
             if isinstance(answer, ConcurrencyError):
                 raise answer
             receipts = receipts_of(batch, answer, self.read)
+            self._acknowledged.note(receipts, are_small=is_small(request))
         self._announce()
         return receipts
 
@@ -140,24 +146,30 @@ class SqliteLog:
     def _commit_carefully(self, group: list[LogTicket]) -> None:
         drafted = [(ticket, request) for ticket in group if (request := self._drafted(ticket)) is not None]
         answers = self._append_carefully([request for _, request in drafted])
-        for (ticket, _), answer in zip(drafted, answers, strict=True):
+        for (ticket, request), answer in zip(drafted, answers, strict=True):
             if isinstance(answer, ConcurrencyError):
                 ticket.future.set_exception(answer)
             else:
-                ticket.future.set_result(receipts_of(ticket.request, answer, self.read))
+                receipts = receipts_of(ticket.request, answer, self.read)
+                self._acknowledged.note(receipts, are_small=is_small(request))
+                ticket.future.set_result(receipts)
 
     def _append_quickly(self, batch: Batch) -> list[Receipt] | None:
         connection = self.database.warm_writer()
         if connection is None:
             return None
         try:
-            return locked(self.database.memory_lock, self._appender.append_quickly, connection, batch)
+            receipts = locked(self.database.memory_lock, self._appender.append_quickly, connection, batch)
         except sqlite3.DatabaseError as error:
             self._appender.forget()
             raise translate(error, self.database.where) from error
+        if receipts is not None:
+            self.database.require_files()
+            self._acknowledged.note(receipts, are_small=True)
+        return receipts
 
     def _append_carefully(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
-        return self._appender.append_all(self.database.write, requests)
+        return self._appender.append_all(self.database.write, requests, self._require_acknowledged)
 
     def _announce(self) -> None:
         """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
@@ -193,31 +205,63 @@ class SqliteLog:
         drafts = drafts_of(new, PLAIN)
         first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
         root = new.root or new.stream
-        return Part(new.stream, first, drafts, root=root, idempotency_key=new.idempotency_key)
+        key, digest = new.idempotency_key, new.expected_digest
+        return Part(new.stream, first, drafts, root=root, idempotency_key=key, expected_digest=digest)
+
+    # What went back
+
+    def _require_acknowledged(self, connection: sqlite3.Connection) -> None:
+        """Raise LogWentBackError where the log lacks the last event that was acknowledged to this process."""
+        witness = self._acknowledged.witness(ONE_SEQUENCE)
+        if witness is not None:
+            self._require_known(connection, witness.stream, StreamEnd(witness.version, witness.digest))
+
+    def _lost_with_file(self) -> list[Lost]:
+        """Return what was acknowledged and is not in the file that lies at the path now, if one does."""
+        try:
+            with closing(self.database.connection_to_path()) as connection:
+                return self._acknowledged.lost(_Present(self, connection))
+        except sqlite3.Error:
+            return self._acknowledged.lost(Nothing())
+
+    def _require_known(self, connection: sqlite3.Connection, stream: str, known: StreamEnd) -> None:
+        """Raise LogWentBackError where the log lacks what is known."""
+        digest = stored_digest(connection, stream, known.version)
+        if known.version < 1 or (digest is not None and known.digest in (b"", digest)):
+            return
+        # What was a stream's key may be another's now; the keys go with the look at what is present.
+        self._names.clear()
+        raise self._acknowledged.went_back(self.database.where, _Present(self, connection), stream, known)
 
     # Reading
 
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
         """
         Return the events of a stream with versions above `after`, up to and including `until`, in order.
         """
-        return self._read(self._reader.read_stream, stream, after, until)
+        return self._read(self._reader.read_stream, Range(stream, after, NO_LIMIT if until is None else until), known)
 
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
         """
         Return what `read` does without the envelopes.
         """
-        return self._read(self._reader.read_events, stream, after, until)
+        return self._read(self._reader.read_events, Range(stream, after, NO_LIMIT if until is None else until), known)
 
     def _read(
-        self, read: Callable[[sqlite3.Connection, int, Range], list[T]], stream: str, after: int, until: int | None
+        self, read: Callable[[sqlite3.Connection, int, Range], list[T]], wanted: Range, known: StreamEnd | None
     ) -> list[T]:
-        last = NO_LIMIT if until is None else until
-        if last <= max(after, 0):
+        is_empty = wanted.until <= max(wanted.after, 0)
+        if is_empty and known is None:
             return []
         with self.database.reading() as connection:
-            key = self._key_of(connection, stream)
-            return [] if key is None else read(connection, key, Range(stream, after, last))
+            if known is not None:
+                self._require_known(connection, wanted.stream, known)
+            key = None if is_empty else self._key_of(connection, wanted.stream)
+            return [] if key is None else read(connection, key, wanted)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
@@ -232,10 +276,12 @@ class SqliteLog:
         """
         start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
         with self.database.reading() as connection:
+            self._require_acknowledged(connection)
             events = self._reader.read_between(
                 connection, partial(self._name_of, connection), after=start, until=start + limit
             )
-        return Page(events, Moment(((ONE_SEQUENCE, start + len(events)),)) if events else after)
+            end = start + len(events) if events else self._last(connection)
+        return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 
     @property
     def location(self) -> str:
@@ -270,6 +316,17 @@ class SqliteLog:
         version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
         return int(version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0)
 
+    def end(self, stream: str) -> StreamEnd:
+        """
+        Return what `head` does, with the digest of that event.
+        """
+        with self.database.reading() as connection:
+            # What is remembered may be another stream's since a restore, and this is where contexts are opened.
+            self._keys.pop(stream, None)
+            key = self._key_of(connection, stream)
+            version = self._head(connection, key)
+            return StreamEnd(version, stored_digest(connection, stream, version, key) or b"" if version else b"")
+
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """
         Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
@@ -296,8 +353,11 @@ class SqliteLog:
         Return the moment of the last event.
         """
         with self.database.reading() as connection:
-            last = _one(connection, "SELECT max(position) FROM event")
-        return Moment(((ONE_SEQUENCE, int(last)),)) if last else BEGINNING
+            last = self._last(connection)
+        return Moment(((ONE_SEQUENCE, last),)) if last else BEGINNING
+
+    def _last(self, connection: sqlite3.Connection) -> int:
+        return int(_one(connection, "SELECT max(position) FROM event") or 0)
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         """
@@ -400,6 +460,26 @@ class SqliteLog:
             # Replaced and not emptied: another thread may be about to look.
             self._keys, self._names = {}, {}
         self._keys[stream], self._names[key] = key, stream
+
+
+class _Present:
+    """A file as it is now, through one connection."""
+
+    def __init__(self, log: SqliteLog, connection: sqlite3.Connection) -> None:
+        self._log, self._connection = log, connection
+
+    def heads(self, streams: Sequence[str]) -> list[int]:
+        """
+        Return the last version of each stream.
+        """
+        self._log._keys.clear()
+        return [self._log._head(self._connection, self._log._key_of(self._connection, one)) for one in streams]
+
+    def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
+        """
+        Return the digest at each version of a stream; None where there is no such event.
+        """
+        return [stored_digest(self._connection, stream, version) for stream, version in places]
 
 
 def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:

@@ -21,7 +21,7 @@ from ..stretches import Stretch, stretches
 from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
 from .sealing import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "stored_digest"]
 
 VERSION_MAX = 1 << 62
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
@@ -340,13 +340,24 @@ class _Ends:
 def _digest_of(connection: sqlite3.Connection, key: int, stream: str, version: int) -> bytes:
     if version < 1:
         return NO_DIGEST
+    found = stored_digest(connection, stream, version, key)
+    if found is None:
+        raise DamagedError(f"event {stream}@{version}", "it is missing")
+    return found
+
+
+def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key: int | None = None) -> bytes | None:
+    """
+    Return the digest of a version of a stream, which has this key or else is looked up; None where there is no event.
+    """
+    if key is None:
+        named = connection.execute("SELECT key FROM stream WHERE id = ?", (stream,)).fetchone()
+        key = named[0] if named else 0
     found = (
         connection.execute(DIGEST_OF_ROW, (key, version)).fetchone()
         or connection.execute(DIGEST_IN_BLOCK, (version, key)).fetchone()
     )
-    if not found:
-        raise DamagedError(f"event {stream}@{version}", "it is missing")
-    return bytes(found[0])
+    return bytes(found[0]) if found else None
 
 
 def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: int) -> list[T]:

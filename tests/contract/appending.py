@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from refold.domain.acting import acting
@@ -335,3 +336,17 @@ class AppendingContract:
         error = log.append([new(A, said(1), expected=3)]).exception(30)
 
         assert isinstance(error, RefoldError)
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_what_was_decided_on_another_event(self, log: LiveLog, key: str | None) -> None:
+        """The version is that of the head, and the digest is not: refused, as by a writer that came first."""
+        first, second = append(log, "chat:a", said(1), said(2)).events
+        decided = msgspec.structs.replace(new("chat:a", said(3), expected=2, key=key), expected_digest=first.digest)
+
+        with pytest.raises(ConcurrencyError) as caught:
+            log.append([decided]).result()
+
+        assert (caught.value.expected, caught.value.actual) == (2, 2)
+        assert log.head("chat:a") == 2
+        log.append([msgspec.structs.replace(decided, expected_digest=second.digest)]).result()
+        assert log.head("chat:a") == 3

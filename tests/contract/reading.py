@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from refold.domain.envelope import RecordedEvent
-from refold.domain.ports import LiveLog, Range
+from refold.domain.errors import LogWentBackError
+from refold.domain.ports import LiveLog, Page, Range, StreamEnd
 from refold.domain.positions import BEGINNING, Moment, Position
 
 from .stores import Store
@@ -232,6 +233,33 @@ class ReadingContract:
             if not page.events:
                 break
             moment, seen = page.moment, seen + page.events
+
+    def test_what_is_known_must_be_there(self, log: LiveLog) -> None:
+        """A reader that knows a version, or its digest as well, is told where the log does not have it."""
+        first, second = append(log, "chat:a", said(1), said(2)).events
+        assert log.end("chat:a") == StreamEnd(2, second.digest)
+        assert log.end("chat:b") == StreamEnd(0)
+
+        for known in (StreamEnd(0), StreamEnd(1), StreamEnd(1, first.digest), log.end("chat:a")):
+            assert len(log.read("chat:a", known=known)) == 2
+            assert log.read_events("chat:a", after=2, until=2, known=known) == []
+        for known in (StreamEnd(3), StreamEnd(1, second.digest), StreamEnd(2, first.digest)):
+            for after in (0, 1, 2, 3):
+                with pytest.raises(LogWentBackError):
+                    log.read("chat:a", after=after, known=known)
+                with pytest.raises(LogWentBackError):
+                    log.read_events("chat:a", after=after, until=known.version, known=known)
+        with pytest.raises(LogWentBackError):
+            log.read("chat:b", known=StreamEnd(1))
+
+    def test_a_page_behind_the_end(self, log: LiveLog) -> None:
+        """It is empty, and its moment says where the log ends."""
+        append(log, "chat:a", said(1), said(2))
+        now = log.now()
+        ((lane, last),) = now.heads
+
+        assert log.read_all(after=Moment(((lane, last + 5),)), limit=10) == Page([], now)
+        assert log.read_all(after=now, limit=10) == Page([], now)
 
 
 def moment_of(position: Position) -> Moment:

@@ -13,6 +13,8 @@ from refold.domain.errors import (
     DuplicateItemError,
     InvalidInputError,
     LimitExceededError,
+    LogWentBackError,
+    Lost,
     NotFoundError,
     ProjectionError,
     RefoldError,
@@ -20,6 +22,7 @@ from refold.domain.errors import (
 )
 
 LONG = "x" * 1_000_000
+LOST = tuple(Lost(f"chat:a@{version}") for version in range(2, 9))
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 
@@ -62,6 +65,16 @@ def test_a_missing_thing_reads_like_a_sentence() -> None:
             "version 3",
         ),
         (DuplicateItemError("chat:a", "m1"), {"stream": "chat:a", "item_id": "m1"}, "'m1'"),
+        (
+            LogWentBackError("a.db", stream="chat:a", acknowledged=8, found=1, lost=LOST),
+            {"where": "a.db", "stream": "chat:a", "acknowledged": 8, "found": 1, "lost": LOST},
+            "at version 8, and is at version 1 now (gone: chat:a@2, chat:a@3, chat:a@4, chat:a@5, chat:a@6 and 2 more)",
+        ),
+        (
+            LogWentBackError("a.db", stream="chat:a", acknowledged=2, found=2),
+            {"lost": (), "refused": ()},
+            "has another event there now; cleanup() the context",
+        ),
         (LimitExceededError("BATCH_MAX", allowed=1_000, actual=1_001), {"allowed": 1_000, "actual": 1_001}, "1,001"),
         (StorageError("no room", refused=[1]), {"refused": (1,)}, "no room"),
         (DamagedError("event chat:a@1", "it is missing"), {"what": "event chat:a@1"}, "event chat:a@1 is damaged"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ...errors import DecisionRefusedError
+from ...ports import StreamEnd
 from ...totals import Totals
 from ..items import ChatItem
 from ..rules.decide import CHAT
@@ -64,7 +65,7 @@ class PastSource:
         """The folded state at the version."""
         if self._state is None:
             log = self._home.log
-            events = log.read_events(self._stream, until=self._version)
+            events = log.read_events(self._stream, until=self._version, known=StreamEnd(self._version))
             self._state = CHAT.fold(CHAT.initial_state, complete(log, events))
         return self._state
 
@@ -78,7 +79,8 @@ class PastSource:
         Return the last `count` events up to the version.
         """
         after = max(0, self._version - count)
-        return self._home.log.read_events(self._stream, after=after, until=self._version)
+        known = StreamEnd(self._version)
+        return self._home.log.read_events(self._stream, after=after, until=self._version, known=known)
 
     def settle(self) -> None:
         """

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import NotFoundError
-from ...ports import Log
+from ...ports import Log, StreamEnd
 from ...spans import Span, refs_of
 from ..events import (
     WindowAdded,
@@ -38,7 +38,7 @@ class Departures:
 
     def __init__(self, log: Log, stream: str, version: int) -> None:
         self._stream = stream
-        self._events: Sequence[Any] = log.read_events(stream, until=version)
+        self._events: Sequence[Any] = log.read_events(stream, until=version, known=StreamEnd(version))
         self._there: dict[int, None] = {}
         self._left: dict[int, _Departure] = {}
         self._dropped: dict[int, None] = {}

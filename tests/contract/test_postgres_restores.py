@@ -1,0 +1,119 @@
+"""A server whose database goes back under an open store."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import refold
+from refold.domain.errors import LogWentBackError
+from refold.infrastructure.postgres_log.log import PostgresLog
+from tests.support.postgres import Server
+
+from .restores import RestoreContract, texts
+from .writing import append, ids, said
+
+
+class Tables:
+    """All tables of a database, and a copy of their rows, which another connection puts back."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._copy: dict[str, list[Any]] = {}
+
+    def keep(self) -> None:
+        """
+        Keep a copy of what there is.
+        """
+        with psycopg.connect(self.url) as connection:
+            names = [
+                name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            ]
+            self._copy = {
+                name: connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(name))).fetchall()
+                for name in names
+            }
+
+    def put_back(self) -> None:
+        """
+        Put the copy that was kept in the place of what there is.
+        """
+        with psycopg.connect(self.url) as connection:
+            for name, rows in self._copy.items():
+                table = sql.Identifier(name)
+                connection.execute(sql.SQL("TRUNCATE {}").format(table))
+                if rows:
+                    values = sql.SQL(", ").join([sql.Placeholder()] * len(rows[0]))
+                    insert = sql.SQL("INSERT INTO {} VALUES ({})").format(table, values)
+                    connection.cursor().executemany(insert, rows)
+
+    def cut_tail(self) -> None:
+        """
+        Delete the last event, and nothing else.
+        """
+        with psycopg.connect(self.url) as connection:
+            connection.execute(
+                "DELETE FROM event WHERE (slice, position) IN"
+                " (SELECT slice, position FROM event ORDER BY position DESC LIMIT 1)"
+            )
+
+
+@pytest.fixture
+def place(pg_url: str) -> Tables:
+    """
+    An empty database.
+    """
+    return Tables(pg_url)
+
+
+class TestPostgresRestores(RestoreContract):
+    """Rows put back by another connection, while the store's own stay."""
+
+
+def test_a_database_put_back_from_a_copy_of_it(pg_server: Server, pg_url: str) -> None:
+    """Dropped and made again from a copy, so that every connection breaks: as with a failover to an older replica."""
+    database = urlsplit(pg_url).path.lstrip("/")
+    name, copy = sql.Identifier(database), sql.Identifier(database + "_copy")
+    end = sql.SQL("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}").format(database)
+    with refold.open(pg_url) as store, psycopg.connect(pg_server.url(), autocommit=True) as server:
+        chat, other = store.chat("a"), store.chat("b")
+        server.execute(end)
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(copy, name))
+        chat.add_message("user", "one")
+        chat.add_message("user", "two")
+        server.execute(end)
+        server.execute(sql.SQL("DROP DATABASE {}").format(name))
+        server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(copy, name))
+
+        with pytest.raises(LogWentBackError) as caught:
+            chat.add_message("user", "three")
+
+        assert [one.reference for one in caught.value.lost] == ["chat:a@2", "chat:a@3"]
+        other.add_message("user", "not concerned")
+        assert len(chat.items) == 2
+        chat.cleanup()
+        chat.add_message("user", "four")
+        assert store.verify().is_whole
+    with refold.open(pg_url) as store:
+        assert texts(store.chat("a")) == ["four"]
+
+
+def test_a_dictionary_that_is_gone(pg_url: str) -> None:
+    """Nothing is compressed with what nobody else has, and what is written after that can be read."""
+    log = PostgresLog(pg_url)
+    with closing(log):
+        append(log, "chat:a", said(1))
+        log._compression.use(1, b"a word that many events have in common, " * 50)
+        log.database.writer().close()
+
+        with pytest.raises(LogWentBackError, match="dictionary"):
+            append(log, "chat:a", said(2, "a word that many events have in common, " * 50))
+
+        append(log, "chat:a", said(2, "a word that many events have in common, " * 50))
+    with closing(PostgresLog(pg_url)) as reader:
+        assert ids(reader.read_events("chat:a")) == ["m1", "m2"]

@@ -325,7 +325,7 @@ class Journal(Generic[S]):
             self._is_unsettled = False
             self.refresh()
         else:
-            self._advance(decided)
+            self._advance(decided, digest=receipt.events[-1].digest)
         self._is_unsettled = False
         return Outcome(tuple([one.event for one in receipt.events]), receipt.replayed)
 

@@ -229,9 +229,10 @@ class SqliteDatabase:
                 self._require_open()
                 yield self.writer
             return
-        self.require_files()
         seat = self._take_seat()
         try:
+            # Behind the seat: whoever is about to fork, or to close, lets go of the folder when nobody has one.
+            self.require_files()
             connection = seat.connection = self._idle_or_new()
             with translated(self.where):
                 connection.execute("BEGIN")

@@ -49,7 +49,7 @@ def block(store: refold.Store, chats: list[refold.ChatContext]) -> None:
         is_blocked.set()
         threading.Event().wait()
 
-    threading.Thread(target=log.exclusively, args=(stand_still,), daemon=True).start()  # type: ignore[attr-defined]
+    threading.Thread(target=log._committer.exclusively, args=(stand_still,), daemon=True).start()  # type: ignore[attr-defined]
     is_blocked.wait()
     for number in range(5):
         chats[1].add_message("user", f"late {number}")

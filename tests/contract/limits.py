@@ -123,6 +123,11 @@ def held_back(log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         release()
 
 
+def _failure_of(journal: Journal[Any]) -> BaseException | None:
+    journal._outbox.wait()
+    return journal._outbox.settlement.failure
+
+
 class LimitsContract:
     """What holds whatever the log. Needs the fixture `log`."""
 
@@ -240,7 +245,7 @@ class LimitsContract:
         most = 0
         for number in range(60):
             await change_of(store, kind, f"c{number}")(number)
-            assert not any(journal._outbox.settlement.failure for journal in list(store._unflushed))
+            assert not any(_failure_of(journal) for journal in list(store._unflushed))
             most = max(most, len(store._unflushed))
         store.flush()
         gc.collect()

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from pydantic import BaseModel, ValidationError
 
+from .admission import JSON_DEPTH_MAX, Json, is_deeper
 from .canonical import canonical_json, parse_json, require_unicode
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
@@ -29,8 +30,6 @@ __all__ = [
     "typed_content",
 ]
 
-# Lists within lists: each level takes several of the calls that Python lets nest when such content is read.
-DEPTH_MAX = 100
 # As for chats: four characters, here bytes, make a token.
 TOKEN_BYTES = 4
 # Classes seen in this process, also those that no module gives by name.
@@ -41,8 +40,15 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`text`, or else `json` in canonical form, of an instance of the class `type` (`module:name`) if that is set."""
 
     text: str | None = None
-    json: bytes = b""
+    json: Json = b""
     type: str = ""
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where it is two things at once.
+        """
+        if self.text is not None and (self.json or self.type):
+            raise InvalidInputError("content is a text or JSON, and not both")
 
 
 def stored_content(value: Any, what: str = "content") -> Content:
@@ -153,16 +159,9 @@ def _plain_instance(value: Any) -> Any:
 def _json(value: Any, what: str) -> bytes:
     data = canonical_json(value, what=what)
     # There is no more depth than there are brackets, and most contents have few.
-    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _is_deeper(value, DEPTH_MAX):
-        raise LimitExceededError(f"the depth of {what}", allowed=DEPTH_MAX, actual=DEPTH_MAX + 1)
+    if data.count(b"[") + data.count(b"{") > JSON_DEPTH_MAX and is_deeper(value, JSON_DEPTH_MAX):
+        raise LimitExceededError(f"the depth of {what}", allowed=JSON_DEPTH_MAX, actual=JSON_DEPTH_MAX + 1)
     return data
-
-
-def _is_deeper(value: Any, depth: int) -> bool:
-    if not isinstance(value, dict | list | tuple):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_is_deeper(one, depth - 1) for one in inner)
 
 
 def _imported(type_name: str) -> type | None:

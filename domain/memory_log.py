@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
+from .admission import admitted
 from .envelope import (
     NO_DIGEST,
     NO_META,
@@ -73,7 +74,7 @@ class MemoryLog:
             if not new.fits(end):
                 raise ConcurrencyError(new.stream, expected=new.expected_version, actual=end.version)
         # Encoding can refuse an event, so all of it comes before the first change.
-        payloads = [[require_payload_size(encode_payload(event)) for event in new.events] for new in batch]
+        payloads = [[require_payload_size(admitted(event, new.stream)) for event in new.events] for new in batch]
         encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
         for meta in {meta for new in batch for meta in new.metas if meta is not NO_META}:
             require_meta_size(encode_payload(meta))

@@ -11,25 +11,27 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from .errors import DamagedError
+from .admission import VERSION_MAX, StreamName, VersionNumber
+from .errors import DamagedError, InvalidInputError
 
 __all__ = ["OWN", "Ref", "Segment", "Span", "joined_spans", "refs_of", "spans_of"]
 
 OWN = ""
+NUMBER_BITS_MAX = 56
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One item: the event with `version` in `stream` brought it."""
 
-    version: int
-    stream: str = OWN
+    version: VersionNumber
+    stream: StreamName = OWN
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stream up to and including a version."""
 
-    stream: str
-    version: int
+    stream: StreamName
+    version: VersionNumber
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,7 +40,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     versions and the length of the run, in turn.
     """
 
-    stream: str
+    stream: StreamName
     runs: bytes
 
     @classmethod
@@ -74,6 +76,18 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
             end = start + length
             ranges.append(range(start, end))
         return ranges
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where it names what cannot be.
+        """
+        end = 0
+        for run in self.ranges():
+            if run.start < max(end, 1) or not run:
+                raise InvalidInputError("it names version 0, or a run of versions that is empty")
+            end = run.stop
+        if end > VERSION_MAX + 1:
+            raise InvalidInputError(f"it names version {end - 1:,}, and versions go up to {VERSION_MAX:,}")
 
     def versions(self) -> Iterator[int]:
         """
@@ -137,6 +151,8 @@ def _unpacked(span: Span) -> list[int]:
         if byte < 128:
             numbers.append(number)
             number = shift = 0
+        elif shift > NUMBER_BITS_MAX:
+            raise DamagedError(f"a list of items of {span.stream or 'the own stream'}", "a number in it is too long")
     if shift:
         raise DamagedError(f"a list of items of {span.stream or 'the own stream'}", "it ends within a number")
     return numbers

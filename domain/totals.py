@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import msgspec
 
+from .admission import Total
+
 __all__ = ["Totals"]
 
 
 class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A number of items, of user messages among them, and of estimated tokens; negative where they go."""
 
-    items: int = 0
-    turns: int = 0
-    tokens: int = 0
+    items: Total = 0
+    turns: Total = 0
+    tokens: Total = 0
 
     def __neg__(self) -> Totals:
         return Totals(-self.items, -self.turns, -self.tokens)

@@ -4,7 +4,8 @@ From an event to the bytes a database keeps: encoded, its large texts taken out,
 
 from __future__ import annotations
 
-from ..domain.envelope import NO_META, Event, Meta, encode_payload, require_payload_size
+from ..domain.admission import admitted
+from ..domain.envelope import NO_META, Event, Meta, require_payload_size
 from ..domain.errors import InvalidInputError
 from ..domain.ports import NewEvents
 from .codec import encode_meta, tag_of
@@ -20,7 +21,7 @@ def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
     Return the events of a batch ready to be placed.
 
     Raises:
-        InvalidInputError: one holds text that is no Unicode.
+        InvalidInputError: one is none that a log takes.
         LimitExceededError: one has more bytes than PAYLOAD_BYTES_MAX, or its meta than META_BYTES_MAX.
     """
     try:
@@ -31,7 +32,7 @@ def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
             if meta is not NO_META:
                 encode_meta(meta)
         return [
-            draft_of(event, meta, encode_payload(event), compression)
+            draft_of(event, meta, admitted(event, new.stream), compression)
             for event, meta in zip(new.events, new.metas, strict=True)
         ]
     except UnicodeEncodeError as error:

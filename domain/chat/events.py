@@ -7,12 +7,17 @@ lies in `bytes` in its canonical form. Items are events: what was added is store
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
+from pydantic import ValidationError
 
+from ..admission import JsonObject, StreamName, VersionName, VersionNumber, one_of
+from ..canonical import parse_json
+from ..errors import InvalidInputError
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
+from .items import ChatRole, ImageContent
 
 __all__ = [
     "EDIT_EVENTS",
@@ -62,7 +67,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """
 
     starts: bool = True
-    rest: bytes = b""
+    rest: JsonObject = b""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -70,8 +75,18 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     id: str
     image: str
-    inference_detail: str = "auto"
-    encode_options: bytes = b""
+    inference_detail: Annotated[str, one_of("auto", "high", "low")] = "auto"
+    encode_options: JsonObject = b""
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where it cannot be shown as an image.
+        """
+        options = {"encode_options": parse_json(self.encode_options)} if self.encode_options else {}
+        try:
+            ImageContent.model_validate({"id": self.id, "image": self.image, **options})
+        except ValidationError as error:
+            raise InvalidInputError(f"the image {self.id!r} cannot be one: {error}") from error
 
 
 class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
@@ -81,7 +96,7 @@ class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
     session: str | None = None
     agent: str | None = None
     source: str | None = None
-    attributes: bytes = b""
+    attributes: JsonObject = b""
 
 
 class _ItemEvent(_Event, frozen=True, kw_only=True, gc=False):
@@ -96,12 +111,12 @@ class _ItemEvent(_Event, frozen=True, kw_only=True, gc=False):
 class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v1"):
     """A message: text, or parts of text and images (SPEC V1.5)."""
 
-    role: str
+    role: Annotated[str, one_of(*(role.value for role in ChatRole))]
     content: str | tuple[str | Image, ...]
     interrupted: bool = False
-    extra: bytes = b""
+    extra: JsonObject = b""
     confidence: float | None = None
-    metrics: bytes = b""
+    metrics: JsonObject = b""
     audio_instructions: str | None = None
     text_instructions: str | None = None
 
@@ -112,7 +127,7 @@ class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.
     name: str
     arguments: str
     call_id: str
-    metadata: bytes = b""
+    metadata: JsonObject = b""
 
 
 class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_returned.v1"):
@@ -142,8 +157,8 @@ class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.c
 class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
     """A version got a name; the same name given again moves it."""
 
-    name: str
-    version: int
+    name: VersionName
+    version: VersionNumber
 
 
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
@@ -251,8 +266,8 @@ class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("parent",)
 
-    parent: str
-    version: int
+    parent: StreamName
+    version: VersionNumber
     lineage: tuple[Segment, ...]
     root: str
     how: str = "full"
@@ -283,8 +298,8 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
 
-    source: str
-    version: int
+    source: StreamName
+    version: VersionNumber
     how: str = "full"
     base: Segment | None = None
     placed: tuple[Placement, ...] = ()
@@ -304,7 +319,7 @@ class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.co
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
 
     kind: str
-    source: str
+    source: StreamName
     ours: tuple[Span, ...]
     theirs: tuple[Span, ...]
     rule: str

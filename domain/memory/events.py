@@ -7,8 +7,11 @@ into the world by one event and named by it ever after (`refold.domain.spans`).
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from ..admission import VersionName, VersionNumber, one_of
 from ..content import Content
 from ..spans import Ref, Span
 from ..totals import Totals
@@ -29,7 +32,7 @@ class MemoryRemembered(_Event, frozen=True, kw_only=True, gc=False, tag="memory.
 
     key: str
     value: Content
-    kind: str = "semantic"
+    kind: Annotated[str, one_of("episodic", "semantic", "procedural")] = "semantic"
     tags: tuple[str, ...] = ()
     first_at: int
     at: int
@@ -55,8 +58,8 @@ class MemoryRestored(_Event, frozen=True, kw_only=True, gc=False, tag="memory.re
 class MemoryNamed(_Event, frozen=True, kw_only=True, gc=False, tag="memory.named.v1"):
     """A version of a scope got a name; the same name given again moves it."""
 
-    name: str
-    version: int
+    name: VersionName
+    version: VersionNumber
 
 
 ITEM_EVENTS = (MemoryRemembered,)

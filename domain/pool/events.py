@@ -12,7 +12,9 @@ from typing import ClassVar
 
 import msgspec
 
+from ..admission import StreamName, VersionName, VersionNumber
 from ..content import Content
+from ..errors import InvalidInputError
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 
@@ -78,8 +80,8 @@ class BranchedEvent(_Event, frozen=True, kw_only=True, gc=False):
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("parent",)
 
-    parent: str
-    version: int
+    parent: StreamName
+    version: VersionNumber
     lineage: tuple[Segment, ...]
     root: str
     limit: int | None = None
@@ -96,6 +98,13 @@ class AddedEvent(_Event, frozen=True, kw_only=True, gc=False):
     content: Content
     description: str | None = None
     id: str | None = None
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where a pool's item has no id.
+        """
+        if self.id is None and not isinstance(self, QueueAppended):
+            raise InvalidInputError("an item of a pool has an id")
 
 
 class EvictedEvent(_Event, frozen=True, kw_only=True, gc=False):
@@ -129,8 +138,8 @@ class MergedEvent(_Event, frozen=True, kw_only=True, gc=False):
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
 
-    source: str
-    version: int
+    source: StreamName
+    version: VersionNumber
     base: Segment | None = None
     taken: tuple[Span, ...] = ()
     dropped: tuple[Span, ...] = ()
@@ -147,8 +156,8 @@ class SettingsEvent(_Event, frozen=True, kw_only=True, gc=False):
 class NamedEvent(_Event, frozen=True, kw_only=True, gc=False):
     """A version got a name; the same name given again moves it."""
 
-    name: str
-    version: int
+    name: VersionName
+    version: VersionNumber
 
 
 class QueueOpened(OpenedEvent, frozen=True, kw_only=True, gc=False, tag="queue.opened.v1"):
@@ -240,7 +249,7 @@ class PoolConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="poo
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
 
-    source: str
+    source: StreamName
     id: str
     ours: Ref | None
     theirs: Ref | None

@@ -8,9 +8,15 @@ versions of nodes, and a node that is registered again is another vertex.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from ..admission import Json, JsonObject, VersionName, VersionNumber, one_of
+from ..canonical import parse_json
+from ..errors import InvalidInputError
 from ..spans import Ref, Segment
+from .nodes import NODE_TYPES, require_fields
 
 __all__ = [
     "NODE_EVENTS",
@@ -40,6 +46,9 @@ __all__ = [
 ]
 
 
+QUEUE = one_of("pre", "todo", "post")
+
+
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
     """Base of all events of runs: a msgpack map with the tag under `t`."""
 
@@ -62,8 +71,14 @@ class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
 
     label: str
     description: str = ""
-    fields: bytes
+    fields: JsonObject
     created_at: float
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where a field is missing that its type requires.
+        """
+        require_fields(self.type if isinstance(self, NodeRegistered) else "Query", parse_json(self.fields) or {})
 
 
 class QueryRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.query_registered.v1"):
@@ -77,7 +92,7 @@ class NodeRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.no
     With it the pointers `left` are none any more, and the node is one if `is_pointer`.
     """
 
-    type: str
+    type: Annotated[str, one_of(*NODE_TYPES)]
     sources: tuple[Ref, ...] = ()
     edge: str = ""
     left: tuple[Ref, ...] = ()
@@ -88,8 +103,17 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An attribute before and after, as canonical JSON."""
 
     name: str
-    old: bytes
-    new: bytes
+    old: Json
+    new: Json
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where it says no value, or a description that is no text.
+        """
+        if not self.old or not self.new:
+            raise InvalidInputError(f"{self.name!r} has no value before or after the change")
+        if self.name == "description" and not isinstance(parse_json(self.new), str):
+            raise InvalidInputError("a description is a text")
 
 
 class NodeChanged(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_changed.v1"):
@@ -162,51 +186,58 @@ class PortraitDiscarded(_Event, frozen=True, kw_only=True, gc=False, tag="run.po
 class StepQueued(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_queued.v1"):
     """A step waits in a queue, `pre`, `todo` or `post`; `params` is JSON, empty where none were given."""
 
-    queue: str
+    queue: Annotated[str, QUEUE]
     name: str
-    params: bytes = b""
+    params: Json = b""
 
 
 class StepTaken(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_taken.v1"):
     """The oldest step of a queue was taken; `step` is the version that queued it."""
 
-    queue: str
-    step: int
+    queue: Annotated[str, QUEUE]
+    step: VersionNumber
 
 
 class StepReturned(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_returned.v1"):
     """A step that had been taken is the first of its queue again."""
 
-    queue: str
-    step: int
+    queue: Annotated[str, QUEUE]
+    step: VersionNumber
 
 
 class StepRefused(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_refused.v1"):
     """A step was not let into a queue that held `capacity` steps already."""
 
-    queue: str
+    queue: Annotated[str, QUEUE]
     name: str
-    params: bytes = b""
+    params: Json = b""
     capacity: int
 
 
 class StepsCleared(_Event, frozen=True, kw_only=True, gc=False, tag="run.steps_cleared.v1"):
     """All steps left these queues."""
 
-    queues: tuple[str, ...]
+    queues: tuple[Annotated[str, QUEUE], ...]
 
 
 class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.message_recorded.v1"):
     """A message of the dialogue; `record` is JSON (SPEC D12.2, with its id and status)."""
 
-    record: bytes
+    record: JsonObject
+
+    def require_admissible(self) -> None:
+        """
+        Raise InvalidInputError where there is no message.
+        """
+        if not self.record:
+            raise InvalidInputError("a message that is recorded is a JSON object")
 
 
 class RunNamed(_Event, frozen=True, kw_only=True, gc=False, tag="run.named.v1"):
     """A version got a name; the same name given again moves it."""
 
-    name: str
-    version: int
+    name: VersionName
+    version: VersionNumber
 
 
 class RunClosed(_Event, frozen=True, kw_only=True, gc=False, tag="run.closed.v1"):

@@ -7,8 +7,11 @@ into the world by one event, also one that is not let in, and named by it ever a
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from ..admission import Priority, Total, VersionName, VersionNumber, one_of
 from ..spans import Span
 from ..totals import Totals
 
@@ -28,6 +31,9 @@ __all__ = [
 ]
 
 
+POLICY = one_of("first_come", "evict_lower_priority")
+
+
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
     """Base of all events of windows: a msgpack map with the tag under `t`."""
 
@@ -36,7 +42,7 @@ class WindowOpened(_Event, frozen=True, kw_only=True, gc=False, tag="window.open
     """The window came to be; `policy` says what is let in: `first_come` or `evict_lower_priority`."""
 
     max_tokens: int
-    policy: str = "first_come"
+    policy: Annotated[str, POLICY] = "first_come"
     user: str | None = None
     session: str | None = None
     agent: str | None = None
@@ -52,8 +58,8 @@ class WindowItemEvent(_Event, frozen=True, kw_only=True, gc=False):
     key: str
     value: str
     source: str
-    priority: int | float = 0
-    quarters: int
+    priority: Priority = 0
+    quarters: Total
 
 
 class WindowAdded(WindowItemEvent, frozen=True, kw_only=True, gc=False, tag="window.added.v1"):
@@ -102,14 +108,14 @@ class WindowSettingsChanged(_Event, frozen=True, kw_only=True, gc=False, tag="wi
     """The budget and the policy are these from now on; nothing leaves because of it."""
 
     max_tokens: int
-    policy: str = "first_come"
+    policy: Annotated[str, POLICY] = "first_come"
 
 
 class WindowNamed(_Event, frozen=True, kw_only=True, gc=False, tag="window.named.v1"):
     """A version got a name; the same name given again moves it."""
 
-    name: str
-    version: int
+    name: VersionName
+    version: VersionNumber
 
 
 ITEM_EVENTS = (WindowAdded, WindowReplaced, WindowDropped)

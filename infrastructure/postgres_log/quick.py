@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...domain.envelope import RecordedEvent, chain_digest, encode_payload
+from ...domain.admission import admitted
+from ...domain.envelope import RecordedEvent, chain_digest
 from ...domain.errors import LimitExceededError
 from ...domain.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
@@ -87,7 +88,7 @@ def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
     Return what the quick way takes; None where the events are not small, or of a type that is new.
     """
     try:
-        payloads = [encode_payload(event) for event in new.events]
+        payloads = [admitted(event, new.stream) for event in new.events]
         metas = [encode_meta(meta) for meta in new.metas]
         tags = [memory.tags[tag_of(event)] for event in new.events]
     except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):

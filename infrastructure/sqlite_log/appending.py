@@ -14,7 +14,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest, encode_payload
+from ...domain.admission import admitted
+from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest
 from ...domain.errors import ConcurrencyError, LimitExceededError
 from ...domain.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
@@ -155,7 +156,7 @@ class Appender:
         key, version, digest = head.key, head.version or 0, head.digest
         recorded: list[RecordedEvent] = []
         for event, meta in zip(new.events, new.metas, strict=True):
-            tag, payload = tags.get(tag_of(event)), encode_payload(event)
+            tag, payload = tags.get(tag_of(event)), admitted(event, stream)
             if tag is None or len(payload) >= LARGE_TEXT_BYTES:
                 return None
             number += 1

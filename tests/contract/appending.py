@@ -10,6 +10,7 @@ from refold.domain.envelope import Meta
 from refold.domain.errors import ConcurrencyError, InvalidInputError, RefoldError
 from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
+from tests.support.hostile_events import REFUSED
 
 from .stores import Store
 from .writing import append, at_once, check_chain, check_order, everything, new, numbers, said
@@ -187,6 +188,18 @@ class AppendingContract:
 
         assert isinstance(future.exception(30), ValueError)
         assert (everything(log), log.head(A)) == ([], 0)
+
+    @pytest.mark.parametrize("reason", REFUSED)
+    def test_an_event_that_could_not_be_folded(self, log: LiveLog, reason: str) -> None:
+        """It is refused before it is written, alone and among others, and what comes after it is not."""
+        event, words = REFUSED[reason]
+        append(log, A, said(1))
+
+        for batch in ([new(A, event)], [new(B, said(2)), new(A, said(3), event)]):
+            with pytest.raises(InvalidInputError, match=words):
+                log.append(batch).result()
+        assert append(log, A, said(4)).events[0].version == 2
+        assert log.streams() == [A]
 
     def test_digests_are_a_chain(self, log: LiveLog) -> None:
         """Each covers envelope, payload and the one before it: anybody can compute them again."""

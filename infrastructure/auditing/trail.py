@@ -130,4 +130,5 @@ class Trail:
         missing = [ref for ref in wanted if ref not in self._known]
         if missing:
             self._known.update(self._read(missing))
-        return [(ref, self._known[ref]) for ref in wanted]
+        # The fold passes over what was never here, and so does this.
+        return [(ref, self._known[ref]) for ref in wanted if ref in self._known]

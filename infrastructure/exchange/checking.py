@@ -4,25 +4,32 @@ Looking at a whole file before any of it is written: can a store take it in, and
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ...domain.envelope import encode_payload
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ports import LiveLog
 from ...domain.streams import split_stream_id, stream_id
-from ..codec import tag_of
+from ..codec import check_payload_size, encode_meta, tag_of
+from ..drafting import PAYLOAD_BYTES_MAX
 from ..named_versions import named_versions
 from ..opening import root_of
+from ..plain_events import plain_fields
 from ..subscribed import KINDS
 from .form import EventLine
-from .reading import event_lines
+from .reading import ReadLine, event_lines
+from .rehearsal import rehearse
 
 __all__ = ["checked_file"]
 
 PAGE_EVENTS = 1_000
+encode_json = msgspec.json.Encoder().encode
 
 
 def checked_file(path: Path, log: LiveLog) -> int:
@@ -33,9 +40,10 @@ def checked_file(path: Path, log: LiveLog) -> int:
         InvalidInputError: the file is not whole, or what is there is another past.
     """
     check = _FileCheck(path, log)
-    for stream, lines in groupby(event_lines(path), key=lambda line: line.stream):
-        check.look_at(stream, lines)
+    for stream, read in groupby(event_lines(path), key=lambda one: one.line.stream):
+        check.look_at(stream, read)
     check.require_what_is_named()
+    rehearse(path, log, check.growing)
     return len(check.versions)
 
 
@@ -47,8 +55,10 @@ class _FileCheck:
         # The last version of each stream, and the highest that is named of any.
         self.versions: dict[str, int] = {}
         self._named: dict[str, int] = {}
+        # Where the lines of each stream begin that is to be written, or to go on.
+        self.growing: dict[str, array[int]] = {}
 
-    def look_at(self, stream: str, lines: Iterator[EventLine]) -> None:
+    def look_at(self, stream: str, read: Iterator[ReadLine]) -> None:
         """
         Look at the events of a stream.
         """
@@ -63,33 +73,48 @@ class _FileCheck:
             raise self._fault(f"has a context that cannot be: {error}") from error
         present = _Present(self._log, stream)
         calls: dict[str, int] = {}
-        version = 0
-        for version, line in enumerate(lines, 1):
-            self._check(line, version, kind)
-            self._check_key(line, calls)
-            if not present.agrees(line, version):
+        offsets = array("q")
+        for one in read:
+            offsets.append(one.offset)
+            version = len(offsets)
+            self._check(one, version, kind)
+            self._check_key(one.line, calls)
+            if not present.agrees(one, version):
                 raise InvalidInputError(
                     f"{stream} is here already, and its version {version} is another than {self._path} has: take the "
                     "file into another store"
                 )
-        self.versions[stream] = version
+        self.versions[stream] = len(offsets)
+        if len(offsets) > present.head:
+            self.growing[stream] = offsets
 
-    def _check(self, line: EventLine, version: int, kind: str) -> None:
+    def _check(self, read: ReadLine, version: int, kind: str) -> None:
+        line, event = read.line, read.event
         stream = line.stream
         if line.version != version:
             raise self._fault(f"has version {line.version} of {stream} behind version {version - 1}")
-        if not tag_of(line.event).startswith(f"{kind}."):
-            raise self._fault(f"has an event in {stream} that does not belong there: {tag_of(line.event)}")
+        if not tag_of(event).startswith(f"{kind}."):
+            raise self._fault(f"has an event in {stream} that does not belong there: {tag_of(event)}")
         for name in (line.meta.idempotency_key, line.root):
             if name and "\0" in name:
                 raise self._fault(f"has {name!r} as a name in {stream}, which holds a NUL: no log takes that")
-        if version == 1 and line.root != root_of(line.event, stream):
+        if version == 1 and line.root != root_of(event, stream):
             raise self._fault(f"has {line.root!r} as the root of {stream}, and its first event says another")
         try:
-            for name, last in named_versions(line.event, stream):
+            for name, last in named_versions(event, stream):
                 self._named[name] = max(last, self._named.get(name, 0))
+            self._require_storable(read)
         except DamagedError as error:
             raise self._fault(f"has a damaged event, version {version} of {stream}: {error.reason}") from error
+
+    def _require_storable(self, read: ReadLine) -> None:
+        """Require that a log takes an event, and that everything in it can be read."""
+        try:
+            check_payload_size(encode_payload(read.event), PAYLOAD_BYTES_MAX)
+            encode_meta(read.line.meta)
+            encode_json(plain_fields(read.event))
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise InvalidInputError(f"{self._path}, line {read.number}: the event cannot be stored: {error}") from error
 
     def _check_key(self, line: EventLine, calls: dict[str, int]) -> None:
         """See to it that the events of a call, by its key, follow each other: they are appended together."""
@@ -118,19 +143,19 @@ class _Present:
 
     def __init__(self, log: LiveLog, stream: str) -> None:
         self._log, self._stream = log, stream
-        self._head = log.head(stream)
+        self.head = log.head(stream)
         self._page: list[Any] = []
 
-    def agrees(self, line: EventLine, version: int) -> bool:
+    def agrees(self, read: ReadLine, version: int) -> bool:
         """
         Return whether the log has the same event at a version, or goes less far.
         """
-        if version > self._head:
+        if version > self.head:
             return True
         place = (version - 1) % PAGE_EVENTS
         if place == 0:
-            end = min(self._head, version - 1 + PAGE_EVENTS)
+            end = min(self.head, version - 1 + PAGE_EVENTS)
             self._page = self._log.read_events(self._stream, after=version - 1, until=end)
         # A number that is none does not equal itself, and its bytes do.
         here = self._page[place]
-        return bool(here == line.event) or encode_payload(here) == encode_payload(line.event)
+        return bool(here == read.event) or encode_payload(here) == encode_payload(read.event)

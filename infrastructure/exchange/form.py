@@ -12,8 +12,6 @@ line is that of the events; without that line the file was cut off.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from ...domain.envelope import Meta
@@ -41,7 +39,7 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     recorded_at: int
     meta: Meta
-    event: Any
+    event: msgspec.Raw
 
 
 class End(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ An event in a line of a file: as JSON that people can read, or as the bytes that
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 import msgspec
@@ -13,21 +12,24 @@ import msgspec
 from ...domain.envelope import encode_payload
 from ...domain.errors import DamagedError, InvalidInputError
 from ..codec import CODEC
+from ..drafting import PAYLOAD_BYTES_MAX
 
 __all__ = ["event_in", "line_of"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(CODEC.events).decode
+_decode_plain = msgspec.json.Decoder().decode
 
 
-def line_of(event: Any) -> msgspec.Raw | bytes:
+def line_of(event: Any) -> msgspec.Raw:
     """
     Return what a line has of an event.
     """
     said = _encode(event)
     # JSON has no infinity: it becomes a null. Few events have one, as what was not given is left out.
-    if b"null" in said and not _says(said, event):
-        return encode_payload(event)
+    # It writes some characters as six, so that the bytes may be shorter than a line can be.
+    if len(said) > PAYLOAD_BYTES_MAX or (b"null" in said and not _says(said, event)):
+        return msgspec.Raw(_encode(encode_payload(event)))
     return msgspec.Raw(said)
 
 
@@ -39,7 +41,7 @@ def _says(said: bytes, event: Any) -> bool:
     return found
 
 
-def event_in(said: Any) -> Any:
+def event_in(said: msgspec.Raw) -> Any:
     """
     Return the event that a line has, in its newest shape.
 
@@ -47,12 +49,22 @@ def event_in(said: Any) -> Any:
         InvalidInputError: it is none.
     """
     try:
+        return _decode(said)
+    except msgspec.ValidationError:
+        return _event_in_plain(said)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the event is no JSON: {error}") from error
+
+
+def _event_in_plain(line: msgspec.Raw) -> Any:
+    """Return the event of a line that has it as its bytes, or in an older shape."""
+    try:
+        said = _decode_plain(line)
         if isinstance(said, str):
             return CODEC.decode(base64.b64decode(said, validate=True), "its event")
-        newest = _newest(said) if isinstance(said, dict) else said
         # To convert what was read looks at all types of events each time, which takes far longer.
-        return _decode(_encode(newest))
-    except (msgspec.ValidationError, binascii.Error, DamagedError) as error:
+        return _decode(_encode(_newest(said) if isinstance(said, dict) else said))
+    except (msgspec.DecodeError, DamagedError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInputError(f"{error} (written by a newer Refold?)") from error
 
 

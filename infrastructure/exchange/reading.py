@@ -5,29 +5,43 @@ Reading a file of Refold's own form, line by line; that it is whole is known at 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from ...domain.envelope import Event, Meta
 from ...domain.errors import InvalidInputError
 from .files import reading_file
 from .form import FORM_VERSION, End, EventLine, Header
 from .plain import event_in
 
-__all__ = ["event_lines"]
+__all__ = ["ReadLine", "event_at", "event_lines"]
+
+# An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
+LINE_BYTES_MAX = 512 * 1024 * 1024
 
 
-def event_lines(path: Path) -> Iterator[EventLine]:
+class ReadLine(NamedTuple):
+    """A line of a file with its event: its number, and the offset where it begins."""
+
+    number: int
+    offset: int
+    line: EventLine
+    event: Event
+
+
+def event_lines(path: Path) -> Iterator[ReadLine]:
     """
-    Yield the events of a file, each with its envelope.
+    Yield the events of a file, each with its envelope and its place.
 
     Raises:
         InvalidInputError: it is no such file, of a newer form, or cut off.
     """
     events = 0
     end: End | None = None
-    for number, data in _lines(path):
+    for number, offset, data in _lines(path):
         if number == 1:
             _require_header(path, data)
             continue
@@ -42,15 +56,34 @@ def event_lines(path: Path) -> Iterator[EventLine]:
             event = event_in(line.event)
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}, line {number}: {error}") from error
-        yield msgspec.structs.replace(line, event=event)
+        yield ReadLine(number, offset, line, event)
     if end is None or end.end != events:
         raise InvalidInputError(f"{path} is cut off: it ends after {events:,} events without saying so")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def event_at(file: IO[bytes], offset: int) -> tuple[Event, Meta]:
+    """
+    Return the event whose line begins at an offset, and who recorded it; the line was read before.
+    """
+    file.seek(offset)
+    line = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=EventLine)
+    return event_in(line.event), line.meta
+
+
+def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     with reading_file(path) as opened:
-        for number, data in enumerate(opened, 1):
-            yield number, data.rstrip(b"\n")
+        offset = 0
+        # A line without an end would be read until there is no memory left.
+        for number in count(1):
+            data = opened.readline(LINE_BYTES_MAX + 1)
+            if not data:
+                return
+            if len(data) > LINE_BYTES_MAX:
+                raise InvalidInputError(
+                    f"{path}, line {number}: it is over LINE_BYTES_MAX, {LINE_BYTES_MAX:,}, so this is no export"
+                )
+            yield number, offset, data.rstrip(b"\n")
+            offset += len(data)
 
 
 def _require_header(path: Path, data: bytes) -> None:

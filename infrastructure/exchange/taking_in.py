@@ -16,8 +16,7 @@ import msgspec
 
 from ...domain.ports import LiveLog, NewEvents
 from .checking import checked_file
-from .form import EventLine
-from .reading import event_lines
+from .reading import ReadLine, event_lines
 
 __all__ = ["TakenIn", "take_in_events"]
 
@@ -48,10 +47,10 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
     file = Path(path)
     count = checked_file(file, log)
     done = TakenIn()
-    for number, (stream, lines) in enumerate(groupby(event_lines(file), key=lambda line: line.stream), 1):
+    for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
         head = log.head(stream)
         # Versions count from 1, without holes.
-        written = _append(log, stream, islice(lines, head, None), head)
+        written = _append(log, stream, islice(read, head, None), head)
         done = _counted(done, head, written)
         if progress is not None:
             progress(number, count)
@@ -64,18 +63,18 @@ def _counted(done: TakenIn, head: int, written: int) -> TakenIn:
     return msgspec.structs.replace(done, **counted)
 
 
-def _append(log: LiveLog, stream: str, lines: Iterable[EventLine], head: int) -> int:
+def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int) -> int:
     """Append events, those that were recorded under one idempotency key together and under it again."""
     written = 0
-    for key, group in groupby(lines, key=lambda line: line.meta.idempotency_key):
+    for key, group in groupby(read, key=lambda one: one.line.meta.idempotency_key):
         # What has a key is one call's, which is not to be parted.
         while batch := list(islice(group, BATCH_EVENTS if key is None else None)):
             new = NewEvents(
                 stream=stream,
                 expected_version=head + written,
-                events=tuple(line.event for line in batch),
-                metas=tuple(line.meta for line in batch),
-                root=batch[0].root,
+                events=tuple(one.event for one in batch),
+                metas=tuple(one.line.meta for one in batch),
+                root=batch[0].line.root,
                 idempotency_key=key,
             )
             log.append([new]).result()

@@ -1,0 +1,163 @@
+"""
+What a store would hold of a file: each stream that is new or grows is folded, shown, audited and projected in memory,
+before anything is written. Events that are sound one by one may still not fit together.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from ...domain.chat.events import ITEM_EVENTS, Opened
+from ...domain.encoded_ids import decoded_id
+from ...domain.envelope import Event, Meta, RecordedEvent
+from ...domain.errors import InvalidInputError, RefusedError, StorageError
+from ...domain.ports import LiveLog, Range
+from ...domain.positions import Moment, Position
+from ...domain.streams import split_stream_id
+from ...domain.system import REAL_SYSTEM
+from ...domain.trajectory.identity import run_id_of
+from ..auditing.contexts import context_changes
+from ..auditing.runs import run_changes
+from ..auditing.transitions import transitions_of
+from ..projecting.faults import poisoned
+from ..projecting.folding import fold_page
+from ..projecting.store import MemoryProjectionStore
+from ..store import PROJECTIONS, Store
+from .files import reading_file
+from .reading import event_at
+
+__all__ = ["rehearse"]
+
+PAGE_EVENTS = 2_048
+# Events of streams that others name are read again and again: so many are kept.
+EVENTS_KEPT_MAX = 16_384
+# Items that follow each other: of these there is nothing to audit that showing them would not tell.
+PLAIN = (Opened, *ITEM_EVENTS)
+SHOWN = {
+    "chat": ("messages", "evicted_items"),
+    "queue": ("to_dict", "evicted"),
+    "pool": ("to_dict", "evicted"),
+    "window": ("build", "evicted", "dropped"),
+    "memory": ("search", "history"),
+}
+# An imported message is put together again from what its origin says.
+CONVERTED = ("to_openai_messages", "to_anthropic_messages", "to_google_json")
+
+
+def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None:
+    """
+    Go through streams of a file as if they were in a log; `places` has the offset of each of their lines.
+
+    Raises:
+        InvalidInputError: an answer about one of them would fail.
+        StorageError: the log cannot be read.
+    """
+    with reading_file(path) as file:
+        ahead = _LogAhead(file, log, places)
+        for stream in places:
+            try:
+                _project(ahead, stream)
+                _look_at(ahead, stream)
+            except StorageError:
+                raise
+            except Exception as error:
+                raise InvalidInputError(
+                    f"{path} has events of {stream} that do not fit together: {error or type(error).__name__}; "
+                    "export it again, or leave that context out"
+                ) from error
+
+
+class _LogAhead:
+    """A log as it would be with the streams of a file in it, as far as contexts and audits read one."""
+
+    def __init__(self, file: IO[bytes], log: LiveLog, places: Mapping[str, array[int]]) -> None:
+        self._file, self._log, self._places = file, log, places
+        self._kept: dict[str, list[Event]] = {}
+
+    def head(self, stream: str) -> int:
+        """
+        Return the version of the last event of a stream.
+        """
+        return len(self._places[stream]) if stream in self._places else self._log.head(stream)
+
+    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a stream, recorded now, as it were.
+        """
+        if stream not in self._places:
+            return self._log.read(stream, after=after, until=until)
+        now = round(REAL_SYSTEM.now() * 1e6)
+        lines = enumerate(self._lines(stream, after, until), after + 1)
+        return [
+            RecordedEvent(stream, version, Position(-1, version), now, event, meta, b"")
+            for version, (event, meta) in lines
+        ]
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """
+        Return what `read` does without the envelopes.
+        """
+        if stream not in self._places:
+            return self._log.read_events(stream, after=after, until=until)
+        if stream not in self._kept and self.head(stream) <= EVENTS_KEPT_MAX:
+            self._kept[stream] = [event for event, _ in self._lines(stream, 0, None)]
+            while sum(map(len, self._kept.values())) > EVENTS_KEPT_MAX:
+                # The one that was read first.
+                del self._kept[next(iter(self._kept))]
+        kept = self._kept.get(stream)
+        return [event for event, _ in self._lines(stream, after, until)] if kept is None else kept[after:until]
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_events` does for each of several ranges.
+        """
+        return [self.read_events(one.stream, after=one.after, until=one.until) for one in ranges]
+
+    def _lines(self, stream: str, after: int, until: int | None) -> Iterator[tuple[Event, Meta]]:
+        return (event_at(self._file, place) for place in self._places[stream][after:until])
+
+
+def _project(ahead: _LogAhead, stream: str) -> None:
+    """Fold a stream into the rows of every projection, of which none is kept."""
+    rows = MemoryProjectionStore()
+    for after in range(0, ahead.head(stream), PAGE_EVENTS):
+        page = ahead.read(stream, after=after, until=after + PAGE_EVENTS)
+        before = Moment.of({-1: after} if after else {})
+        for projection in PROJECTIONS:
+            try:
+                changed = fold_page(projection, page, rows)
+            except Exception:
+                raise poisoned(projection, page, rows)[1] or AssertionError("it was folded now") from None
+            rows.save(projection, changed, before=before, after=Moment.of({-1: after + len(page)}))
+
+
+def _look_at(ahead: Any, stream: str) -> None:
+    """Ask for what a context shows, and for what became of it; that takes as much of a log as is ahead."""
+    kind, context_id = split_stream_id(stream)
+    # It only reads; nothing that it keeps outlives this stream.
+    store: Any = Store(ahead, MemoryProjectionStore())
+    if kind == "run":
+        run = store.run(*run_id_of(context_id), create=False)
+        for ask in (run.graph, run.steps, run.messages, *(partial(run.node, name) for name in run.nodes())):
+            ask()
+        transitions_of(ahead, run_changes(ahead, run, run.version))
+        return
+    events = ahead.read_events(stream)
+    if kind == "memory":
+        context = store.memory().scope(decoded_id(context_id))
+    else:
+        context = getattr(store, kind)(context_id, create=False)
+    asked = [getattr(context, name) for name in SHOWN[kind]]
+    if any(getattr(event, "origin", None) is not None for event in events):
+        asked += [getattr(context, name) for name in CONVERTED] + [partial(context.to_openai_messages, exact=True)]
+    for ask in asked:
+        # A provider may not take what a chat may hold, and the class of a content may not be imported here.
+        with suppress(RefusedError):
+            ask()
+    if kind != "chat" or not all(isinstance(event, PLAIN) for event in events):
+        transitions_of(ahead, context_changes(ahead, stream, len(events)))

@@ -1,0 +1,144 @@
+"""Files that somebody changed with care, or a disk without any: refused whole, or taken in and every answer works."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError
+from refold.infrastructure.exchange import export_events, reading, rehearsal, take_in_events
+from tests.contract.chat_checking import message
+from tests.support.doctored import doctored, every_answer
+from tests.support.every_kind import fill, seen
+
+Line = dict[str, Any]
+SEEDS, AT_ONCE = 240, 40
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """
+    An export of a store with every kind of context in it.
+    """
+    path = tmp_path_factory.mktemp("whole") / "file"
+    with refold.open(":memory:") as source:
+        asyncio.run(fill(source))
+        export_events(source.log, path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_by_chance(whole: bytes, tmp_path: Path, first: int) -> None:
+    """Whatever was changed: the file is refused by its name and leaves nothing, or every answer works on it."""
+    path, refused = tmp_path / "doctored", 0
+    for seed in range(first, first + AT_ONCE):
+        path.write_bytes(doctored(whole, seed))
+        with refold.open(":memory:") as store:
+            try:
+                take_in_events(store.log, path)
+            except InvalidInputError as error:
+                said = str(error)
+            else:
+                said = ""
+                every_answer(store, tmp_path)
+            assert not said or (str(path) in said and store.now().heads == ()), f"{seed}: {said}"
+            refused += bool(said)
+
+    assert 0 < refused < AT_ONCE
+
+
+def event(line: Line, **fields: Any) -> Line:
+    """
+    Return a line with other fields in its event.
+    """
+    return {**line, "event": {**line["event"], **fields}}
+
+
+def encoded(text: bytes) -> str:
+    """
+    Return what stands for bytes in a file.
+    """
+    return base64.b64encode(text).decode()
+
+
+MESSAGE, EVICTED, FORKED = 2, 5, 6
+DOCTORED: dict[str, tuple[int, Callable[[Line], Line], str]] = {
+    "totals": (EVICTED, lambda line: event(line, change=[2**63 - 1] * 3), "chat:a@5.*9223372036854775"),
+    "a sum of totals": (FORKED, lambda line: event(line, change=[2**63, 0, 0]), "catalogue cannot fold chat:b@1"),
+    "a number": (FORKED, lambda line: event(line, change=[2**64, 0, 0]), "line 7: the event cannot be stored"),
+    "a negative number": (FORKED, lambda line: event(line, change=[-(2**63) - 1, 0, 0]), "cannot be stored"),
+    "a role": (MESSAGE, lambda line: event(line, role="robot"), "events of chat:a that do not fit.*robot"),
+    "bytes in JSON": (MESSAGE, lambda line: event(line, extra=encoded(b'{"\xff')), "line 3: the event cannot be"),
+    "no JSON": (MESSAGE, lambda line: event(line, metrics=encoded(b'{"a":')), "line 3: the event cannot be"),
+    "a lineage": (FORKED, lambda line: event(line, lineage=[["chat:a", 9]]), "chat:b that do not fit|version 9"),
+    "another lineage": (FORKED, lambda line: event(line, lineage=[]), "chat:b that do not fit.*lineage"),
+    "letters": (MESSAGE, lambda line: {**line, "event": "é"}, "line 3: "),
+    "a message's shape": (
+        MESSAGE,
+        lambda line: event(line, origin={"rest": encoded(b'{"message":7}')}),
+        "chat:a that do not fit",
+    ),
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """
+    A file with a chat and a fork of it.
+    """
+    with refold.open(":memory:") as source:
+        chat = source.chat("a")
+        chat.add_items([message(f"i{number}") for number in range(3)])
+        chat.evict(["i1", "i2"])
+        chat.fork("b")
+        export_events(source.log, tmp_path / "file")
+    return tmp_path / "file"
+
+
+@pytest.mark.parametrize("name", DOCTORED)
+def test_with_care(store: refold.Store, file: Path, name: str) -> None:
+    """On every kind of store: refused with what is wrong, and the good file can be taken in afterwards."""
+    number, change, reason = DOCTORED[name]
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    lines[number] = change(lines[number])
+    bad = file.with_name("bad")
+    bad.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+    with pytest.raises(InvalidInputError) as caught:
+        take_in_events(store.log, bad)
+
+    assert re.search(reason, str(caught.value)), caught.value
+    assert str(bad) in str(caught.value)
+    assert store.now().heads == ()
+    assert take_in_events(store.log, file).added == 2
+    every_answer(store, file.parent)
+
+
+def test_a_line_without_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more is read of it than a line may have."""
+    monkeypatch.setattr(reading, "LINE_BYTES_MAX", 5_000)
+    with file.open("ab") as opened:
+        opened.write(b"x" * 6_000)
+
+    with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match=r"line 9.* LINE_BYTES_MAX, 5,000"):
+        take_in_events(store.log, file)
+
+
+async def test_streams_that_are_not_kept(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a stream is too long to be kept, it is read from the file as often as it is named."""
+    monkeypatch.setattr(rehearsal, "EVENTS_KEPT_MAX", 3)
+    monkeypatch.setattr(rehearsal, "PAGE_EVENTS", 2)
+    (tmp_path / "file").write_bytes(whole)
+
+    with refold.open(":memory:") as store, refold.open(":memory:") as source:
+        await fill(source)
+        assert take_in_events(store.log, tmp_path / "file").added == len(source.contexts())
+        assert (await seen(store)).keys() == (await seen(source)).keys()

@@ -4,14 +4,19 @@ Files that are replaced as a whole, so that no reader sees half of one and no cr
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 __all__ = ["replace_files", "replacing"]
+
+ENDING = ".refold.tmp"
+ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}$")
 
 
 def replace_files(contents: Mapping[Path, bytes]) -> None:
@@ -20,16 +25,12 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 
     All are on the disk before the first is put in place. A process that is killed in between leaves the first new.
     """
-    # Names of their own: two writers that share one would put each other's halves in place.
-    waiting = {path: path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp") for path in contents}
-    try:
-        for path, new in waiting.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(new, contents[path])
-        _put_in_place(waiting)
-    finally:
-        for new in waiting.values():
-            new.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        waiting = {path: stack.enter_context(_waiting(path)) for path in contents}
+        for path, file in waiting.items():
+            file.write(contents[path])
+            _sync(file)
+        _put_in_place({path: Path(file.name) for path, file in waiting.items()})
 
 
 @contextmanager
@@ -37,16 +38,49 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     Yield a file to be written piece by piece, which takes the place of `path` at the end, or not at all.
     """
-    new = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    with _waiting(path) as file:
+        yield file
+        _sync(file)
+        Path(file.name).replace(path)
+
+
+@contextmanager
+def _waiting(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Yield a file that is to take the place of `path`; what killed processes left in its folder is removed.
+
+    It has a name of its own: two writers that share one would put each other's halves in place. And it is locked while
+    it is open, so that a file with such a name which nobody has locked was abandoned.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path.parent)
+    file = _locked_beside(path)
     try:
-        with new.open("xb") as file:
+        with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
     finally:
-        new.unlink(missing_ok=True)
+        Path(file.name).unlink(missing_ok=True)
+
+
+def _locked_beside(path: Path) -> IO[bytes]:
+    while True:
+        new = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ENDING}")
+        file = new.open("xb")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if new.exists():
+            return file
+        # Before it was locked another process took it for abandoned.
+        file.close()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for path in folder.iterdir():
+        if not ABANDONED.search(path.name):
+            continue
+        # Somebody is writing it, or has removed it first, or it is not ours to remove.
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _put_in_place(waiting: Mapping[Path, Path]) -> None:
@@ -66,8 +100,6 @@ def _put_in_place(waiting: Mapping[Path, Path]) -> None:
         raise
 
 
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ...domain.admission import JSON_DEPTH_MAX, is_deeper
 from ...domain.errors import InvalidInputError
 
 __all__ = ["Document", "read_document"]
 
+FILE_BYTES_MAX = 512 * 1024 * 1024
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -35,7 +38,8 @@ def read_document(path: Path) -> Document:
     Return the JSON values in a file.
 
     Raises:
-        InvalidInputError: the file is missing, unreadable, empty, not UTF-8 or not JSON.
+        InvalidInputError: the file is missing, unreadable, too large, empty, not UTF-8 or not JSON, or nested deeper
+            than JSON_DEPTH_MAX.
     """
     text = _read_text(path)
     if not text.strip():
@@ -55,8 +59,13 @@ def read_document(path: Path) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
+        with path.open("rb") as file:
+            # Some files have no end, such as devices.
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise InvalidInputError(f"{path} is over FILE_BYTES_MAX, {FILE_BYTES_MAX:,}: import it in parts")
         # A mark at the beginning, as some editors write it, is not part of the text.
-        return path.read_bytes().decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise InvalidInputError(f"there is no file {path}: check the name") from error
     except IsADirectoryError as error:
@@ -67,6 +76,8 @@ def _read_text(path: Path) -> str:
         raise InvalidInputError(
             f"{path} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x}): convert it first"
         ) from error
+    except InvalidInputError:
+        raise
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -94,7 +105,10 @@ def _json_lines(path: Path, text: str) -> Document | None:
 
 
 def _parse(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    if is_deeper(value, JSON_DEPTH_MAX):
+        raise RecursionError
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -104,8 +118,8 @@ def _refuse_constant(name: str) -> NoReturn:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         # The last one would win, and the others be lost without a word.
         raise ValueError(f"an object has the key {twice!r} twice: rename one")
     return made
@@ -115,5 +129,5 @@ def _fault(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return error.msg[:1].lower() + error.msg[1:]
     if isinstance(error, RecursionError):
-        return "its values are nested too deeply"
+        return f"its values are nested too deeply: JSON_DEPTH_MAX is {JSON_DEPTH_MAX}"
     return str(error)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.admission import JSON_DEPTH_MAX, is_deeper
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded
 from ...domain.chat.formats.batches import Batch, turns_of
@@ -23,6 +24,8 @@ __all__ = ["Round", "is_failure", "parsed_data", "rounds_of"]
 # What a record of a message has fields for; anything else is kept beside them.
 RECORD_FIELDS = ("role", "content", "name", "id", "tool_calls", "tool_call_id")
 FAILURE = re.compile(r"\s*error\b", re.IGNORECASE)
+# It lies within the attributes of a node.
+DATA_DEPTH_MAX = JSON_DEPTH_MAX - 10
 _JSON = msgspec.json.Decoder()
 
 
@@ -106,4 +109,6 @@ def parsed_data(text: str) -> dict[str, Any] | list[Any] | None:
         value = _JSON.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict | list) and value else None
+    # What cannot be stored as data is still a text.
+    is_data = isinstance(value, dict | list) and value and not is_deeper(value, DATA_DEPTH_MAX)
+    return value if is_data else None

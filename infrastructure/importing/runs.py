@@ -5,11 +5,13 @@ The runs of files, checked: whatever can be wrong with a file is found here, bef
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from ...domain.admission import admitted
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent
 from ...domain.chat.formats.anthropic_shape import AnthropicShaper, shape_anthropic_messages
@@ -93,6 +95,7 @@ def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
         shape = shape_anthropic_messages if conversation.dialect == "anthropic" else shape_messages
         given = {} if system is None else {"system": system}
         groups = shape(messages, **given, context_id=context_id, created_at=REAL_SYSTEM.now())
+        _require_admitted(groups, context_id)
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}, {error}") from error
     return Run(
@@ -105,6 +108,12 @@ def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
         form=conversation.dialect,
         has_system=system is not None,
     )
+
+
+def _require_admitted(groups: Sequence[Sequence[ChatItemEvent]], context_id: str) -> None:
+    """Require what the log will of every item: by then the runs before this one are written."""
+    for item in chain.from_iterable(groups):
+        admitted(item, f"chat:{context_id}")
 
 
 def _source(path: Path) -> str:
@@ -171,6 +180,7 @@ def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
         )
         for placed in session.lines
     ]
+    _require_admitted(groups, context_id)
     return Run(
         where=str(path),
         source=_source(path),

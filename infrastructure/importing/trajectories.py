@@ -15,9 +15,12 @@ from ...domain.acting import acting
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
 from ...domain.chat.formats.batches import Batch, arguments_of
-from ...domain.errors import InvalidInputError
+from ...domain.errors import InvalidInputError, RefusedError
+from ...domain.overlay_log import OverlayLog
+from ...domain.system import REAL_SYSTEM
 from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
+from ..projecting.store import MemoryProjectionStore
 from ..store import Store
 from .importer import ImportedContext, ImportReport, Progress
 from .rounds import Round, is_failure, parsed_data, rounds_of
@@ -65,6 +68,7 @@ def record_transcript(
             the one that is there; nothing was written.
     """
     planned = _planned(store, messages, RunId(user_id, session_id), agent, tools, attributes or {})
+    _rehearse(store, planned)
     return [_written(store, plan) for plan in planned]
 
 
@@ -81,6 +85,11 @@ def import_as_runs(
         ConcurrencyError, StorageError: the rounds before the one it happened at are recorded; do it again.
     """
     plans = [_planned_file(store, one, user or USER) for one in transcripts]
+    for one, planned in zip(transcripts, plans, strict=True):
+        try:
+            _rehearse(store, planned)
+        except RefusedError as error:
+            raise InvalidInputError(f"{one.where}: {error}") from error
     done: list[ImportedContext] = []
     for number, planned in enumerate(plans, 1):
         with acting(actor="import"):
@@ -164,6 +173,16 @@ def _told(run: Run, plan: _Plan) -> ImportedContext:
 
 
 # Writing
+
+
+def _rehearse(store: Store, planned: Sequence[_Plan]) -> None:
+    """Record rounds on top of the store, in memory: what refuses the last one shall do so before the first is there."""
+    above: Any = OverlayLog(store.log, store.now(), REAL_SYSTEM)
+    rehearsal = Store(above, MemoryProjectionStore())
+    for plan in planned:
+        # One that somebody opened, and nothing more, cannot go on above.
+        if not store.log.head(plan.identity.stream):
+            _written(rehearsal, plan)
 
 
 def _written(store: Store, plan: _Plan) -> Run:

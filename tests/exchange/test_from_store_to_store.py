@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from refold.domain.moments import STREAM as MOMENTS
 from refold.domain.ports import LiveLog, Page
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
+from refold.infrastructure.atomic_files import replacing
 from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
 from tests.contract.chat_checking import message
 from tests.contract.writing import append
@@ -297,3 +301,33 @@ async def test_how_often_it_is_read(tmp_path: Path) -> None:
         report = export_events(some, tmp_path / "some", ["chat:side", "chat:told"])
         assert some.events == report.events
         assert report.along
+
+
+KILLED = """
+import os, signal, sys
+import refold
+from refold.infrastructure.exchange import export_events
+with refold.open(sys.argv[1]) as store:
+    export_events(store.log, sys.argv[2], progress=lambda done, count: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_what_a_killed_export_leaves(tmp_path: Path) -> None:
+    """The file is as it was; what was written beside it is removed by the next export, and nobody else's file is."""
+    with refold.open(tmp_path / "store.db") as store:
+        store.chat("a").add_message("user", "text " * 10_000)
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"as it was")
+    (folder / "mine.tmp").write_bytes(b"mine")
+
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "store.db", folder / "file"], check=False)
+
+    assert done.returncode == -signal.SIGKILL
+    assert (folder / "file").read_bytes() == b"as it was"
+    left = {path.name for path in folder.iterdir()} - {"file", "mine.tmp"}
+    assert len(left) == 1
+    with refold.open(tmp_path / "store.db") as store, replacing(folder / "slow") as slow:
+        slow.write(b"still written")
+        export_events(store.log, folder / "file")
+    assert sorted(path.name for path in folder.iterdir()) == ["file", "mine.tmp", "slow"]

@@ -5,7 +5,6 @@ a store has to give afterwards.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -54,7 +53,10 @@ def _values(data: bytes, chance: Random) -> bytes:
     except (ValueError, RecursionError):
         return _bytes(data, chance)
     _change(value, chance)
-    changed = json.dumps(value[0]).encode() if value else b""
+    try:
+        changed = json.dumps(value[0]).encode() if value else b""
+    except RecursionError:
+        return _bytes(data, chance)
     if place is None:
         return changed
     lines[place] = changed
@@ -70,16 +72,24 @@ def _change(value: list[Any], chance: Random) -> None:
         case 0:
             del inside[key]
         case 1:
-            inside[key] = copy.deepcopy(other[other_key])
+            inside[key] = _copied(other[other_key])
         case 2 if isinstance(inside, dict):
             inside[chance.choice(("x", "role", "t", "id", str(other_key)))] = inside.pop(key)
         case 3 if isinstance(inside, list):
-            inside.insert(key, copy.deepcopy(inside[key]))
+            inside.insert(key, _copied(inside[key]))
         case 4 if chance.randrange(4) == 0:
             for _ in range(chance.choice((60, 110, 210, DEEP))):
                 inside[key] = [inside[key]] if chance.randrange(2) else {"a": inside[key]}
         case _:
-            inside[key] = copy.deepcopy(chance.choice(HOSTILE))
+            inside[key] = _copied(chance.choice(HOSTILE))
+
+
+def _copied(value: Any) -> Any:
+    # What is nested too deeply to be copied is hostile enough as it is.
+    try:
+        return json.loads(json.dumps(value))
+    except RecursionError:
+        return value
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

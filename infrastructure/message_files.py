@@ -13,6 +13,7 @@ from typing import Any
 from ..domain.errors import InvalidInputError
 from ..domain.messages import Message, clean_messages, message_from_dict, message_to_dict
 from .atomic_files import replace_files
+from .foreign_json import parse_foreign, read_bounded
 
 __all__ = ["read_messages_file", "write_messages_file"]
 
@@ -47,14 +48,27 @@ def read_messages_file(path: str | os.PathLike[str], *, clean: bool = True) -> l
     `clean=False` gives all of them, system messages too. Records of unknown types are left out (SPEC D12.3).
 
     Raises:
-        InvalidInputError: it is JSON, and not a list of messages nor an object that has one.
+        InvalidInputError: it is JSON, and not a list of messages nor an object that has one; it is too large, or
+            nested too deeply; a record cannot be read, which is named by its index.
     """
     try:
-        held = json.loads(Path(path).read_bytes())
+        held = parse_foreign(read_bounded(Path(path)))
+    except InvalidInputError:
+        raise
     except (FileNotFoundError, ValueError):
         return []
+    except RecursionError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}") from error
     records = held.get("messages", []) if isinstance(held, dict) else held
     if not isinstance(records, list):
         raise InvalidInputError(f'{path} holds no messages: it should be {{"messages": [...]}}')
-    messages = [message for message in map(message_from_dict, records) if message is not None]
+    read = (_message(record, index, path) for index, record in enumerate(records))
+    messages = [message for message in read if message is not None]
     return clean_messages(messages) if clean else messages
+
+
+def _message(record: Any, index: int, path: str | os.PathLike[str]) -> Message | None:
+    try:
+        return message_from_dict(record)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{path}: message {index} is no record of a message: {error}") from error

@@ -6,7 +6,7 @@ call (SPEC D12.6 to D12.9).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .reading import calls_of, field, is_blank, kind_of
@@ -87,7 +87,8 @@ def _without_calls(content: Any) -> Any:
     """
     if isinstance(content, str):
         return content if content.strip() else ""
-    parts = [part for part in content or () if field(part, "type") not in CALL_PARTS]
+    given = content if isinstance(content, Sequence) else ()
+    parts = [part for part in given if field(part, "type") not in CALL_PARTS]
     return parts if any(map(_says_something, parts)) else []
 
 

@@ -16,6 +16,7 @@ from ...domain.chat.events import ITEM_EVENTS, Opened
 from ...domain.encoded_ids import decoded_id
 from ...domain.envelope import Event, Meta, RecordedEvent
 from ...domain.errors import InvalidInputError, RefusedError, StorageError
+from ...domain.overlay_log import OverlayLog
 from ...domain.ports import LiveLog, Range
 from ...domain.positions import Moment, Position
 from ...domain.streams import split_stream_id
@@ -31,7 +32,7 @@ from ..store import PROJECTIONS, Store
 from .files import reading_file
 from .reading import event_at
 
-__all__ = ["rehearse"]
+__all__ = ["rehearse", "require_projectable", "store_above"]
 
 PAGE_EVENTS = 2_048
 # Events of streams that others name are read again and again: so many are kept.
@@ -61,7 +62,7 @@ def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None
         ahead = _LogAhead(file, log, places)
         for stream in places:
             try:
-                _project(ahead, stream)
+                require_projectable(ahead, stream)
                 _look_at(ahead, stream)
             except StorageError:
                 raise
@@ -70,6 +71,35 @@ def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None
                     f"{path} has events of {stream} that do not fit together: {error or type(error).__name__}; "
                     "export it again, or leave that context out"
                 ) from error
+
+
+def store_above(store: Store) -> Store:
+    """
+    Return a store on top of another one, in memory: what it refuses, that one would, once half of it is written.
+    """
+    log: Any = OverlayLog(store.log, store.now(), REAL_SYSTEM)
+    return Store(log, MemoryProjectionStore())
+
+
+def require_projectable(log: Any, stream: str) -> None:
+    """
+    Fold a stream into the rows of every projection, of which none is kept; `log` is as much of one as that takes.
+
+    Raises:
+        InvalidInputError: a projection cannot fold an event.
+    """
+    rows = MemoryProjectionStore()
+    for after in range(0, log.head(stream), PAGE_EVENTS):
+        page = log.read(stream, after=after, until=after + PAGE_EVENTS)
+        before = Moment.of({-1: after} if after else {})
+        for projection in PROJECTIONS:
+            try:
+                changed = fold_page(projection, page, rows)
+            except Exception as error:
+                fault = poisoned(projection, page, rows)[1]
+                reason = f"{fault.event}: {fault.reason}" if fault else error
+                raise InvalidInputError(f"the projection {projection.name} cannot fold {reason}") from error
+            rows.save(projection, changed, before=before, after=Moment.of({-1: after + len(page)}))
 
 
 class _LogAhead:
@@ -120,20 +150,6 @@ class _LogAhead:
 
     def _lines(self, stream: str, after: int, until: int | None) -> Iterator[tuple[Event, Meta]]:
         return (event_at(self._file, place) for place in self._places[stream][after:until])
-
-
-def _project(ahead: _LogAhead, stream: str) -> None:
-    """Fold a stream into the rows of every projection, of which none is kept."""
-    rows = MemoryProjectionStore()
-    for after in range(0, ahead.head(stream), PAGE_EVENTS):
-        page = ahead.read(stream, after=after, until=after + PAGE_EVENTS)
-        before = Moment.of({-1: after} if after else {})
-        for projection in PROJECTIONS:
-            try:
-                changed = fold_page(projection, page, rows)
-            except Exception:
-                raise poisoned(projection, page, rows)[1] or AssertionError("it was folded now") from None
-            rows.save(projection, changed, before=before, after=Moment.of({-1: after + len(page)}))
 
 
 def _look_at(ahead: Any, stream: str) -> None:

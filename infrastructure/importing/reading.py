@@ -12,12 +12,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ...domain.admission import JSON_DEPTH_MAX, is_deeper
+from ...domain.admission import JSON_DEPTH_MAX
 from ...domain.errors import InvalidInputError
+from ..foreign_json import parse_foreign, read_bounded
 
 __all__ = ["Document", "read_document"]
 
-FILE_BYTES_MAX = 512 * 1024 * 1024
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -59,13 +59,8 @@ def read_document(path: Path) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            # Some files have no end, such as devices.
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            raise InvalidInputError(f"{path} is over FILE_BYTES_MAX, {FILE_BYTES_MAX:,}: import it in parts")
         # A mark at the beginning, as some editors write it, is not part of the text.
-        return data.decode("utf-8-sig")
+        return read_bounded(path).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise InvalidInputError(f"there is no file {path}: check the name") from error
     except IsADirectoryError as error:
@@ -105,10 +100,7 @@ def _json_lines(path: Path, text: str) -> Document | None:
 
 
 def _parse(text: str) -> Any:
-    value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
-    if is_deeper(value, JSON_DEPTH_MAX):
-        raise RecursionError
-    return value
+    return parse_foreign(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -16,11 +16,9 @@ from ...domain.canonical import canonical_json
 from ...domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
 from ...domain.chat.formats.batches import Batch, arguments_of
 from ...domain.errors import InvalidInputError, RefusedError
-from ...domain.overlay_log import OverlayLog
-from ...domain.system import REAL_SYSTEM
 from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
-from ..projecting.store import MemoryProjectionStore
+from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
 from .importer import ImportedContext, ImportReport, Progress
 from .rounds import Round, is_failure, parsed_data, rounds_of
@@ -104,7 +102,8 @@ def import_as_runs(
 
 def _planned_file(store: Store, transcript: Transcript, user: str) -> list[_Plan]:
     beside = {"source": transcript.source, **transcript.attributes}
-    tools = beside.pop("tools", None) or ()
+    # What is no list of them is only something that lies beside the messages.
+    tools = beside.pop("tools") if isinstance(beside.get("tools"), list) else ()
     try:
         return _planned(store, transcript.messages, RunId(user, transcript.context_id), None, tools, beside)
     except InvalidInputError as error:
@@ -176,13 +175,13 @@ def _told(run: Run, plan: _Plan) -> ImportedContext:
 
 
 def _rehearse(store: Store, planned: Sequence[_Plan]) -> None:
-    """Record rounds on top of the store, in memory: what refuses the last one shall do so before the first is there."""
-    above: Any = OverlayLog(store.log, store.now(), REAL_SYSTEM)
-    rehearsal = Store(above, MemoryProjectionStore())
+    """Record rounds in memory: what refuses the last one shall do so before the first is there."""
+    above = store_above(store)
     for plan in planned:
         # One that somebody opened, and nothing more, cannot go on above.
         if not store.log.head(plan.identity.stream):
-            _written(rehearsal, plan)
+            _written(above, plan)
+            require_projectable(above.log, plan.identity.stream)
 
 
 def _written(store: Store, plan: _Plan) -> Run:

@@ -50,7 +50,7 @@ def graph_part(held: Any, run_id: int, sub_id: int) -> GraphPart:
         notes.append(f"{len(foreign)} nodes of other rounds were left out: {_told(foreign)}")
     made = [_our_node(node) if is_ours else _plain_node(node, notes) for node in own]
     types = {node.name: node.type for node in made}
-    kept = [edge for edge in edges if not {edge.get("source"), edge.get("target")} & foreign]
+    kept = [edge for edge in edges if not {str(edge.get("source")), str(edge.get("target"))} & foreign]
     return GraphPart(
         nodes=made,
         edges=[made for edge in kept for made in _edges(edge, types)],
@@ -68,7 +68,7 @@ def as_struct(held: Any, kind: type[S], what: str) -> S:
     """
     try:
         return msgspec.convert(held, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{what} is of another form: {error}") from error
 
 

@@ -12,9 +12,10 @@ from typing import Literal
 import msgspec
 
 from ...domain.acting import acting
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import InvalidInputError, NotFoundError, RefusedError
 from ...domain.trajectory import RunId
 from ...domain.trajectory.rounds import IMPORTED, are_same, bring_in, told_round
+from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
 from .paths import rounds_in
 from .reading import ReadRound, read_round_files
@@ -63,6 +64,10 @@ def import_round_files(
         _require_session(read, identity)
     # All are compared before the first is written.
     present = {identity for identity, read in found if _is_present(store, read, identity)}
+    above = store_above(store)
+    for identity, read in found:
+        if identity not in present:
+            _rehearse(above, read, identity)
     return tuple(_imported(store, read, identity, is_present=identity in present) for identity, read in found)
 
 
@@ -85,6 +90,15 @@ def _is_present(store: Store, read: ReadRound, identity: RunId) -> bool:
             "so import the file under another session"
         )
     return True
+
+
+def _rehearse(above: Store, read: ReadRound, identity: RunId) -> None:
+    """Make a run in memory, so that what refuses it does so before an earlier one is there."""
+    try:
+        _imported(above, read, identity, is_present=False)
+        require_projectable(above.log, identity.stream)
+    except RefusedError as error:
+        raise InvalidInputError(f"{read.path}: no run can be made from it: {error}") from error
 
 
 def _imported(store: Store, read: ReadRound, identity: RunId, *, is_present: bool) -> ImportedRound:

@@ -4,7 +4,6 @@ Reading the files of a round, ours and the originals'.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ from ...domain.messages import message_to_dict
 from ...domain.messages.reading import kind_of
 from ...domain.trajectory.nodes import COMPUTATION
 from ...domain.trajectory.rounds import RoundEdge, RoundNode, RoundRecord, checked_round
+from ..foreign_json import parse_foreign, read_bounded
 from .form import MESSAGES, MetaHeader
 from .graph_reading import GraphPart, as_struct, graph_part, require_known_format
 from .paths import round_paths
@@ -37,7 +37,7 @@ def load_meta_from_json(session_root: str | os.PathLike[str], run_id: int, sub_i
     Return what lies beside the graph of a round; empty where there is nothing that can be read (SPEC D13.6).
     """
     try:
-        held = json.loads(round_paths(session_root, run_id, sub_id).meta.read_bytes())
+        held = parse_foreign(read_bounded(round_paths(session_root, run_id, sub_id).meta))
     except (OSError, ValueError, RecursionError):
         return {}
     return held if isinstance(held, dict) else {}
@@ -71,8 +71,10 @@ def read_round_files(session_root: str | os.PathLike[str], run_id: int, sub_id: 
 
 def _parsed(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        return parse_foreign(read_bounded(path))
+    except InvalidInputError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"it is not JSON in UTF-8: {error}") from error
 
 
@@ -153,5 +155,5 @@ def _messages(held: Any, notes: list[str]) -> Iterable[dict[str, Any]]:
             continue
         try:
             yield message_to_dict(record)
-        except (AttributeError, TypeError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise InvalidInputError(f"message {index} is no record of a message: {error}") from error

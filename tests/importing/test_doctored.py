@@ -10,8 +10,9 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
+from refold.infrastructure import foreign_json
 from refold.infrastructure.importing import as_transcripts, import_as_runs, import_runs, read_runs
-from refold.infrastructure.importing import reading as files
+from refold.infrastructure.importing import reading as transcripts
 from tests.importing.anthropic_requests import REQUEST
 from tests.importing.sessions import Writing, result, use
 from tests.importing.shapes import answered, asked, call, said
@@ -123,7 +124,7 @@ def test_with_care(tmp_path: Path, name: str, as_runs: bool) -> None:
 
 def test_a_file_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more of it is read than a file may have."""
-    monkeypatch.setattr(files, "FILE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(foreign_json, "FILE_BYTES_MAX", 10_000)
 
     with pytest.raises(InvalidInputError, match="/dev/zero is over FILE_BYTES_MAX, 10,000"):
         read_runs(["/dev/zero"])
@@ -146,6 +147,16 @@ def test_a_key_twice_among_many() -> None:
     keys: list[str] = [*(Key(f"key {number}") for number in range(2_000)), Key("key 1999")]
 
     with pytest.raises(ValueError, match="key 1999"):
-        files._object([(key, None) for key in keys])
+        transcripts._object([(key, None) for key in keys])
 
     assert Key.compared < 3 * len(keys)
+
+
+def test_tools_that_are_no_list(tmp_path: Path) -> None:
+    """They lie beside the messages, as whatever else does."""
+    path = written(tmp_path / "x.json", json.dumps({"tools": 7, "messages": [said("user", "x")]}))
+
+    with refold.open(":memory:") as store:
+        imported(store, path, as_runs=True)
+        every_answer(store, tmp_path)
+        assert store.run("import", "x-1").nodes() == ["Query(query00000)"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import refold
 from refold.domain.errors import RefoldError
+from refold.domain.trajectory.identity import run_id_of
 from refold.infrastructure.cli.stats import _counted as counted
 from refold.infrastructure.exchange import export_events, take_in_events
 from refold.infrastructure.plain_events import plain_fields
@@ -152,7 +153,8 @@ def every_answer(store: refold.Store, folder: Path) -> None:
 
 
 def _shown(store: refold.Store, row: Any) -> None:
-    context = opened(store, row)
+    run = row.kind == "run"
+    context: Any = store.run(*run_id_of(row.id), create=False) if run else opened(store, row)
     for version in {1, context.version // 2 or 1, context.version}:
         told(row.kind, context.at(version))
     told(row.kind, context)

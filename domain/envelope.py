@@ -27,6 +27,7 @@ __all__ = [
     "Event",
     "Meta",
     "RecordedEvent",
+    "Undecodable",
     "chain_digest",
     "chain_digests",
     "encode_payload",
@@ -80,6 +81,12 @@ class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
     def reference(self) -> str:
         """`stream@version`: how another event names this one as its cause."""
         return f"{self.stream}@{self.version}"
+
+
+class Undecodable(msgspec.Struct, frozen=True, gc=False, tag="undecodable"):
+    """What stands for an event that cannot be decoded, where the others are to be read all the same, and why not."""
+
+    reason: str
 
 
 def encode_payload(event: Any) -> bytes:

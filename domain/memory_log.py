@@ -148,7 +148,7 @@ class MemoryLog:
         """
         return [self.read_events(stream, after=after, until=until) for stream, after, until in ranges]
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Return up to `limit` events behind `after`, and the moment they end at.
         """

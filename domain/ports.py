@@ -214,9 +214,14 @@ def require_known(log: Log, stream: str, known: StreamEnd) -> None:
 class PagedLog(Protocol):
     """A log, or a partition of one, that can be read from its beginning to its end."""
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
+
+        With `undecodable` an event that cannot be decoded is an `Undecodable`.
+
+        Raises:
+            DamagedError: an event is missing, does not match its digest, or cannot be decoded.
         """
 
     def now(self) -> Moment:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.chat.events import ChatEvent
-from ..domain.envelope import NO_META, Event, Meta, require_meta_size
+from ..domain.envelope import NO_META, Event, Meta, Undecodable, require_meta_size
 from ..domain.errors import DamagedError
 from ..domain.memory.events import MemoryEvent
 from ..domain.moments import StoreEvent
@@ -38,15 +38,35 @@ class Upcaster(NamedTuple):
     upcast: Callable[[dict[str, Any]], dict[str, Any]]
 
 
+Mend = Callable[[dict[str, Any]], dict[str, Any]]
+
+
 class Codec:
     """
     Decodes payloads into a union of event types, by way of `upcasters` (old tag to step) where need be.
+
+    `mended` are upcasters for one event each, by its `stream@version`: from its payload, tag included, to another.
     """
 
-    def __init__(self, events: Any, upcasters: Mapping[str, Upcaster] | None = None) -> None:
+    def __init__(
+        self, events: Any, upcasters: Mapping[str, Upcaster] | None = None, mended: Mapping[str, Mend] | None = None
+    ) -> None:
         self.events = events
         self._upcasters = dict(upcasters or {})
+        self._mended = dict(mended or {})
         self._decoder = msgspec.msgpack.Decoder(events)
+
+    def mends(self, stream: str, first_version: int, count: int) -> bool:
+        """
+        Return whether one of some events of a stream is mended when it is read.
+        """
+        return bool(self._mended) and any(f"{stream}@{first_version + place}" in self._mended for place in range(count))
+
+    def marking(self) -> Codec:
+        """
+        Return a codec that gives an `Undecodable` for what it cannot decode.
+        """
+        return _MarkingCodec(self.events, self._upcasters, self._mended)
 
     def decode(self, payload: bytes, what: str) -> Event:
         """
@@ -56,6 +76,8 @@ class Codec:
             DamagedError: the bytes are no event, or of a shape that nothing here knows.
         """
         try:
+            if self._mended and _reference(what) in self._mended:
+                return self._decode_old(payload, what)
             event: Event = self._decoder.decode(payload)
         except msgspec.ValidationError:
             return self._decode_old(payload, what)
@@ -67,8 +89,9 @@ class Codec:
         """
         Return what `decode` returns for each of `payloads`, in less time; `name` says what the n-th is, for an error.
         """
-        with suppress(msgspec.DecodeError, ValueError, RecursionError):
-            return list(map(self._decoder.decode, payloads))
+        if not self._mended:
+            with suppress(msgspec.DecodeError, ValueError, RecursionError):
+                return list(map(self._decoder.decode, payloads))
         # One of them is of an older form, or damaged: decoded one by one, it is upcast or named.
         return [self.decode(payload, name(place)) for place, payload in enumerate(payloads)]
 
@@ -104,7 +127,28 @@ class Codec:
             raise DamagedError(what, str(error)) from error
         if not isinstance(plain, dict):
             raise DamagedError(what, "its payload is not a map")
-        return self.decode_plain(plain, what)
+        mend = self._mended.get(_reference(what))
+        return self.decode_plain(plain if mend is None else mend(plain), what)
+
+
+class _MarkingCodec(Codec):
+    """A codec for those who read all of a log, and whom one event shall not stop."""
+
+    def decode(self, payload: bytes, what: str) -> Event:
+        """
+        Return the event that was encoded, or what says why it cannot be decoded.
+        """
+        try:
+            return super().decode(payload, what)
+        except DamagedError as error:
+            return Undecodable(error.reason)
+        except Exception as error:
+            # An upcaster that this event is too much for.
+            return Undecodable(f"it cannot be upcast: {error!r}")
+
+
+def _reference(what: str) -> str:
+    return what.removeprefix("event ")
 
 
 def tag_of(event: Event) -> str:

@@ -66,9 +66,18 @@ class ProjectionsOfStore:
 
     def projections(self) -> list[ProjectionStatus]:
         """
-        Return how each projection stands: how far behind, who works on it, and what stopped it.
+        Return how each projection stands: how far behind, who works on it, what stopped it, and what was set aside.
         """
         return [status_of(self.log, self._projections, one) for one in self._runner.projections.values()]
+
+    def events_missed(self) -> int:
+        """
+        Return how many events the answers that this store gave so far were made without.
+
+        Projections set them aside, as they cannot fold them; `projections()` says which they are, and why.
+        """
+        asked = list(self._runner.asked.values())
+        return len({aside.event for projection in asked for aside in self._projections.set_aside(projection)})
 
     def rebuild(
         self,

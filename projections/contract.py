@@ -8,7 +8,7 @@ the checkpoint, in one transaction. A projection so knows nothing of databases, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "SearchQuery",
     "SearchedRow",
     "SelectiveProjection",
+    "StoppableProjection",
 ]
 
 Row = msgspec.Struct
@@ -109,6 +110,20 @@ class SelectiveProjection(Projection, Protocol):
     @property
     def events(self) -> frozenset[type[Event]]:
         """The types of events that it asks to see."""
+
+
+@runtime_checkable
+class StoppableProjection(Projection, Protocol):
+    """
+    A projection that says what becomes of an event that it cannot fold, or that cannot be read.
+
+    It goes on without it where this is `set_aside`, as it does where nothing is said: the event is kept in the list of
+    those that the rows are made without. With `stop` it stops before the event until it is mended.
+    """
+
+    @property
+    def on_fault(self) -> Literal["set_aside", "stop"]:
+        """What becomes of it."""
 
 
 @runtime_checkable

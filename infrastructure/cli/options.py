@@ -17,6 +17,7 @@ from ...domain.acting import acting
 from ...domain.errors import StorageError, StorageUnavailableError
 from ..bootstrap import open_store
 from ..store import Store
+from .naming import counted
 from .terminal import one_line
 
 __all__ = [
@@ -102,6 +103,7 @@ def reading(location: str) -> Iterator[Store]:
         raise StorageUnavailableError(f"{error} (--db or REFOLD_DB names another)") from error
     with store:
         yield store
+        _tell_missed(store)
 
 
 @contextmanager
@@ -114,6 +116,15 @@ def keeping(location: str) -> Iterator[Store]:
         pass
     with open_store(location, create=False) as store:
         yield store
+        _tell_missed(store)
+
+
+def _tell_missed(store: Store) -> None:
+    """Say on stderr where what was printed was made without events that could not be folded."""
+    missed = store.events_missed()
+    if missed:
+        text = f"note: {counted(missed, 'event')} set aside, and this was made without: `refold projections` says why"
+        click.echo(text, err=True)
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.admission import admitted
-from ...domain.envelope import encode_payload
+from ...domain.envelope import encode_payload, require_payload_size
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ports import LiveLog
 from ...domain.streams import split_stream_id, stream_id
-from ..codec import check_payload_size, tag_of
-from ..drafting import PAYLOAD_BYTES_MAX
+from ..codec import tag_of
 from ..named_versions import named_versions
 from ..opening import root_of
 from ..subscribed import KINDS
@@ -107,7 +106,7 @@ class _FileCheck:
     def _require_storable(self, read: ReadLine) -> None:
         """Require that a log takes an event."""
         try:
-            check_payload_size(admitted(read.event, read.line.stream), PAYLOAD_BYTES_MAX)
+            require_payload_size(admitted(read.event, read.line.stream))
         except InvalidInputError as error:
             raise InvalidInputError(f"{self._path}, line {read.number}: {error}") from error
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ...domain.envelope import encode_payload
+from ...domain.envelope import PAYLOAD_BYTES_MAX, encode_payload
 from ...domain.errors import DamagedError, InvalidInputError
 from ..codec import CODEC
-from ..drafting import PAYLOAD_BYTES_MAX
 
 __all__ = ["event_in", "line_of"]
 

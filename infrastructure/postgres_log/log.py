@@ -251,12 +251,12 @@ class PostgresLog:
         """
         return self._reader.read_ranges(ranges)
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
         """
         rows, moment = self._pager.page(after, limit)
-        return Page(self._reader.open_page(rows), moment)
+        return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
 
     @property
     def location(self) -> str:

@@ -18,12 +18,12 @@ class PostgresPartition:
     def __init__(self, pager: Pager, reader: Reader) -> None:
         self._pager, self._reader = pager, reader
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
         """
         Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
         """
         rows, moment = self._pager.page(after, limit)
-        return Page(self._reader.open_page(rows), moment)
+        return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
 
     def now(self) -> Moment:
         """

@@ -77,6 +77,7 @@ class Reader:
         self._database = database
         self._compression = compression
         self._opener = Opener(codec, compression, self._texts)
+        self._marking_opener = Opener(codec.marking(), compression, self._texts)
         self._sql = _Statements(*[one.format(p=prefix, columns=COLUMNS) for one in _Statements()])
         self._went_back = went_back
         self._places: dict[str, Place] = {}
@@ -214,9 +215,11 @@ class Reader:
             found.append((lot, Origin(one.stream, _taken_off(lot, one.stream, one.after))))
         return found
 
-    def open_page(self, rows: Sequence[Row]) -> list[RecordedEvent]:
+    def open_page(self, rows: Sequence[Row], *, undecodable: bool = False) -> list[RecordedEvent]:
         """
         Return the events of rows from any streams, those of one stream being in order.
+
+        With `undecodable` an event that cannot be decoded is an `Undecodable`.
 
         Raises:
             DamagedError: an event was changed, or the one before it is missing.
@@ -235,7 +238,7 @@ class Reader:
         names = self._names_of(spans)
         befores = self._digests_before(spans, names)
         origins = {place: Origin(names[place], befores[place]) for place in spans}
-        return self._opener.recorded(rows, origins)
+        return (self._marking_opener if undecodable else self._opener).recorded(rows, origins)
 
     def _digests_before(self, spans: Spans, names: Mapping[Place, str]) -> dict[Place, bytes]:
         digests = {place: NO_DIGEST for place, (first, _) in spans.items() if first <= 1}

@@ -1,22 +1,29 @@
 """
-Events that a projection cannot fold: found, noted, and told of, so that one of them stops one projection alone.
+Events that a projection cannot fold: found, and set aside, so that it goes on without them.
+
+A projection that says so, or has set very many aside, stops before such an event, alone: that is noted.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ...domain.envelope import RecordedEvent
 from ...domain.errors import ProjectionError, StorageError
-from ...projections.contract import Projection
+from ...projections.contract import Projection, StoppableProjection
 from .folding import fold_page
-from .store import ProjectionStore
+from .store import ProjectionStore, SetAside
 
-__all__ = ["Fault", "fault_of", "note_fault", "poisoned"]
+__all__ = ["ASIDE_EVENTS_MAX", "Around", "Fault", "fault_of", "fold_around", "note_fault", "sets_aside"]
+
+# More than that is no accident, and an answer without them none that anybody wants.
+ASIDE_EVENTS_MAX = 1_000
+ERROR_CHARACTERS_MAX = 200
+log = logging.getLogger("refold.projections")
 
 
 class Fault(NamedTuple):
@@ -46,34 +53,79 @@ def note_fault(store: ProjectionStore, projection: Projection, fault: Fault | No
         store.set_note(_note(projection), before=before, after=after)
 
 
-def poisoned(
-    projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore
-) -> tuple[list[RecordedEvent], ProjectionError | None]:
+def sets_aside(projection: Projection) -> bool:
     """
-    Return the events before the first that cannot be folded, and the error that says which it is; None for none.
+    Return whether a projection goes on without an event that it cannot fold.
+    """
+    return not isinstance(projection, StoppableProjection) or projection.on_fault != "stop"
+
+
+class Around(NamedTuple):
+    """
+    What events gave that were folded one by one: the rows, and the events that were set aside.
+
+    With a `failure` no more than the first `folded` events were; it is about the one behind them.
     """
 
-    def fails(count: int) -> bool:
-        return _failure(projection, events[:count], store) is not None
-
-    # What fails with fewer events fails with more, so that the first is found by halving.
-    count = bisect_left(range(1, len(events) + 1), True, key=fails) + 1
-    if count > len(events):
-        return list(events), None
-    error = _failure(projection, events[:count], store)
-    event = events[count - 1]
-    return list(events[: count - 1]), ProjectionError(projection.name, event.reference, str(error) or repr(error))
+    rows: Mapping[str, Any]
+    aside: list[SetAside]
+    failure: ProjectionError | None = None
+    folded: int = 0
 
 
-def _failure(projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore) -> Any:
+def fold_around(
+    projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore, undecodable: Mapping[str, str]
+) -> Around:
+    """
+    Fold events one by one, without those that cannot be; a projection that is to stop at such a one stops.
+
+    It stops too where it has set ASIDE_EVENTS_MAX aside. `undecodable` are events that cannot be decoded, and why not.
+    """
+    rows, aside = _Rows(projection, store), list[SetAside]()
+    before = len(store.set_aside(projection))
+    stops = not sets_aside(projection)
+    for count, event in enumerate(events):
+        error = _fold_one(projection, event, rows) or undecodable.get(event.reference)
+        if error is None:
+            continue
+        reason = str(error) or repr(error)
+        if stops or before + len(aside) >= ASIDE_EVENTS_MAX:
+            if not stops:
+                reason = f"it has set ASIDE_EVENTS_MAX ({ASIDE_EVENTS_MAX:,}) events aside already: {reason}"
+            failure = ProjectionError(projection.name, event.reference, reason)
+            failure.__cause__ = error if isinstance(error, Exception) else None
+            return Around(rows.changed, aside, failure, count)
+        log.error("the projection %s sets %s aside: %s", projection.name, event.reference, reason)
+        aside.append(SetAside(event.reference, reason[:ERROR_CHARACTERS_MAX]))
+    return Around(rows.changed, aside)
+
+
+class _Rows:
+    """The rows of a projection as they are after some events that are not stored yet."""
+
+    def __init__(self, projection: Projection, store: ProjectionStore) -> None:
+        self._projection, self._store = projection, store
+        self.changed: dict[str, Any] = {}
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        """
+        Return the rows under `keys` that exist.
+        """
+        stored = self._store.load(projection, [key for key in keys if key not in self.changed])
+        return {**stored, **{key: self.changed[key] for key in keys if key in self.changed}}
+
+
+def _fold_one(projection: Projection, event: RecordedEvent, rows: _Rows) -> Exception | None:
     try:
+        changed = fold_page(projection, (event,), rows)
         # A text that cannot be encoded comes to light only where it is.
-        msgspec.msgpack.encode(fold_page(projection, events, store))
+        msgspec.msgpack.encode(changed)
     except StorageError:
         # Not the fault of any event.
         raise
     except Exception as error:
         return error
+    rows.changed.update(changed)
     return None
 
 

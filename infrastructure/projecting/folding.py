@@ -4,19 +4,27 @@ Folding a page of events into the rows that it changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ...domain.envelope import RecordedEvent
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection
 from .storable import require_keys, require_storable
-from .store import ProjectionStore
 
-__all__ = ["fold_page"]
+__all__ = ["RowsBefore", "fold_page"]
 
 
-def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore) -> dict[str, Any]:
+class RowsBefore(Protocol):
+    """Where the rows are found as they are before some events: a `ProjectionStore` is one."""
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        """
+        Return the rows under `keys` that exist.
+        """
+
+
+def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: RowsBefore) -> dict[str, Any]:
     """
     Return the rows that `events` change, as they are afterwards.
 

@@ -4,10 +4,22 @@ Whole tables of rows on PostgreSQL, and notes beside them: dropping, putting in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...projections.contract import Projection
 from ..postgres_log.wire import Call, int4
+from .store import SetAside, aside_note, said_aside
 
-__all__ = ["MAKE_NOTES", "drop_calls", "note_call", "notes_call", "put_note_call", "replace_calls", "set_note_call"]
+__all__ = [
+    "MAKE_NOTES",
+    "drop_calls",
+    "note_call",
+    "notes_call",
+    "put_aside_call",
+    "put_note_call",
+    "replace_calls",
+    "set_note_call",
+]
 
 MAKE_NOTES = Call(
     'CREATE TABLE IF NOT EXISTS note (slice int NOT NULL, name text COLLATE "C" NOT NULL, value text NOT NULL,'
@@ -22,6 +34,17 @@ ADD_NOTE = "INSERT INTO note VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNIN
 CHANGE_NOTE = "UPDATE note SET value = $4 WHERE slice = $1 AND name = $2 AND value = $3 RETURNING name"
 DELETE_NOTE = "DELETE FROM note WHERE slice = $1 AND name = $2 AND value = $3 RETURNING name"
 
+FORGET_NOTE = "DELETE FROM note WHERE slice = $1 AND name = $2"
+RENAME_NOTE = "UPDATE note SET name = $3 WHERE slice = $1 AND name = $2"
+PUT_NOTE = "INSERT INTO note VALUES ($1, $2, $3) ON CONFLICT (slice, name) DO UPDATE SET value = EXCLUDED.value"
+
+
+def put_aside_call(lane: bytes, projection: Projection, aside: Sequence[SetAside]) -> Call:
+    """
+    Return the statement that notes all that a projection set aside, of which there is something.
+    """
+    return Call(PUT_NOTE, (lane, aside_note(projection).encode(), (said_aside(aside) or "").encode()))
+
 
 def drop_calls(table: str, lane: bytes, projection: Projection) -> list[Call]:
     """
@@ -31,6 +54,7 @@ def drop_calls(table: str, lane: bytes, projection: Projection) -> list[Call]:
         # In the order in which whoever stores rows takes hold of them.
         Call(DELETE_CHECKPOINT, (lane, projection.name.encode(), int4(projection.version))),
         Call(f"DROP TABLE IF EXISTS {table}"),
+        Call(FORGET_NOTE, (lane, aside_note(projection).encode())),
     ]
 
 
@@ -47,6 +71,7 @@ def replace_calls(tables: tuple[str, str], lane: bytes, projection: Projection, 
         Call(f"ALTER TABLE {live} RENAME CONSTRAINT {built}_pkey TO {live}_pkey"),
         Call(f"ALTER INDEX IF EXISTS {built}_vector RENAME TO {live}_vector"),
         Call(RENAME_CHECKPOINT, names),
+        Call(RENAME_NOTE, (lane, aside_note(shadow).encode(), aside_note(projection).encode())),
     ]
 
 

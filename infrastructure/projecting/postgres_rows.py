@@ -19,7 +19,16 @@ from ..postgres_log.appending import TRIP_BYTES_MAX
 from ..postgres_log.log import PostgresLog
 from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
-from .postgres_keeping import MAKE_NOTES, drop_calls, note_call, notes_call, put_note_call, replace_calls, set_note_call
+from .postgres_keeping import (
+    MAKE_NOTES,
+    drop_calls,
+    note_call,
+    notes_call,
+    put_aside_call,
+    put_note_call,
+    replace_calls,
+    set_note_call,
+)
 from .postgres_search import (
     VECTOR_COLUMN,
     VECTOR_VALUE,
@@ -30,7 +39,17 @@ from .postgres_search import (
     words_call,
     wrong_vector_call,
 )
-from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows, twice_made
+from .store import (
+    SetAside,
+    Snapshot,
+    aside_note,
+    end_of_prefix,
+    is_replaceable,
+    made_found,
+    made_rows,
+    noted_aside,
+    twice_made,
+)
 
 __all__ = ["PostgresProjectionStore"]
 
@@ -90,6 +109,7 @@ class PostgresProjectionStore:
         before: Moment,
         after: Moment,
         notes: Mapping[str, str] | None = None,
+        aside: Sequence[SetAside] = (),
     ) -> bool:
         """
         Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`.
@@ -97,10 +117,19 @@ class PostgresProjectionStore:
         self._make(projection)
         self._make_once("note", MAKE_NOTES)
         calls = [put_note_call(LANE, *noted) for noted in (notes or {}).items()]
+        if aside:
+            # Whoever adds to it as well moves the checkpoint, and this one comes second then.
+            calls.append(put_aside_call(LANE, projection, [*self.set_aside(projection), *aside]))
         return self._log.exclusively(lambda: self._save(projection, rows, before, after, calls))
 
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        """
+        Return the events that the rows were made without.
+        """
+        return noted_aside(self.note(aside_note(projection)))
+
     def _save(
-        self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment, notes: list[Call]
+        self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment, notes: Sequence[Call]
     ) -> bool:
         with translated(self._log.database.where), self._log.database.writing() as wire:
             # The row is locked, so that of two runners one goes on and the other sees that it came second.
@@ -155,6 +184,7 @@ class PostgresProjectionStore:
         Forget the rows and the checkpoint of a projection.
         """
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
+        self._make_once("note", MAKE_NOTES)
         self._made.discard(_table(projection))
         self._run(*drop_calls(_table(projection), LANE, projection))
 
@@ -162,6 +192,7 @@ class PostgresProjectionStore:
         """
         Put the rows of `shadow` in the place of those of `projection`, if they are made as far.
         """
+        self._make_once("note", MAKE_NOTES)
         return self._log.exclusively(lambda: self._replace(projection, shadow, before))
 
     def _replace(self, projection: Projection, shadow: Projection, before: Moment) -> bool:
@@ -186,12 +217,14 @@ class PostgresProjectionStore:
         """
         for one in (shadow, *parts):
             self._make(one)
+        aside = [one for part in parts for one in self.set_aside(part)]
+        noted = [put_aside_call(LANE, shadow, aside)] if aside else []
         tables = [_table(part) for part in parts]
         values = (LANE, shadow.name.encode(), int4(shadow.version), str(moment).encode())
         copies = [Call(f"INSERT INTO {_table(shadow)} SELECT * FROM {table}") for table in tables]
         drops = [call for part, table in zip(parts, tables, strict=True) for call in drop_calls(table, LANE, part)]
         try:
-            self._run(*copies, Call(ADD_CHECKPOINT, values), *drops)
+            self._run(*copies, Call(ADD_CHECKPOINT, values), *noted, *drops)
         except errors.UniqueViolation as error:
             raise twice_made(shadow) from error
         self._made.difference_update(tables)

@@ -50,7 +50,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     What a rebuild or a check came to.
 
     `is_done` is False where it was stopped, or where the rows that are read changed all the time. A check says how many
-    rows differ, and the first few of them.
+    rows differ, and the first few of them. The rows are made without so many events that were `set_aside`.
     """
 
     projection: str
@@ -60,6 +60,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     differing: int = 0
     differences: tuple[Difference, ...] = ()
+    set_aside: int = 0
 
 
 def rebuild(
@@ -97,6 +98,7 @@ def rebuild(
         rows=store.count(projection),
         events=build.folded,
         seconds=watch.monotonic() - began,
+        set_aside=len(store.set_aside(projection)),
     )
 
 
@@ -168,7 +170,7 @@ def check(
                 live = _kept_rows(kept, place, projection, build, stop)
             if live is None:
                 return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
-            rebuilt = place.rows(build.shadow)
+            rebuilt, aside = place.rows(build.shadow), place.set_aside(build.shadow)
         finally:
             place.drop(build.shadow)
     differences = _differences(live, rebuilt)
@@ -180,6 +182,7 @@ def check(
         seconds=watch.monotonic() - began,
         differing=len(differences),
         differences=tuple(differences[:DIFFERENCES_MAX]),
+        set_aside=len(aside),
     )
 
 

@@ -10,9 +10,9 @@ log together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from ...domain.envelope import RecordedEvent
+from ...domain.envelope import RecordedEvent, Undecodable
 from ...domain.errors import LogWentBackError, StorageError
 from ...domain.ports import Page, PagedLog
 from ...domain.positions import Moment
@@ -22,7 +22,7 @@ from ...projections.contract import (
     SearchedRow,
     SearchQuery,
 )
-from .faults import poisoned
+from .faults import fold_around
 from .folding import fold_page
 from .marks import look_back, mark_note, mark_of
 from .store import ProjectionStore
@@ -44,6 +44,14 @@ class _Standing(NamedTuple):
     bare_pages: int = 0
 
 
+class _Read(NamedTuple):
+    """A page, whether it is the last one, and its events that cannot be decoded, with the reason of each."""
+
+    page: Page
+    is_last: bool
+    undecodable: Mapping[str, str]
+
+
 class _Pages:
     """Pages of a log up to a moment, or to where the log ended at first: writers may never pause, and be quicker."""
 
@@ -51,23 +59,24 @@ class _Pages:
         self._log, self._until = log, until
         self._goal = until
 
-    def read(self, after: Moment, limit: int) -> tuple[Page, bool]:
+    def read(self, after: Moment, limit: int) -> _Read:
         """
-        Return the next page, and whether it is the last one.
+        Return the next page.
         """
-        page = self._log.read_all(after=after, limit=limit)
+        page = self._log.read_all(after=after, limit=limit, undecodable=True)
         if not page.events and not page.moment.includes(after):
             raise LogWentBackError(
                 f"the log of {after.events:,} events that projections have seen",
                 reason=f"it has {page.moment.events:,}",
                 remedy="look what is gone with verify(), then rebuild the projections",
             )
-        if len(page.events) < limit:
-            return self._cut(page), True
-        if self._goal is None:
+        is_last = len(page.events) < limit
+        if not is_last and self._goal is None:
             self._goal = self._log.now()
         page = self._cut(page)
-        return page, page.moment.includes(self._goal)
+        is_last = is_last or page.moment.includes(self._goal or page.moment)
+        marked = [one for one in page.events if type(one.event) is Undecodable]
+        return _Read(page, is_last, {one.reference: one.event.reason for one in marked})
 
     def _cut(self, page: Page) -> Page:
         """Leave out of a page what lies behind `until`."""
@@ -88,6 +97,8 @@ class ProjectionRunner:
         self.projections = {projection.name: projection for projection in projections}
         # Those whose marks were compared with the log; while this process runs, it is asked once.
         self._looked_back: set[str] = set()
+        # What was answered from: answers may have been made without events that were set aside.
+        self.asked: dict[str, Projection] = {}
 
     def catch_up(self, *projections: Projection) -> None:
         """
@@ -95,6 +106,7 @@ class ProjectionRunner:
 
         What is written meanwhile may be left for the next time.
         """
+        self.asked.update((projection.name, projection) for projection in projections)
         pages = _Pages(self._log)
         standing: dict[Moment, list[_Standing]] = {}
         for projection in projections:
@@ -103,27 +115,30 @@ class ProjectionRunner:
         while standing:
             moment, together = standing.popitem()
             limit = min(_page_size(one.projection) for one in together)
-            page, is_last = pages.read(moment, limit)
+            read = pages.read(moment, limit)
             for one in together:
                 # At the end of the log only what is not stored yet is left to do.
-                if not page.events and one.stored == moment:
+                if not read.page.events and one.stored == moment:
                     continue
-                reached, after = self._advance(one, page, is_last)
-                if not (is_last and reached.includes(page.moment)):
+                reached, after = self._advance(one, read)
+                if not (read.is_last and reached.includes(read.page.moment)):
                     standing.setdefault(reached, []).append(after)
 
-    def _advance(self, standing: _Standing, page: Page, is_last: bool) -> tuple[Moment, _Standing]:
+    def _advance(self, standing: _Standing, read: _Read) -> tuple[Moment, _Standing]:
         """Fold a page into a projection, and return how far it is then, and what of that is stored."""
-        projection, stored, bare_pages = standing
-        try:
-            rows = fold_page(projection, page.events, self._store)
-            if not rows and not is_last and bare_pages < BARE_PAGES_MAX:
-                return page.moment, _Standing(projection, stored, bare_pages + 1)
-            saved = self._save(projection, rows, page.events, stored, page.moment)
-        except StorageError:
-            raise
-        except Exception as error:
-            self._stop_before(standing, page, error)
+        (projection, stored, bare_pages), page = standing, read.page
+        if read.undecodable:
+            saved = self._go_around(standing, read)
+        else:
+            try:
+                rows = fold_page(projection, page.events, self._store)
+                if not rows and not read.is_last and bare_pages < BARE_PAGES_MAX:
+                    return page.moment, _Standing(projection, stored, bare_pages + 1)
+                saved = self._save(projection, rows, page.events, stored, page.moment)
+            except StorageError:
+                raise
+            except Exception:
+                saved = self._go_around(standing, read)
         reached = page.moment if saved else self._store.checkpoint(projection)
         return reached, _Standing(projection, reached)
 
@@ -134,25 +149,25 @@ class ProjectionRunner:
         events: Sequence[RecordedEvent],
         before: Moment,
         after: Moment,
+        aside: Sequence[SetAside] = (),
     ) -> bool:
-        """Store what was made of events, and which was the last of them."""
+        """Store what was made of events, which was the last of them, and which were set aside."""
         if projection.name not in self._looked_back:
             look_back(self._log, self._store, projection)
             self._looked_back.add(projection.name)
         notes = {mark_note(projection): mark_of(events[-1])} if events else {}
-        return self._store.save(projection, rows, before=before, after=after, notes=notes)
+        return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside)
 
-    def _stop_before(self, standing: _Standing, page: Page, error: Exception) -> NoReturn:
-        """Store what comes before the event that cannot be folded, and say which that is."""
-        projection, stored, _ = standing
-        before, failure = poisoned(projection, page.events, self._store)
-        if failure is None:
-            # It did not happen again: another process may have stored what was missing.
-            raise error
-        if before:
-            rows = fold_page(projection, before, self._store)
-            self._save(projection, rows, before, stored, _moment_behind(stored, before))
-        raise failure from error
+    def _go_around(self, standing: _Standing, read: _Read) -> bool:
+        """Store what a page gives without the events that cannot be folded, or what comes before the first of them."""
+        (projection, stored, _), page = standing, read.page
+        around = fold_around(projection, page.events, self._store, read.undecodable)
+        if around.failure is None:
+            return self._save(projection, around.rows, page.events, stored, page.moment, around.aside)
+        if around.folded:
+            events = page.events[: around.folded]
+            self._save(projection, around.rows, events, stored, _moment_behind(stored, events), around.aside)
+        raise around.failure
 
     def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:
         """
@@ -164,11 +179,11 @@ class ProjectionRunner:
         standing = _Standing(projection, self._store.checkpoint(projection))
         moment, is_over = standing.stored, False
         while not is_over:
-            page, is_last = pages.read(moment, limit)
-            if not page.events and standing.stored == moment and moment.includes(page.moment):
+            read = pages.read(moment, limit)
+            if not read.page.events and standing.stored == moment and moment.includes(read.page.moment):
                 return
-            moment, standing = self._advance(standing, page, is_last)
-            is_over = is_last and moment.includes(page.moment)
+            moment, standing = self._advance(standing, read)
+            is_over = read.is_last and moment.includes(read.page.moment)
             yield moment
 
     def rows(self, projection: Projection) -> list[Any]:

@@ -12,7 +12,7 @@ from ...projections.contract import Projection
 __all__ = ["Purpose", "shadow_of"]
 
 Purpose = Literal["shadow", "check"]
-PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice")
+PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice", "on_fault")
 
 
 def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:

@@ -7,13 +7,13 @@ Each function works within a transaction of its caller's.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...projections.contract import Projection, SearchedRow
 from .sqlite_search import drop_index, rename_searched
-from .store import twice_made
+from .store import SetAside, aside_note, noted_aside, said_aside, twice_made
 
-__all__ = ["copy_rows", "drop_table", "note", "notes_between", "put_in_place", "put_notes", "set_note"]
+__all__ = ["add_aside", "copy_rows", "drop_table", "note", "notes_between", "put_in_place", "put_notes", "set_note"]
 
 ROWS_AT_ONCE = 10_000
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
@@ -28,6 +28,8 @@ def drop_table(connection: sqlite3.Connection, projection: Projection) -> None:
     connection.execute(f"DROP TABLE IF EXISTS {table}")
     if _has_table(connection, "checkpoint"):
         connection.execute("DELETE FROM checkpoint WHERE projection = ?", (projection.name,))
+    if _has_table(connection, "note"):
+        connection.execute("DELETE FROM note WHERE name = ?", (aside_note(projection),))
 
 
 def put_in_place(connection: sqlite3.Connection, projection: Projection, shadow: Projection) -> None:
@@ -41,6 +43,8 @@ def put_in_place(connection: sqlite3.Connection, projection: Projection, shadow:
     else:
         connection.execute(f"ALTER TABLE {built} RENAME TO {live}")
     connection.execute("UPDATE checkpoint SET projection = ? WHERE projection = ?", (projection.name, shadow.name))
+    if _has_table(connection, "note"):
+        connection.execute("UPDATE note SET name = ? WHERE name = ?", (aside_note(projection), aside_note(shadow)))
 
 
 def copy_rows(
@@ -110,6 +114,17 @@ def set_note(connection: sqlite3.Connection, name: str, before: str | None, afte
     else:
         connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (name, after))
     return True
+
+
+def add_aside(connection: sqlite3.Connection, projection: Projection, aside: Sequence[SetAside]) -> None:
+    """
+    Note that a projection set events aside, beside those that it did before.
+    """
+    if not aside:
+        return
+    name = aside_note(projection)
+    before = note(connection, name)
+    set_note(connection, name, before, said_aside([*noted_aside(before), *aside]))
 
 
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:

@@ -15,9 +15,18 @@ import msgspec
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..sqlite_log.log import SqliteLog
-from .sqlite_keeping import copy_rows, drop_table, note, notes_between, put_in_place, put_notes, set_note
+from .sqlite_keeping import add_aside, copy_rows, drop_table, note, notes_between, put_in_place, put_notes, set_note
 from .sqlite_search import create_searched, drop_index, find, index_fault
-from .store import Snapshot, end_of_prefix, is_replaceable, made_found, made_rows
+from .store import (
+    SetAside,
+    Snapshot,
+    aside_note,
+    end_of_prefix,
+    is_replaceable,
+    made_found,
+    made_rows,
+    noted_aside,
+)
 
 __all__ = ["SqliteProjectionStore"]
 
@@ -66,11 +75,26 @@ class SqliteProjectionStore:
         before: Moment,
         after: Moment,
         notes: Mapping[str, str] | None = None,
+        aside: Sequence[SetAside] = (),
     ) -> bool:
         """
         Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`.
         """
-        return self._log.write(lambda connection: _save(connection, projection, rows, before, after, notes or {}))
+
+        def save(connection: sqlite3.Connection) -> bool:
+            if not _save(connection, projection, rows, before, after, notes or {}):
+                return False
+            if aside:
+                add_aside(connection, projection, aside)
+            return True
+
+        return self._log.write(save)
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        """
+        Return the events that the rows were made without.
+        """
+        return noted_aside(self.note(aside_note(projection)))
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -136,6 +160,7 @@ class SqliteProjectionStore:
         def finish(connection: sqlite3.Connection) -> None:
             _set_checkpoint(connection, shadow, moment)
             for part in parts:
+                add_aside(connection, shadow, noted_aside(note(connection, aside_note(part))))
                 drop_table(connection, part)
 
         self._log.write(finish)

@@ -12,7 +12,7 @@ from .faults import fault_of
 from .leases import holder_of
 from .partitions import events_in_partitions
 from .shadows import shadow_of
-from .store import ProjectionStore
+from .store import ProjectionStore, SetAside
 
 __all__ = ["ProjectionStatus", "status_of"]
 
@@ -22,7 +22,8 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     A projection: how many rows it has, and how many events it has not seen yet.
 
     `worker` is the process that holds its lease, as `PID.ID`; `rebuilt` is how many events a rebuild that was stopped
-    has behind it; `stopped_at` is the event that it cannot fold, and `error` why.
+    has behind it; `stopped_at` is the event that it cannot fold, and `error` why. Its rows are made without the events
+    that were `set_aside`.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     rebuilt: int | None = None
     stopped_at: str | None = None
     error: str | None = None
+    set_aside: tuple[SetAside, ...] = ()
 
 
 def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
@@ -42,16 +44,19 @@ def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> P
     """
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
-    fault = fault_of(store, projection)
+    behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)
+    # Nothing has stopped one that has seen everything: it went on, by whosever hand.
+    fault = fault_of(store, projection) if behind else None
     built = store.checkpoint(shadow_of(projection)).events or events_in_partitions(store, projection)
     return ProjectionStatus(
         name=projection.name,
         version=projection.version,
         rows=store.count(projection),
         position=str(checkpoint),
-        behind=sum(number - seen.get(lane, 0) for lane, number in log.now().heads),
+        behind=behind,
         worker=holder_of(store, projection.name),
         rebuilt=built or None,
         stopped_at=None if fault is None else fault.event,
         error=None if fault is None else fault.error,
+        set_aside=tuple(store.set_aside(projection)),
     )

@@ -21,6 +21,8 @@ TYPES = (str, int, float, bytes)
 # Columns that tables have beside those of their rows, and those of searched rows.
 TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
 NUMBER_MAX = 2**63 - 1
+# What an index of PostgreSQL takes, with room for the rest of its entry.
+KEY_BYTES_MAX = 2_500
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
 
 
@@ -48,11 +50,13 @@ def require_keys(keys: Iterable[str]) -> None:
     Require that rows can be stored under keys, and looked up.
 
     Raises:
-        ValueError: one has a NUL in it.
+        ValueError: one has a NUL in it, or is larger than KEY_BYTES_MAX.
     """
     for key in keys:
         if "\0" in key:
             raise ValueError(f"there is a NUL in the key {key!r}")
+        if 4 * len(key) > KEY_BYTES_MAX and len(key.encode()) > KEY_BYTES_MAX:
+            raise ValueError(f"the key {key[:80]!r}... has more than KEY_BYTES_MAX ({KEY_BYTES_MAX:,}) bytes")
 
 
 def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
@@ -66,15 +70,24 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
         if type(row) is not projection.row:
             raise TypeError(f"under {key!r} it makes {row!r}, and its rows are of the type {projection.row.__name__}")
     values = [*map(msgspec.structs.astuple, rows.values())]
+    floats = _floats_of(projection.row)
     for key, row in zip(rows, values, strict=True):
         if row[0] != key:
             raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
+        if any(row[place] != row[place] for place in floats):
+            # A column that holds no number but NaN holds nothing at all on SQLite.
+            raise ValueError(f"a number of the row {key!r} is NaN")
     try:
         msgspec.convert(values, _values_of(projection.row))
     except msgspec.ValidationError:
         for key, row in rows.items():
             _require_values(key, row)
         raise
+
+
+@cache
+def _floats_of(row: type[msgspec.Struct]) -> tuple[int, ...]:
+    return tuple(place for place, field in enumerate(msgspec.structs.fields(row)) if field.type is float)
 
 
 @cache

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from ...domain.errors import InvalidInputError
 from ...domain.locks import synchronized
 from ...domain.positions import BEGINNING, Moment
@@ -18,11 +20,15 @@ from ...projections.contract import Found, Projection, SearchQuery
 __all__ = [
     "MemoryProjectionStore",
     "ProjectionStore",
+    "SetAside",
     "Snapshot",
+    "aside_note",
     "end_of_prefix",
     "is_replaceable",
     "made_found",
     "made_rows",
+    "noted_aside",
+    "said_aside",
     "twice_made",
 ]
 
@@ -32,6 +38,13 @@ class Snapshot(NamedTuple):
 
     moment: Moment
     rows: list[Any]
+
+
+class SetAside(NamedTuple):
+    """An event, as `stream@version`, that a projection could not fold and went on without, and why."""
+
+    event: str
+    error: str
 
 
 class ProjectionStore(Protocol):
@@ -55,11 +68,18 @@ class ProjectionStore(Protocol):
         before: Moment,
         after: Moment,
         notes: Mapping[str, str] | None = None,
+        aside: Sequence[SetAside] = (),
     ) -> bool:
         """
         Store rows, the checkpoint `after` and `notes` in one transaction, if the checkpoint is still `before`.
 
-        Returns False, and stores nothing, when another runner was there first.
+        With them goes what was set `aside` between the two. Returns False, and stores nothing, when another runner was
+        there first.
+        """
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        """
+        Return the events that the rows were made without, in the order in which they were met.
         """
 
     def rows(self, projection: Projection) -> list[Any]:
@@ -148,22 +168,23 @@ class _Table:
     def __init__(self, version: int) -> None:
         self.version = version
         self.moment = BEGINNING
+        self.aside: list[SetAside] = []
         self.rows: dict[str, Any] = {}
         self._ordered: list[str] | None = None
-        self._saved: tuple[Mapping[str, Any], Moment] | None = None
+        self._saved: tuple[Mapping[str, Any], Moment, list[SetAside]] | None = None
 
-    def update(self, rows: Mapping[str, Any], moment: Moment) -> None:
+    def update(self, rows: Mapping[str, Any], moment: Moment, aside: Sequence[SetAside] = ()) -> None:
         """
         Take in rows, and what they are made up to.
         """
         # The one step by which they are stored; an interrupt behind it leaves the rest to whoever comes next.
-        self._saved = (rows, moment)
+        self._saved = (rows, moment, [*self.aside, *aside])
         self.finish()
 
     def finish(self) -> None:
         """Put the rows that were saved last in their places, if they are not there yet; harmless if done twice."""
         if self._saved is not None:
-            rows, self.moment = self._saved
+            rows, self.moment, self.aside = self._saved
             self.rows.update(rows)
             self._ordered = self._saved = None
 
@@ -206,6 +227,7 @@ class MemoryProjectionStore:
         before: Moment,
         after: Moment,
         notes: Mapping[str, str] | None = None,
+        aside: Sequence[SetAside] = (),
     ) -> bool:
         """
         Store rows and checkpoint, if the checkpoint is still `before`.
@@ -215,8 +237,15 @@ class MemoryProjectionStore:
             return False
         self._notes.update(notes or {})
         self._tables[projection.name] = table
-        table.update(rows, after)
+        table.update(rows, after, aside)
         return True
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        """
+        Return the events that the rows were made without.
+        """
+        with self._lock:
+            return list(self._table(projection).aside)
 
     def rows(self, projection: Projection) -> list[Any]:
         """
@@ -291,7 +320,7 @@ class MemoryProjectionStore:
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
                 raise twice_made(shadow)
-            table.update(self._table(part).rows, moment)
+            table.update(self._table(part).rows, moment, self._table(part).aside)
         self._tables[shadow.name] = table
         for part in parts:
             self.drop(part)
@@ -336,6 +365,27 @@ class MemoryProjectionStore:
             return _Table(projection.version)
         table.finish()
         return table
+
+
+def aside_note(projection: Projection) -> str:
+    """
+    Return the name of the note that says what a projection set aside, in a database.
+    """
+    return f"aside/{projection.name}.{projection.version}"
+
+
+def noted_aside(note: str | None) -> list[SetAside]:
+    """
+    Return what a note says was set aside.
+    """
+    return [] if note is None else msgspec.json.decode(note, type=list[SetAside])
+
+
+def said_aside(aside: Sequence[SetAside]) -> str | None:
+    """
+    Return the note that says what was set aside; None where nothing was.
+    """
+    return msgspec.json.encode(aside).decode() if aside else None
 
 
 def twice_made(shadow: Projection) -> InvalidInputError:

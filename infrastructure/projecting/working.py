@@ -17,7 +17,7 @@ from ...domain.ports import LiveLog
 from ...domain.process_forks import renew_in_child
 from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
-from .faults import Fault, fault_of, note_fault
+from .faults import Fault, fault_of, note_fault, sets_aside
 from .leases import Lease
 from .runner import ProjectionRunner
 from .store import ProjectionStore
@@ -37,6 +37,8 @@ class _Task:
         self.projection, self.lease = projection, lease
         self.failures = 0
         self.resting_until = 0.0
+        # An older Refold may have stopped where this one goes on.
+        self.is_to_try = sets_aside(projection)
 
 
 class ProjectionWorker:
@@ -107,7 +109,10 @@ class ProjectionWorker:
     def _advance(self, task: _Task, stop: Callable[[], bool]) -> None:
         """Bring a projection up to date, unless another worker holds it or an event stopped it."""
         projection = task.projection
-        if not task.lease.hold() or fault_of(self._store, projection) is not None:
+        if not task.lease.hold():
+            return
+        fault, is_to_try, task.is_to_try = fault_of(self._store, projection), task.is_to_try, False
+        if fault is not None and not is_to_try:
             return
         try:
             for _ in self._runner.pages(projection):
@@ -116,6 +121,9 @@ class ProjectionWorker:
         except ProjectionError as error:
             log.error("%s", error)
             note_fault(self._store, projection, Fault(error.event, error.reason, projection.version))
+        else:
+            if fault is not None:
+                note_fault(self._store, projection, None)
 
 
 def _pause_after(failures: int) -> float:

@@ -166,7 +166,9 @@ class BlockReader:
             return self._raw(block)
         # Some may be of an older form, or refer to large texts.
         with suppress(msgspec.ValidationError):
-            return _of_one_size(block, _Opened(*self._decoder.decode(checked_body(self._compression, block))))
+            opened = _of_one_size(block, _Opened(*self._decoder.decode(checked_body(self._compression, block))))
+            if not any(self._codec.mends(*part) for part in opened.parts):
+                return opened
         return self._raw(block)
 
     def _raw(self, block: Block) -> _Opened:

@@ -83,6 +83,7 @@ class SqliteLog:
         self._compression = Compression(_no_dictionary)
         self._appender = Appender("", system, self._compression)
         self._reader = Reader(codec, self._compression)
+        self._marking_reader = Reader(codec.marking(), self._compression)
         self._sealer = Sealer(self._compression, self._reader)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
         self._news = News()
@@ -270,14 +271,15 @@ class SqliteLog:
         with self.database.reading() as connection:
             return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
         """
         start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
+        reader = self._marking_reader if undecodable else self._reader
         with self.database.reading() as connection:
             self._require_acknowledged(connection)
-            events = self._reader.read_between(
+            events = reader.read_between(
                 connection, partial(self._name_of, connection), after=start, until=start + limit
             )
             end = start + len(events) if events else self._last(connection)
@@ -303,7 +305,7 @@ class SqliteLog:
     def _read_partition(self, partition: Partition, after: int, until: int) -> list[RecordedEvent]:
         with self.database.reading() as connection:
             names = partial(self._name_of, connection)
-            return self._reader.read_partition(connection, names, partition, after=after, until=until)
+            return self._marking_reader.read_partition(connection, names, partition, after=after, until=until)
 
     def head(self, stream: str) -> int:
         """

@@ -26,7 +26,7 @@ class SqlitePartition:
         # How many positions are looked at in one go: as many as give about a page.
         self._window = 0
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
         """
         Return `limit` events behind `after` or some more, fewer at the end, and the moment they end at.
         """

@@ -61,6 +61,7 @@ def verify(
         for projection in projections:
             try:
                 problems += _wrong_with(log, store, projection, repair, progress)
+                problems += _set_aside_by(log, store, projection, repair, progress)
             except StorageReadOnlyError:
                 left_out.append(projection.name)
         problems += behind
@@ -139,6 +140,26 @@ def _wrong_with(
         return []
     is_repaired = repair and _is_made_anew(log, store, projection, fault, progress)
     return [Problem("projection", projection.name, fault.reason, repairable=True, is_repaired=is_repaired)]
+
+
+def _set_aside_by(
+    log: LiveLog, store: ProjectionStore, projection: Projection, repair: bool, progress: Progress | None
+) -> list[Problem]:
+    """Return a problem for each event that the rows are made without, which a repair folds again."""
+    aside = store.set_aside(projection)
+    if aside and repair:
+        rebuild(log, store, projection, restart=True, progress=progress)
+    left = store.set_aside(projection)
+    return [
+        Problem(
+            "projection",
+            projection.name,
+            f"its rows are made without {one.event}: {one.error}",
+            repairable=True,
+            is_repaired=one not in left,
+        )
+        for one in aside
+    ]
 
 
 class _Fault(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import refold as package
+from refold.domain.words import words_of
 from refold.infrastructure.cli.progress import projection_progress
 from refold.infrastructure.cli.times import duration
 from refold.infrastructure.projecting.building import RebuildProgress
@@ -44,7 +45,7 @@ def test_how_they_stand(database: Path) -> None:
     assert lines[0].split() == ["catalogue", str(found["catalogue"]["version"]), "3", "14", "0", "-"]
     assert found["catalogue"] == {
         "name": "catalogue", "version": found["catalogue"]["version"], "rows": 3, "position": "14", "behind": 0,
-        "worker": None, "rebuilt": None, "stopped_at": None, "error": None,
+        "worker": None, "rebuilt": None, "stopped_at": None, "error": None, "set_aside": [],
     }  # fmt: skip
     assert found["search"]["behind"] == 14
 
@@ -124,11 +125,12 @@ def test_what_cannot_be_rebuilt(database: Path, arguments: list[str], code: int,
 
 
 def test_one_that_cannot_be_folded_stops_no_other(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told of, and the exit code is 1."""
+    """One that is to stop there is told of, and the exit code is 1."""
 
     def fail(*_: object) -> None:
         raise ValueError("no luck")
 
+    monkeypatch.setattr("refold.projections.rollup.Rollup.on_fault", "stop", raising=False)
     monkeypatch.setattr("refold.projections.rollup.Rollup.evolve_all", fail, raising=False)
     monkeypatch.setattr("refold.projections.rollup.Rollup.evolve", fail)
     ended = refold("rebuild", "rollup", "catalogue", db=database)
@@ -138,6 +140,32 @@ def test_one_that_cannot_be_folded_stops_no_other(database: Path, monkeypatch: p
     assert ended.out.splitlines()[0].startswith("rollup: it cannot fold chat:air-0.0@1: no luck; mend")
     assert ended.out.splitlines()[1].startswith("catalogue: 3 rows")
     assert (rollup["is_done"], rollup["stopped_at"], rollup["error"]) == (False, "chat:air-0.0@1", "no luck")
+
+
+def test_what_is_set_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made without it says so on stderr, and once more why; a rebuild folds it again."""
+
+    def fail(text: str) -> str:
+        if "3.14" in text:
+            raise ValueError("no luck")
+        return words_of(text)
+
+    with package.open(database) as store:
+        store.chat("air-1").add_message("user", "about 3.14")
+        last = store.chat("air-1").version
+    monkeypatch.setattr("refold.projections.search.words_of", fail)
+    found = refold("search", "about", db=database)
+    assert (found.code, found.out) == (0, "")
+    assert "note: 1 event set aside, and this was made without: `refold projections` says why" in found.err
+    assert refold("contexts", db=database).err == ""
+    assert f"  set aside: chat:air-1@{last}: no luck" in refold("projections", db=database).out.splitlines()
+    assert standing(database)["search"]["set_aside"] == [{"event": f"chat:air-1@{last}", "error": "no luck"}]
+    assert f"its rows are made without chat:air-1@{last}: no luck" in refold("verify", db=database).out
+    assert "without 1 event set aside" in refold("rebuild", "search", db=database).out
+
+    monkeypatch.setattr("refold.projections.search.words_of", words_of)
+    assert refold("verify", "--repair", db=database).code == 0
+    assert refold("search", "about", db=database).err == ""
 
 
 def test_ctrl_c_stops_a_rebuild(tmp_path: Path) -> None:

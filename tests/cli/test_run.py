@@ -104,6 +104,7 @@ def test_what_goes_wrong_is_said(
                 time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    monkeypatch.setattr("refold.projections.rollup.Rollup.on_fault", "stop", raising=False)
     monkeypatch.setattr("refold.projections.rollup.Rollup.evolve_all", fail, raising=False)
     monkeypatch.setattr("refold.projections.rollup.Rollup.evolve", fail)
     monkeypatch.setattr(run_module, "SAID_EVERY_SECONDS", 0.05)

@@ -18,11 +18,12 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Counts:
-    """Counts the events of each context; a message that says "poison" is more than it can take."""
+    """Counts the events of each context; it stops at a message that says "poison"."""
 
     name = "counts"
     version = 1
     row = Count
+    on_fault = "stop"
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """

@@ -123,7 +123,7 @@ class Restless:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Read a page, which is not the end any more when it is there.
         """

@@ -201,7 +201,8 @@ def test_long_and_odd_names(store: refold.Store) -> None:
 
 def test_a_stream_of_another_form(store: refold.Store) -> None:
     """A stream whose name does not say which run it is has no rows, and nothing stumbles over it."""
-    events = (RunOpened(user="mia", session="s1"), QueryRegistered(label="q", fields=b"{}", created_at=1.5))
+    query = QueryRegistered(label="q", fields=b'{"query":1,"additional_files":2}', created_at=1.5)
+    events = (RunOpened(user="mia", session="s1"), query)
     for context in ("elsewhere", "mia/s1/00/0", f"mia/s1/{1 << 70}/0"):
         new = NewEvents(stream=f"run:{context}", expected_version=0, events=events, metas=(NO_META,) * 2)
         store.log.append([new]).result()

@@ -37,7 +37,7 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def read_all(self, *, after: Moment, limit: int) -> Page:
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Read a page, and count it if there is something in it.
         """

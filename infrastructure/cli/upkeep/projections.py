@@ -20,6 +20,7 @@ HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
 # On a server a position is one of each slice, and too long for a table.
 POSITION_WIDTH = 16
+SHOWN_MAX = 10
 
 
 @click.command("projections")
@@ -32,8 +33,12 @@ def command(location: str, as_json: bool) -> None:
     ROWS were made from the events up to POSITION; BEHIND counts the events after it, which are folded as soon as
     somebody asks, or by `refold run`. WORKER is the process that keeps the rows up to date.
 
-    With --json: an array of {name, version, rows, position, behind, worker, rebuilt, stopped_at, error}; rebuilt counts
-    the events that a rebuild which was stopped has behind it, stopped_at is the event that cannot be folded.
+    An event that a projection cannot fold is set aside: it goes on, and its rows are made without. Once it is mended,
+    `refold rebuild` folds the event again.
+
+    With --json: an array of {name, version, rows, position, behind, worker, rebuilt, stopped_at, error, set_aside:
+    [{event, error}]}; rebuilt counts the events that a rebuild which was stopped has behind it, stopped_at is the event
+    that cannot be folded.
     """
     with keeping(location) as store:
         found = store.projections()
@@ -44,7 +49,7 @@ def command(location: str, as_json: bool) -> None:
 
 
 def _shape(status: ProjectionStatus) -> dict[str, Any]:
-    return msgspec.structs.asdict(status)
+    return {**msgspec.structs.asdict(status), "set_aside": [one._asdict() for one in status.set_aside]}
 
 
 def _print_table(found: Sequence[ProjectionStatus]) -> None:
@@ -72,6 +77,10 @@ def _notes(status: ProjectionStatus) -> list[tuple[str, str]]:
     notes = []
     if status.stopped_at is not None:
         notes.append((f"it cannot fold {one_line(status.stopped_at)}: {one_line(status.error or '')}", "red"))
+    for one in status.set_aside[:SHOWN_MAX]:
+        notes.append((f"set aside: {one_line(one.event)}: {one_line(one.error)}", "yellow"))
+    if len(status.set_aside) > SHOWN_MAX:
+        notes.append((f"and {counted(len(status.set_aside) - SHOWN_MAX, 'event')} more: --json has all", "yellow"))
     if status.rebuilt is not None:
         half = f"a rebuild was left behind {counted(status.rebuilt, 'event')}: `refold rebuild {status.name}` goes on"
         notes.append((half, "yellow"))

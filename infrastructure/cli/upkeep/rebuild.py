@@ -48,7 +48,7 @@ def command(
     folded by a process for each core, or as many as --workers says, or by a Dask cluster.
 
     With --json: an array of {projection, is_done, rows, events, seconds, differing, differences: [{key, live,
-    rebuilt}], stopped_at, error}; a row that is not there is null.
+    rebuilt}], set_aside, stopped_at, error}; a row that is not there is null.
     """
     fault = _misuse(names, of_all, only_check, restart) or _misuse_of_workers(workers, dask, only_check)
     if fault:

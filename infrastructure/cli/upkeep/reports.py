@@ -58,13 +58,17 @@ def print_report(name: str, outcome: Outcome, *, is_check: bool) -> None:
         click.echo(f"{name}: {_stopped(outcome, is_check)}")
     elif not is_check:
         pace = f"{counted(outcome.events, 'event')} in {duration(outcome.seconds)}"
-        click.echo(f"{name}: {counted(outcome.rows, 'row')} of {pace}")
+        click.echo(f"{name}: {counted(outcome.rows, 'row')} of {pace}{_aside(outcome)}")
     elif not outcome.differing:
-        click.echo(f"{name}: {counted(outcome.rows, 'row')}, all as the events give them")
+        click.echo(f"{name}: {counted(outcome.rows, 'row')}, all as the events give them{_aside(outcome)}")
     else:
         differ = f"{counted(outcome.differing, 'row')} not as the events give them: `refold rebuild {name}` mends that"
         click.echo(f"{name}: " + paint(differ, "red"))
         _print_differences(outcome)
+
+
+def _aside(report: RebuildReport) -> str:
+    return f", without {counted(report.set_aside, 'event')} set aside" if report.set_aside else ""
 
 
 def _stopped(report: RebuildReport, is_check: bool) -> str:

@@ -1,0 +1,256 @@
+"""
+What cannot be folded, or not even decoded, is set aside: the projection goes on, and says without what.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import refold
+from refold.domain.envelope import RecordedEvent
+from refold.domain.errors import DamagedError, ProjectionError
+from refold.domain.positions import BEGINNING
+from refold.infrastructure.codec import CODEC, Codec
+from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.projecting import faults
+from refold.infrastructure.projecting.faults import Fault, note_fault
+from refold.infrastructure.projecting.postgres_rows import PostgresProjectionStore
+from refold.infrastructure.projecting.sqlite_rows import SqliteProjectionStore
+from refold.infrastructure.projecting.store import SetAside
+from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.store import Store
+from tests.contract.writing import append
+
+from .counts import Count, Counts
+from .histories import projections_of, something_of_everything, talk_at_length
+from .test_faults import standing, work_on
+
+WORDS = ("a", "poison", "b", "c", "poison")
+ASIDE = (SetAside("chat:a@3", "it is poisoned"), SetAside("chat:a@6", "it is poisoned"))
+
+
+class Going(Counts):
+    """It goes on, as every projection does that does not say otherwise."""
+
+    on_fault: Any = "set_aside"
+
+
+class Mended(Going):
+    """It has learnt to take everything."""
+
+    def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
+        """
+        Count one more.
+        """
+        return Count(key, (row.events if row else 0) + 1)
+
+
+class Newer(Mended):
+    """The same, as another version."""
+
+    version = 2
+
+
+@pytest.fixture
+def poisoned(store: refold.Store) -> refold.Store:
+    """
+    A store with a projection that cannot take two events.
+    """
+    store.add_projection(Going())
+    for word in WORDS:
+        store.chat("a").add_message("user", word)
+    return store
+
+
+def test_it_goes_on(poisoned: refold.Store) -> None:
+    """Its rows are made without the two, which are listed with the reason, once."""
+    for _ in range(2):
+        assert poisoned.rows("counts") == [Count("chat:a", 4)]
+    status = standing(poisoned)
+    assert (status.behind, status.stopped_at, status.set_aside) == (0, None, ASIDE)
+    assert poisoned.events_missed() == 2
+    assert [problem.reason for problem in poisoned.verify().problems] == [
+        f"its rows are made without {event}: it is poisoned" for event, _ in ASIDE
+    ]
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("before", [0, 6, 7, 8, 31, 32])
+def test_wherever_it_lies(store: refold.Store, before: int) -> None:
+    """The first message, the last one of a page, one in its middle: all others are folded once, whoever does it."""
+    store.add_projection(Going())
+    chat = talk_at_length(store, before)
+    chat.add_message("user", "poison")
+    talk_at_length(store, 3)
+    work_on(store, "counts")
+    talk_at_length(store, 2)
+
+    assert store.rows("counts") == [Count("chat:long", before + 6)]
+    assert [one.event for one in standing(store).set_aside] == [f"chat:long@{before + 2}"]
+    assert (store.check("counts").differing, store.check("counts").set_aside) == (0, 1)
+
+
+def test_a_rebuild(poisoned: refold.Store) -> None:
+    """It folds again what was set aside: in vain as long as nothing is mended, and then no more is set aside."""
+    poisoned.rows("counts")
+    assert poisoned.rebuild("counts").set_aside == 2
+    assert standing(poisoned).set_aside == ASIDE
+    again = Store(poisoned.log, poisoned._projections)
+    again.add_projection(Mended())
+
+    assert (again.rebuild("counts").set_aside, again.rows("counts")) == (0, [Count("chat:a", 6)])
+    assert (standing(again).set_aside, again.events_missed(), again.verify().problems) == ((), 0, ())
+
+
+def test_a_newer_version(poisoned: refold.Store) -> None:
+    """It begins anew by itself, and what the older one set aside is none of its."""
+    poisoned.rows("counts")
+    again = Store(poisoned.log, poisoned._projections)
+    again.add_projection(Newer())
+
+    assert (again.rows("counts"), standing(again).set_aside) == ([Count("chat:a", 6)], ())
+
+
+def test_repaired(poisoned: refold.Store) -> None:
+    """`verify` with repair makes it anew, and says of each event whether that helped."""
+    poisoned.rows("counts")
+    again = Store(poisoned.log, poisoned._projections)
+    again.add_projection(Mended())
+
+    assert [one.is_repaired for one in poisoned.verify(repair=True).problems] == [False, False]
+    assert again.verify(repair=True).is_whole
+    assert again.verify().problems == ()
+
+
+def test_too_many(poisoned: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops before the first that is more than ASIDE_EVENTS_MAX, and goes on once there is room."""
+    monkeypatch.setattr(faults, "ASIDE_EVENTS_MAX", 1)
+    for _ in range(2):
+        with pytest.raises(ProjectionError, match=r"cannot fold chat:a@6: it has set ASIDE_EVENTS_MAX \(1\) events"):
+            poisoned.rows("counts")
+    assert (standing(poisoned).behind, standing(poisoned).set_aside) == (1, ASIDE[:1])
+
+    monkeypatch.setattr(faults, "ASIDE_EVENTS_MAX", 2)
+    assert poisoned.rows("counts") == [Count("chat:a", 4)]
+    assert standing(poisoned).set_aside == ASIDE
+
+
+def test_one_that_was_stopped(poisoned: refold.Store) -> None:
+    """What an older Refold noted as its end is tried again by a worker, and not looked at any more."""
+    note_fault(poisoned._projections, Going(), Fault("chat:a@3", "it is poisoned", 1))
+    assert standing(poisoned).stopped_at == "chat:a@3"
+
+    work_on(poisoned, "counts")
+
+    assert (standing(poisoned).behind, standing(poisoned).stopped_at, standing(poisoned).set_aside) == (0, None, ASIDE)
+
+
+def test_those_that_choose_to_stop(poisoned: refold.Store) -> None:
+    """They stop at what others go on without."""
+    poisoned._runner.projections["counts"] = Counts()
+
+    with pytest.raises(ProjectionError, match="cannot fold chat:a@3: it is poisoned"):
+        poisoned.rows("counts")
+    assert (standing(poisoned).set_aside, standing(poisoned).behind) == ((), 4)
+
+
+def test_opened_again(place: str) -> None:
+    """The list is kept with the rows."""
+    with refold.open(place) as store:
+        store.add_projection(Going())
+        for word in WORDS:
+            store.chat("a").add_message("user", word)
+        store.rows("counts")
+    with refold.open(place) as store:
+        store.add_projection(Going())
+        assert standing(store).set_aside == ASIDE
+
+
+# Events that cannot be decoded
+
+
+class Future(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="chat.whispered.v1"):
+    """An event as a newer Refold writes it."""
+
+    words: str
+
+
+def store_on(place: str, codec: Codec) -> Store:
+    """
+    Open the store at a place with another codec.
+    """
+    if place.startswith("postgres"):
+        log = PostgresLog(place, codec=codec)
+        return Store(log, PostgresProjectionStore(log))
+    file = SqliteLog(place, codec=codec)
+    return Store(file, SqliteProjectionStore(file))
+
+
+def whisper(place: str) -> None:
+    """
+    Let something of everything happen, and a newer Refold write an event in the midst of it.
+    """
+    with store_on(place, Codec(CODEC.events | Future)) as store:
+        chat = store.chat("newer")
+        chat.add_message("user", "before")
+        append(store.log, "chat:newer", Future(words="psst"), expected=2)
+        append(store.log, "chat:newer", Future(words="psst"), expected=3)
+        store.chat("other").add_message("user", "behind")
+
+
+def test_what_cannot_be_decoded(place: str) -> None:
+    """All projections go on without it, and say so; to read the stream itself is an error that names it."""
+    whisper(place)
+    with refold.open(place) as store:
+        something_of_everything(store)
+
+        assert [hit.context for hit in store.search("behind")] == ["other"]
+        for name in projections_of(store):
+            store.rows(name)
+            assert [one.event for one in standing(store, name).set_aside] == ["chat:newer@3", "chat:newer@4"], name
+            assert "its tag is 'chat.whispered.v1'" in standing(store, name).set_aside[0].error
+        with pytest.raises(DamagedError, match=r"event chat:newer@3 .*whispered"):
+            store.log.read("chat:newer")
+        with pytest.raises(DamagedError, match=r"event chat:newer@3 .*whispered"):
+            store.log.read_all(after=BEGINNING, limit=100)
+        found = store.verify().problems
+        assert ("event", "chat:newer@3..4") in [(one.kind, one.where) for one in found]
+
+
+def test_mended_by_an_upcaster_for_that_event(place: str) -> None:
+    """It is folded again with the next rebuild, by everyone who has the upcaster; the others are as they were."""
+    whisper(place)
+
+    def said(payload: dict[str, Any]) -> dict[str, Any]:
+        return {"t": "chat.named.v1", "name": payload["words"], "version": 1}
+
+    mended = Codec(CODEC.events, mended={f"chat:newer@{version}": said for version in (3, 4)})
+    with refold.open(place) as store:
+        store.contexts()
+        assert standing(store, "catalogue").set_aside
+    with store_on(place, mended) as store:
+        assert store.rebuild("catalogue").set_aside == 0
+        assert {row.id: row.version for row in store.contexts()}["newer"] == 4
+        assert store.chat("newer").at("psst").version == 1
+        assert store.verify().is_whole or store.verify(repair=True).is_whole
+
+
+def test_one_event_mended_of_those_that_can_be_decoded(place: str) -> None:
+    """One of many in a sealed block too: it alone is another, wherever it is read."""
+    with refold.open(place) as store:
+        talk_at_length(store, 1_500)
+        before = store.log.read_events("chat:long")
+
+    def mend(payload: dict[str, Any]) -> dict[str, Any]:
+        return {**payload, "content": "mended"}
+
+    with store_on(place, Codec(CODEC.events, mended={"chat:long@1000": mend})) as store:
+        after = store.log.read_events("chat:long")
+        page = store.log.read_all(after=BEGINNING, limit=2_000).events
+
+    assert [number for number, pair in enumerate(zip(before, after, strict=True), 1) if pair[0] != pair[1]] == [1_000]
+    assert after[999].content == "mended"  # type: ignore[attr-defined]
+    assert [one.event for one in page] == after

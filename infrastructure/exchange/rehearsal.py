@@ -25,7 +25,7 @@ from ...domain.trajectory.identity import run_id_of
 from ..auditing.contexts import context_changes
 from ..auditing.runs import run_changes
 from ..auditing.transitions import transitions_of
-from ..projecting.faults import poisoned
+from ..projecting.faults import fold_around
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
 from ..store import PROJECTIONS, Store
@@ -96,8 +96,8 @@ def require_projectable(log: Any, stream: str) -> None:
             try:
                 changed = fold_page(projection, page, rows)
             except Exception as error:
-                fault = poisoned(projection, page, rows)[1]
-                reason = f"{fault.event}: {fault.reason}" if fault else error
+                faults = fold_around(projection, page, rows, {}).aside
+                reason = f"{faults[0].event}: {faults[0].reason}" if faults else error
                 raise InvalidInputError(f"the projection {projection.name} cannot fold {reason}") from error
             rows.save(projection, changed, before=before, after=Moment.of({-1: after + len(page)}))
 

@@ -6,7 +6,6 @@ A projection that says so, or has set very many aside, stops before such an even
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ __all__ = ["ASIDE_EVENTS_MAX", "Around", "Fault", "fault_of", "fold_around", "no
 # More than that is no accident, and an answer without them none that anybody wants.
 ASIDE_EVENTS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
-log = logging.getLogger("refold.projections")
 
 
 class Fault(NamedTuple):
@@ -95,7 +93,6 @@ def fold_around(
             failure = ProjectionError(projection.name, event.reference, reason)
             failure.__cause__ = error if isinstance(error, Exception) else None
             return Around(rows.changed, aside, failure, count)
-        log.error("the projection %s sets %s aside: %s", projection.name, event.reference, reason)
         aside.append(SetAside(event.reference, reason[:ERROR_CHARACTERS_MAX]))
     return Around(rows.changed, aside)
 

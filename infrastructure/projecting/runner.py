@@ -9,6 +9,7 @@ log together.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,10 +26,11 @@ from ...projections.contract import (
 from .faults import fold_around
 from .folding import fold_page
 from .marks import look_back, mark_note, mark_of
-from .store import ProjectionStore
+from .store import ProjectionStore, SetAside
 
 __all__ = ["ProjectionRunner"]
 
+log = logging.getLogger("refold.projections")
 PAGE_EVENTS = 2_048
 # Writers wait while a page is stored, and an index takes longer than rows alone.
 SEARCHED_PAGE_EVENTS = 512
@@ -162,6 +164,8 @@ class ProjectionRunner:
         """Store what a page gives without the events that cannot be folded, or what comes before the first of them."""
         (projection, stored, _), page = standing, read.page
         around = fold_around(projection, page.events, self._store, read.undecodable)
+        for event, reason in around.aside:
+            log.error("the projection %s sets %s aside: %s", projection.name, event, reason)
         if around.failure is None:
             return self._save(projection, around.rows, page.events, stored, page.moment, around.aside)
         if around.folded:

@@ -17,7 +17,7 @@ from ...domain.encoded_ids import decoded_id
 from ...domain.envelope import Event, Meta, RecordedEvent
 from ...domain.errors import InvalidInputError, RefusedError, StorageError
 from ...domain.overlay_log import OverlayLog
-from ...domain.ports import LiveLog, Range
+from ...domain.ports import LiveLog, Range, StreamEnd
 from ...domain.positions import Moment, Position
 from ...domain.streams import split_stream_id
 from ...domain.system import REAL_SYSTEM
@@ -97,7 +97,7 @@ def require_projectable(log: Any, stream: str) -> None:
                 changed = fold_page(projection, page, rows)
             except Exception as error:
                 faults = fold_around(projection, page, rows, {}).aside
-                reason = f"{faults[0].event}: {faults[0].reason}" if faults else error
+                reason = f"{faults[0].event}: {faults[0].error}" if faults else error
                 raise InvalidInputError(f"the projection {projection.name} cannot fold {reason}") from error
             rows.save(projection, changed, before=before, after=Moment.of({-1: after + len(page)}))
 
@@ -115,7 +115,13 @@ class _LogAhead:
         """
         return len(self._places[stream]) if stream in self._places else self._log.head(stream)
 
-    def read(self, stream: str, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+    def end(self, stream: str) -> StreamEnd:
+        """Return what `head` does; the digests come with the append."""
+        return StreamEnd(self.head(stream))
+
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
         """
         Return the events of a stream, recorded now, as it were.
         """
@@ -128,7 +134,9 @@ class _LogAhead:
             for version, (event, meta) in lines
         ]
 
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
         """
         Return what `read` does without the envelopes.
         """

@@ -165,7 +165,9 @@ class Journal(Generic[S]):
         decided = [*self._outbox.events, *self._in_transaction]
         recorded = self._version - len(decided)
         last = min(until, recorded)
-        known = StreamEnd(last, self._known_digest() if last == recorded else b"")
+        known = None
+        if not self._is_unsettled:
+            known = StreamEnd(last, self._known_digest() if last == recorded else b"")
         events = self.log.read_events(self.place.stream, after=after, until=last, known=known)
         return events + decided[max(0, after - recorded) : max(0, until - recorded)]
 
@@ -363,6 +365,7 @@ class Journal(Generic[S]):
 
     @synchronized
     def _settle_transaction(self, receipt: Receipt | None) -> None:
+        self._is_unsettled = True
         before = self._before_transaction
         if before is not None and (receipt is None or receipt.replayed):
             self._version, self._state = before
@@ -371,6 +374,7 @@ class Journal(Generic[S]):
         elif receipt is not None and receipt.events:
             self._digest = receipt.events[-1].digest
         self._transaction, self._before_transaction, self._in_transaction = None, None, []
+        self._is_unsettled = False
         if receipt is not None and receipt.replayed:
             self.refresh()
 
@@ -385,6 +389,7 @@ class Journal(Generic[S]):
                 self._version, self._state, self._in_transaction = before[0] + len(events), None, events
         elif joined is not None and before is not None:
             # It ended, and was interrupted before it told this view.
+            self._is_unsettled = True
             self._transaction, self._before_transaction, self._in_transaction = None, None, []
             self.forget()
             self._is_void = before[0] == 0 and self._version == 0
@@ -418,7 +423,7 @@ class Journal(Generic[S]):
         settlement = self._outbox.settlement
         if settlement.failure is None and not settlement.replayed:
             self._unflushed.discard(self)
-            self._digest = settlement.digest or self._digest
+            self._digest = settlement.digest
             self._outbox.start_afresh()
             self._unflushed.discard(self)
             return

@@ -125,7 +125,7 @@ class Outbox:
         first = batch.expected_version + 1
         recorded = self._log.read_events(batch.stream, after=first - 1, until=first - 1 + len(batch.events))
         if tuple(recorded) == batch.events:
-            self._on_its_way = None
+            self._on_its_way, self._digest = None, b""
         else:
             self._on_its_way, self._waiting = None, [batch, *self._waiting]
 

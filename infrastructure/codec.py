@@ -138,13 +138,16 @@ class _MarkingCodec(Codec):
         """
         Return the event that was encoded, or what says why it cannot be decoded.
         """
-        try:
-            return super().decode(payload, what)
-        except DamagedError as error:
-            return Undecodable(error.reason)
-        except Exception as error:
-            # An upcaster that this event is too much for.
-            return Undecodable(f"it cannot be upcast: {error!r}")
+        for is_last in (False, True):
+            try:
+                return super().decode(payload, what)
+            except DamagedError as error:
+                return Undecodable(error.reason)
+            except Exception as error:
+                # An upcaster that this event is too much for; what a signal handler raised does not come again.
+                if is_last:
+                    return Undecodable(f"it cannot be upcast: {error!r}")
+        raise AssertionError("the loop returns")
 
 
 def _reference(what: str) -> str:

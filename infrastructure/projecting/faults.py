@@ -83,7 +83,9 @@ def fold_around(
     before = len(store.set_aside(projection))
     stops = not sets_aside(projection)
     for count, event in enumerate(events):
-        error = _fold_one(projection, event, rows) or undecodable.get(event.reference)
+        # What a signal handler raised does not come again, and no event is set aside for it.
+        failed = _fold_one(projection, event, rows) and _fold_one(projection, event, rows)
+        error = failed or undecodable.get(event.reference)
         if error is None:
             continue
         reason = str(error) or repr(error)

@@ -143,6 +143,12 @@ def queued(place: str) -> Written:
     return written
 
 
+def exclusively_of(store: refold.Store) -> Callable[[Callable[[], object]], object]:
+    """Return what runs work while nobody commits; in memory nobody does so for long."""
+    committer = getattr(store.log, "_committer", None)
+    return (lambda work: work()) if committer is None else committer.exclusively
+
+
 def while_threads_write(place: str) -> Written:
     """Whatever threads of the parent are at, nobody waits for ever, and nothing is lost or doubled."""
     sys.setswitchinterval(1e-5)
@@ -174,7 +180,7 @@ def while_threads_write(place: str) -> Written:
 def locks_are_held(place: str) -> Written:
     """A thread holds a context's lock for ever, and others commit and exclude each other all the time."""
     store, children = refold.open(place), Children()
-    chat, exclusively = store.chat("a"), getattr(store.log, "exclusively", lambda work: work())
+    chat, exclusively = store.chat("a"), exclusively_of(store)
     written, is_held, stop = write(chat, "before", 3), threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -1,7 +1,10 @@
 """The contract of a store whose process is forked: each process keeps what it acknowledged, and none hangs."""
 
 import json
+import os
+import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -44,8 +47,15 @@ def check_forked(place: str, case: str) -> None:
     """
     Run a program that forks, and compare what it acknowledged with what is recorded.
     """
-    program = start_python("tests.contract.forked", case, place or ":memory:", stderr=subprocess.PIPE)
-    acknowledged, said = program.communicate(timeout=SECONDS_MAX)
+    program = start_python(
+        "tests.contract.forked", case, place or ":memory:", stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        acknowledged, said = program.communicate(timeout=SECONDS_MAX)
+    finally:
+        # One that hangs goes with all its children: its threads would write for ever.
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
 
     assert (program.returncode, said) == (0, "")
     # A store in memory is looked at by nobody but the program itself.

@@ -64,7 +64,7 @@ class DurableContract:
     def test_a_large_event(self, store: Store) -> None:
         """32 MiB of text, and 32 MiB of open JSON, come back as they were."""
         text = "".join(f"{number:08x}" for number in range(4 * MIB))
-        data = text.encode()
+        data = f'{{"text":"{text}"}}'.encode()
         log = store.open()
 
         append(log, A, said(1, text), Opened(attributes=data))

@@ -43,11 +43,12 @@ def acting(
         _ACTING.reset(token)
 
 
-def current_meta(*, default_actor: str | None, idempotency_key: str | None) -> Meta:
+def current_meta(*, default_actor: str | None, idempotency_key: str | None, fingerprint: bytes | None = None) -> Meta:
     """
     Return what the envelope of an event recorded now says of who and why.
     """
     now = _ACTING.get()
-    if now is NO_META and idempotency_key is None:
+    if now is NO_META and idempotency_key is None and fingerprint is None:
         return Meta(default_actor) if default_actor else NO_META
-    return Meta(now.actor or default_actor, now.correlation_id, now.causation, idempotency_key)
+    actor = now.actor or default_actor
+    return Meta(actor, now.correlation_id, now.causation, idempotency_key, fingerprint=fingerprint)

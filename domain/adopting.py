@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .envelope import Event
+from .envelope import Event, Meta
 from .memory_log import MemoryLog
 from .ports import Log, NewEvents
 from .spans import Ref, Segment, Span
@@ -48,11 +48,16 @@ def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_na
                 stream=current,
                 expected_version=0,
                 events=tuple(recorded.event for recorded in past),
-                metas=tuple(recorded.meta for recorded in past),
+                metas=tuple(_without_call(recorded.meta) for recorded in past),
                 root=root,
             )
         )
     return [_renamed_part(part, names, root) for part in reversed(parts)]
+
+
+def _without_call(meta: Meta) -> Meta:
+    """Return a meta that says nothing of the call: in another log its key does not stand for it."""
+    return meta if meta.fingerprint is None else msgspec.structs.replace(meta, fingerprint=None)
 
 
 class AdoptedCopy(NamedTuple):

@@ -81,20 +81,26 @@ class Context:
         """
         Give a version (the present one by default) a name, and return the version.
 
-        The same name given to another version moves it.
+        The same name given to another version moves it. A repetition under an idempotency key returns the version that
+        was named the first time.
 
         Raises:
             InvalidInputError: the name does not start with a letter, or holds `@`, `:`, `..` or a blank.
             NotFoundError: there is no such version.
         """
-        named = self._journal.version if version is None else version
+        journal = self._journal
+        call = ("name_version", name, version)
+        named = journal.version if version is None else version
         if not 0 < named <= self._journal.version:
             stream = self._journal.place.stream
             raise NotFoundError(f"{stream} has no version {named}: it is at {self._journal.version}")
         _ = self._journal.state
         command = self._naming(name, named)
-        self._journal.execute(command, expected_version=expected_version, idempotency_key=idempotency_key)
-        return named
+        outcome = journal.execute(
+            command, call=call, expected_version=expected_version, idempotency_key=idempotency_key
+        )
+        first: Any = outcome.events[0] if outcome.replayed and outcome.events else None
+        return named if first is None else int(first.version)
 
     def names(self) -> dict[str, int]:
         """
@@ -148,8 +154,8 @@ class Context:
         Wait until everything queued is on disk; does nothing with durability "commit".
 
         Raises:
-            ConcurrencyError, StorageError: with `refused`, the events that did not get in; the view has
-                been set back to what is on disk.
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in; the
+                view has been set back to what is on disk.
         """
         self._journal.flush()
 

@@ -2,8 +2,8 @@
 What surrounds an event: where it lies, when and why it was recorded, and the digest that chains its stream.
 
 The digest is blake2b-256 over the msgpack array `[previous digest, stream, version, slice, number,
-recorded_at, actor, correlation_id, causation, idempotency_key, key_id, payload]`. This format is fixed:
-tests/golden holds its bytes.
+recorded_at, actor, correlation_id, causation, idempotency_key, key_id, payload]`, with the fingerprint of the call
+behind it where there is one. This format is fixed: tests/golden holds its bytes.
 """
 
 from __future__ import annotations
@@ -46,18 +46,24 @@ _hash, _digest = partial(hashlib.blake2b, digest_size=32), methodcaller("digest"
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Who recorded an event and why. `causation` is `stream@version` of the event that it follows from."""
+    """
+    Who recorded an event and why. `causation` is `stream@version` of the event that it follows from.
+
+    `fingerprint` says of which call it is, where that has an idempotency key (see `canonical.fingerprint`).
+    """
 
     actor: str | None = None
     correlation_id: str | None = None
     causation: str | None = None
     idempotency_key: str | None = None
     key_id: str | None = None
+    fingerprint: bytes | None = None
 
 
 NO_META = Meta()
-# In the order in which a digest covers them.
-_META_FIELDS = [attrgetter(name) for name in Meta.__struct_fields__]
+# In the order in which a digest covers them; the fingerprint comes behind the payload, where there is one.
+_META_FIELDS = [attrgetter(name) for name in Meta.__struct_fields__ if name != "fingerprint"]
+_FINGERPRINT = attrgetter("fingerprint")
 
 
 # Events come by the ten thousand and refer to nothing that refers back: the collector need not look at them.
@@ -132,11 +138,13 @@ def chain_digest(
     """
     Return the digest of an event: it covers envelope, payload and the digest before it in its stream.
     """
-    covered = _encode((
+    covered = (
         previous, stream, version, position.slice, position.number, recorded_at,
         meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, payload,
-    ))  # fmt: skip
-    return _blake2b(covered, digest_size=32).digest()
+    )  # fmt: skip
+    if meta.fingerprint is not None:
+        return _blake2b(_encode((*covered, meta.fingerprint)), digest_size=32).digest()
+    return _blake2b(_encode(covered), digest_size=32).digest()
 
 
 def chain_digests(
@@ -156,5 +164,12 @@ def chain_digests(
     # Every event that is read comes through here: without a loop in Python it takes two thirds of the time.
     listed = list(metas)
     envelopes = (map(get, listed) for get in _META_FIELDS)
-    covered = zip(previous, streams, versions, *positions, times, *envelopes, payloads, strict=False)
+    covered: Iterable[tuple[Any, ...]] = zip(
+        previous, streams, versions, *positions, times, *envelopes, payloads, strict=False
+    )
+    if any(map(_FINGERPRINT, listed)):
+        covered = (
+            fields if meta.fingerprint is None else (*fields, meta.fingerprint)
+            for fields, meta in zip(covered, listed, strict=False)
+        )
     return map(_digest, map(_hash, map(_encode, covered)))

@@ -7,6 +7,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── NotFoundError            no such stream, version, name or item (also a KeyError)
     │   ├── DuplicateItemError       another item already has this id
     │   ├── DecisionRefusedError     the rules of the context forbid it
+    │   ├── IdempotencyError         the idempotency key stands for another call
     │   └── LimitExceededError       a named limit was reached
     ├── ConcurrencyError             somebody else wrote first: refresh and try again
     ├── StorageError                 the database said no: look at it, then try again
@@ -30,6 +31,7 @@ __all__ = [
     "DamagedError",
     "DecisionRefusedError",
     "DuplicateItemError",
+    "IdempotencyError",
     "InvalidInputError",
     "LimitExceededError",
     "LogWentBackError",
@@ -108,6 +110,24 @@ class DuplicateItemError(RefusedError):
 
 class DecisionRefusedError(RefusedError):
     """The rules of the context forbid the command in its present state."""
+
+
+class IdempotencyError(RefusedError):
+    """
+    Another call was recorded under this idempotency key of `stream`: `recorded` are its events, with their envelopes.
+
+    `refused` are the events of queued calls that did not get in.
+    """
+
+    def __init__(self, stream: str, key: str, recorded: Sequence[Any], *, refused: Sequence[object] = ()) -> None:
+        self.stream, self.key = stream, key
+        self.recorded, self.refused = tuple(recorded), tuple(refused)
+        events = ", ".join(f"{one.event.__struct_config__.tag} at version {one.version}" for one in self.recorded[:3])
+        more = f" and {len(self.recorded) - 3:,} more" if len(self.recorded) > 3 else ""
+        super().__init__(
+            f"the idempotency key {key!r} of {stream} stands for another call, which recorded {events}{more}: "
+            "take another key, or repeat the same call"
+        )
 
 
 class LimitExceededError(RefusedError):

@@ -13,6 +13,7 @@ from .ports import Log
 from .spans import Segment
 from .streams import derived_id, split_stream_id
 from .system import System
+from .transaction import current_transaction
 
 __all__ = ["Home"]
 
@@ -36,8 +37,11 @@ class Home:
     def child_id(self, parent: str, ancestry: Sequence[Segment], key: str | None) -> str:
         """
         Return an id for a child of the stream `parent`, made of the root's, since every descendant names all its
-        ancestors; the same one when a call is repeated under its idempotency key.
+        ancestors; the same one when a call is repeated under its idempotency key, or that of the transaction.
         """
+        open_transaction = current_transaction(self.log) if key is None else None
+        if open_transaction is not None:
+            key = open_transaction.key_of_next_child()
         name = split_stream_id(parent)[1]
         root = split_stream_id(ancestry[0].stream)[1] if ancestry else name
         if key is None:

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 from .adopting import adopted_events
 from .context import Context
 from .decider import Decider
-from .envelope import Event
-from .errors import ConcurrencyError, RefusedError
 from .home import Home
 from .journal import Durability, Journal, Outcome, Place
 from .memory_log import MemoryLog
@@ -71,33 +69,24 @@ class HomedContext(Context):
             return super().name_version(name, version, **options)
 
     def _change(
-        self, command: object, expected_version: int | None, idempotency_key: str | None, *, catch_up: bool
+        self,
+        command: object,
+        expected_version: int | None,
+        idempotency_key: str | None,
+        *,
+        catch_up: bool,
+        call: object = None,
     ) -> Outcome:
         """Decide on the folded state, which is read first where it is not there, and record."""
         _ = self._journal.state
-        try:
-            with self._trace.recording():
-                outcome = self._journal.execute(
-                    command, expected_version=expected_version, idempotency_key=idempotency_key, catch_up=catch_up
-                )
-        except (RefusedError, ConcurrencyError):
-            # What cannot be done a second time was perhaps done the first time.
-            known = self._recorded_under(idempotency_key)
-            if not known:
-                raise
-            self._journal.refresh()
-            return Outcome(known, replayed=True)
-        if outcome.events or idempotency_key is None:
-            return outcome
-        return Outcome(self._recorded_under(idempotency_key), replayed=True)
-
-    def _recorded_under(self, idempotency_key: str | None) -> tuple[Event, ...]:
-        """Return the events that were recorded under a key, if there is one and it is known."""
-        if idempotency_key is None:
-            return ()
-        self.flush()
-        recorded = self._journal.log.read(self.stream, known=self._journal.known)
-        return tuple(one.event for one in recorded if one.meta.idempotency_key == idempotency_key)
+        with self._trace.recording():
+            return self._journal.execute(
+                command,
+                call=call,
+                expected_version=expected_version,
+                idempotency_key=idempotency_key,
+                catch_up=catch_up,
+            )
 
     def _past_state(self, version: int) -> Any:
         """Return the folded state at a version."""

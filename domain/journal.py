@@ -10,211 +10,61 @@ An interrupt may come upon any line. What a call had begun is then unsettled: th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .acting import current_meta
-from .canonical import require_key
-from .decider import Decider
+from .canonical import fingerprint, require_key
 from .envelope import Event, RecordedEvent, encode_payload, require_payload_size
 from .errors import (
     ConcurrencyError,
     DecisionRefusedError,
+    IdempotencyError,
     InvalidInputError,
-    LogWentBackError,
     RefoldError,
+    RefusedError,
     StorageError,
 )
-from .locks import locked, synchronized
+from .locks import synchronized
 from .outbox import Outbox
-from .ports import Log, NewEvents, Receipt, StreamEnd, require_known
-from .process_forks import renew_in_child
-from .transaction import Transaction, current_transaction
+from .ports import Log, NewEvents, Receipt, StreamEnd, require_same_call
+from .transaction import Call, Transaction, current_transaction, is_of_no_call
+from .view import Durability, Place, View, require_durability
 
-__all__ = ["Durability", "Journal", "Outcome", "Place", "require_durability"]
+__all__ = ["OPENING", "Durability", "Journal", "Outcome", "Place", "require_durability"]
 
 S = TypeVar("S")
-Durability = Literal["commit", "enqueue"]
 CATCH_UPS_MAX = 100
 PENDING_MAX = 10_000
 # Events that nobody looked at since the state was used last; with as many as the state had before, it is dropped.
 UNUSED_EVENTS_MAX = 1_024
 SETTLED_KEPT_MAX = 1_024
-UNKNOWN = -1
-
-
-def require_durability(durability: str) -> Durability:
-    """
-    Return `durability` if there is one of that name.
-
-    Raises:
-        InvalidInputError: there is none.
-    """
-    if durability not in ("commit", "enqueue"):
-        raise InvalidInputError(f"durability is {durability!r}: take 'commit' or 'enqueue'")
-    return "commit" if durability == "commit" else "enqueue"
-
-
-class Place(NamedTuple):
-    """Where a journal lies: its stream, the root that decides its slice, and who acts by default."""
-
-    stream: str
-    root: str
-    actor: str | None = None
+# Stands for the call that a context is opened by: within a transaction that is repeated it is there already.
+OPENING = "opening"
 
 
 class Outcome(NamedTuple):
-    """The events a command led to; `replayed` when its idempotency key was known: then the old ones."""
+    """
+    The events a command led to; `replayed` when its idempotency key was known: then the old ones, which end at
+    `version`.
+    """
 
     events: tuple[Event, ...]
     replayed: bool = False
+    version: int = 0
 
 
-class Journal(Generic[S]):
-    """One stream's state in this process; all methods may be called from any thread."""
+class _Keyed(NamedTuple):
+    """An idempotency key, None where it is the transaction's, and the fingerprint of the call that it stands for."""
 
-    def __init__(
-        self,
-        log: Log,
-        place: Place,
-        decider: Decider[S],
-        *,
-        version: int,
-        digest: bytes = b"",
-        durability: Durability = "commit",
-        unflushed: set[Journal[Any]] | None = None,
-        base: S | None = None,
-    ) -> None:
-        # The state at version 1 where it is known already, as a fork's is from its parent's.
-        self._base = base
-        self.log, self.place, self.decider = log, place, decider
-        self.durability: Durability = require_durability(durability)
-        # Its owner's list of journals with queued events, so that none is forgotten before its flush.
-        self._unflushed = set() if unflushed is None else unflushed
-        self._lock: threading.RLock | _FirstLook = threading.RLock()
-        self._version = version
-        # Of the last event that is known to be in the log; empty while that is not known.
-        self._digest = digest
-        self._state: S | None = decider.initial_state if version == 0 and base is None else None
-        self._outbox = Outbox(log)
-        # True while a decision is handed over; found so by the next call, it was interrupted.
-        self._is_unsettled = False
-        # The version at which somebody asked for the state: what is only appended to need not be kept.
-        self._used_at = 0
-        self._transaction: Transaction | None = None
-        self._in_transaction: list[Any] = []
-        self._before_transaction: tuple[int, S | None] | None = None
-        self.came_between: tuple[RecordedEvent, ...] = ()
-        # Whether its stream began in a transaction that was rolled back, so that there is nothing to go on from.
-        self._is_void = False
-        renew_in_child(self)
+    key: str | None
+    fingerprint: bytes
 
-    @property
-    def unflushed(self) -> set[Journal[Any]]:
-        """Where journals with queued events are noted: its owner's list."""
-        return self._unflushed
 
-    @property
-    def version(self) -> int:
-        """The version this view has reached."""
-        return self._version if self._version != UNKNOWN else locked(self._lock, lambda: self._version)
-
-    @property
-    def state(self) -> S:
-        """The folded state at `version`; read from the log at the first use."""
-        state, self._used_at = self._state, self._version
-        if state is not None:
-            # Whoever is waiting for the disk holds the lock, and to look must not wait for that.
-            return state
-        return self._loaded()
-
-    @synchronized
-    def _loaded(self) -> S:
-        if self._state is None:
-            self._state = self.past(self._version)
-        return self._state
-
-    @property
-    def is_void(self) -> bool:
-        """Whether the stream began in a transaction that was rolled back, so that nothing can be recorded in it."""
-        return self._is_void
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the state is in memory; appending does not need it."""
-        return self._state is not None
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether something was decided that is not known to be in the log yet."""
-        return bool(self._in_transaction) or self._outbox.is_ahead
-
-    @property
-    def queued(self) -> int:
-        """How many events were queued and are not known to be on disk, those included that were refused."""
-        return len(self._outbox.events) + len(self._outbox.settlement.refused)
-
-    @synchronized
-    def events(self, *, after: int = 0, until: int) -> list[Event]:
-        """
-        Return the events of this view: from the log, and behind them those that are not known to be in it yet.
-        """
-        decided = [*self._outbox.events, *self._in_transaction]
-        recorded = self._version - len(decided)
-        last = min(until, recorded)
-        known = None
-        if not self._is_unsettled:
-            known = StreamEnd(last, self._known_digest() if last == recorded else b"")
-        events = self.log.read_events(self.place.stream, after=after, until=last, known=known)
-        return events + decided[max(0, after - recorded) : max(0, until - recorded)]
-
-    def _known_digest(self) -> bytes:
-        """Return the digest of the last event that is known to be in the log; empty where the queue may know better."""
-        return b"" if self in self._unflushed else self._digest
-
-    def _went_back(self, recorded: StreamEnd) -> LogWentBackError | None:
-        try:
-            require_known(self.log, self.place.stream, recorded)
-        except LogWentBackError as error:
-            return error
-        return None
-
-    @property
-    def known(self) -> StreamEnd:
-        """The last version that this view knows to be in the log."""
-        with self._lock:
-            recorded = self._version - len(self._outbox.events) - len(self._in_transaction)
-            return StreamEnd(recorded, self._known_digest())
-
-    def require_known(self) -> None:
-        """
-        Require that the log still has what this view knows to be in it.
-
-        Raises:
-            LogWentBackError: it does not.
-        """
-        require_known(self.log, self.place.stream, self.known)
-
-    def past(self, version: int) -> S:
-        """
-        Return the state as it was at a version.
-        """
-        base = self._base
-        if base is not None and version:
-            later = self.events(after=1, until=version)
-            return self.decider.fold(base, self.decider.complete(self.log, later))
-        events = self.decider.complete(self.log, self.events(until=version))
-        return self.decider.fold(self.decider.initial_state, events)
-
-    @synchronized
-    def decided_past(self, version: int) -> S | None:
-        """
-        Return the state at a version that only this view knows of, within a transaction; None for one in the log.
-        """
-        return self.past(version) if version > self._version - len(self._in_transaction) else None
+class Journal(View[S]):
+    """One stream's state in this process, and what is decided on it; all methods may be called from any thread."""
 
     @synchronized
     def refresh(self) -> tuple[RecordedEvent, ...]:
@@ -239,6 +89,7 @@ class Journal(Generic[S]):
         self,
         command: object,
         *,
+        call: object = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
         catch_up: bool = True,
@@ -249,20 +100,109 @@ class Journal(Generic[S]):
         With `catch_up` (appends) the view catches up when somebody else came first, and decides again;
         what came between is then in `came_between`. Otherwise, or with `expected_version`, it is an error.
 
+        A key stands for `call` (see `canonical.fingerprint`), by default the command. The same call under it
+        gives what was recorded the first time, whether or not it could be decided so now.
+
         Raises:
             ConcurrencyError: another writer came first; the view is as it was.
+            IdempotencyError: another call was recorded under the key; the view is as it was.
             RefusedError: the decision was refused, or the stream was begun in a transaction that was rolled
                 back; nothing was changed.
             StorageError: the database refused; the view is as it was. LogWentBackError: it lacks what the view shows.
         """
-        if idempotency_key is not None:
-            require_key(idempotency_key)
+        call = command if call is None else call
+        keyed = None if idempotency_key is None else _Keyed(require_key(idempotency_key), fingerprint(call))
         if self._is_void:
             raise DecisionRefusedError(f"{self.place.stream} was rolled back with all it held: begin it again")
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
         self._wait_for_queue()
         self.came_between = ()
+        open_transaction = current_transaction(self.log)
+        if open_transaction is not None:
+            return self._execute_within(open_transaction, command, call, keyed, expected_version, catch_up)
+        try:
+            outcome = self._catching_up(command, keyed, expected_version, catch_up)
+        except (RefusedError, ConcurrencyError):
+            # What cannot be done a second time was perhaps done the first time.
+            known = None if keyed is None else self._recorded_before(keyed)
+            if known is None:
+                raise
+            return known
+        return outcome if outcome.events or keyed is None else self._recorded_before(keyed) or outcome
+
+    @synchronized
+    def repeated(self, call: object, idempotency_key: str | None) -> Outcome | None:
+        """
+        Return what a call led to, if it was made before under its key or that of the open transaction: for calls that
+        must look at more than the state before there is a command.
+
+        Raises:
+            IdempotencyError: another call was recorded under the key.
+        """
+        open_transaction = current_transaction(self.log)
+        if open_transaction is not None:
+            found = open_transaction.call_in(self.place.stream, call)
+            return None if found is None else self._repeated_within(open_transaction, found)
+        if idempotency_key is None:
+            return None
+        return self._recorded_before(_Keyed(require_key(idempotency_key), fingerprint(call)))
+
+    def _recorded_before(self, keyed: _Keyed) -> Outcome | None:
+        self.flush()
+        recorded = self.log.recorded_under(self.place.stream, keyed.key or "")
+        if not recorded:
+            # A log that went back may have lost it.
+            self.require_known()
+            return None
+        require_same_call(self.place.stream, keyed.key or "", keyed.fingerprint, recorded)
+        return self._replay(recorded)
+
+    def _execute_within(
+        self,
+        open_transaction: Transaction,
+        command: object,
+        call: object,
+        keyed: _Keyed | None,
+        expected_version: int | None,
+        catch_up: bool,
+    ) -> Outcome:
+        if keyed is not None:
+            raise InvalidInputError("give the idempotency key to the transaction, not to a call within it")
+        made = None if call is OPENING else open_transaction.call_in(self.place.stream, call)
+        if made is None:
+            return self._catching_up(command, None, expected_version, catch_up, open_transaction)
+        repeated = self._repeated_within(open_transaction, made)
+        if repeated is not None:
+            return repeated
+        if made.recorded:
+            # It changed nothing then, and does so now, or it is another call.
+            if self.decider.decide(command, self.state):
+                raise IdempotencyError(self.place.stream, open_transaction.idempotency_key or "", made.recorded)
+            return Outcome(())
+        outcome = self._catching_up(command, _Keyed(None, made.own), expected_version, catch_up, open_transaction)
+        if outcome.events:
+            open_transaction.note(self.place.stream, made)
+        return outcome
+
+    def _repeated_within(self, open_transaction: Transaction, made: Call) -> Outcome | None:
+        """Return what a call led to, where the transaction is a repetition and recorded this call then."""
+        if made.recorded and self._version < made.recorded[-1].version:
+            self._base = None
+            self.refresh()
+        if not made.events:
+            return None
+        open_transaction.note(self.place.stream, made)
+        return _replayed(made.events)
+
+    def _catching_up(
+        self,
+        command: object,
+        keyed: _Keyed | None,
+        expected_version: int | None,
+        catch_up: bool,
+        within: Transaction | None = None,
+    ) -> Outcome:
         strict = expected_version is not None or not catch_up
         if expected_version not in (None, self._version):
             self.require_known()
@@ -270,7 +210,7 @@ class Journal(Generic[S]):
             raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
         for attempt in range(CATCH_UPS_MAX):
             try:
-                return self._decide_and_record(command, idempotency_key)
+                return self._decide_and_record(command, keyed, within)
             except ConcurrencyError:
                 if strict or attempt == CATCH_UPS_MAX - 1:
                     self.require_known()
@@ -284,7 +224,7 @@ class Journal(Generic[S]):
         if begins or len(self._outbox) >= PENDING_MAX:
             self.flush()
 
-    def _decide_and_record(self, command: object, key: str | None) -> Outcome:
+    def _decide_and_record(self, command: object, keyed: _Keyed | None, within: Transaction | None) -> Outcome:
         known = self._state
         if known is None:
             # Another thread may have let the state go since its owner read it; what is fresh does not need it.
@@ -294,7 +234,8 @@ class Journal(Generic[S]):
         if not decided:
             return Outcome(())
         events = tuple([self.decider.recorded(event) for event in decided])
-        meta = current_meta(default_actor=self.place.actor, idempotency_key=key)
+        key, call = keyed or (None, None)
+        meta = current_meta(default_actor=self.place.actor, idempotency_key=key, fingerprint=call)
         new = NewEvents(
             stream=self.place.stream,
             expected_version=self._version,
@@ -304,11 +245,10 @@ class Journal(Generic[S]):
             idempotency_key=key,
             expected_digest=self._known_digest() if self._unflushed else self._digest,
         )
-        open_transaction = current_transaction(self.log)
-        if open_transaction or self.durability == "enqueue":
+        if within is not None or self.durability == "enqueue":
             _require_sizes(events)
-        if open_transaction:
-            return self._join(open_transaction, new, decided)
+        if within is not None:
+            return self._join(within, new, decided)
         if self.durability == "enqueue":
             return self._enqueue(new, decided)
         self._is_unsettled = True
@@ -323,13 +263,16 @@ class Journal(Generic[S]):
     def _settle(self, receipt: Receipt, decided: Sequence[Any]) -> Outcome:
         if receipt.replayed:
             # What was decided just now is not what was recorded then.
-            self._base = None
-            self._is_unsettled = False
-            self.refresh()
-        else:
-            self._advance(decided, digest=receipt.events[-1].digest)
+            self._base, self._is_unsettled = None, False
+            return self._replay(receipt.events)
+        self._advance(decided, digest=receipt.events[-1].digest)
         self._is_unsettled = False
-        return Outcome(tuple([one.event for one in receipt.events]), receipt.replayed)
+        return Outcome(tuple([one.event for one in receipt.events]))
+
+    def _replay(self, recorded: Sequence[RecordedEvent]) -> Outcome:
+        self._base = None
+        self.refresh()
+        return _replayed([one for one in recorded if not is_of_no_call(one.meta.fingerprint)])
 
     def _advance(self, decided: Sequence[Any], *, by: int | None = None, digest: bytes | None = None) -> None:
         """
@@ -345,8 +288,6 @@ class Journal(Generic[S]):
         self._state, self._version, self._digest = state, version, self._digest if digest is None else digest
 
     def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
-        if new.idempotency_key is not None:
-            raise InvalidInputError("give the idempotency key to the transaction, not to a call within it")
         self._is_unsettled = True
         is_first = self._transaction is None
         if is_first:
@@ -414,8 +355,8 @@ class Journal(Generic[S]):
         Wait until everything queued is on disk.
 
         Raises:
-            ConcurrencyError, StorageError: with `refused`, the events that did not get in; the view has
-                been set back to what the log holds.
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in; the
+                view has been set back to what the log holds.
         """
         if self not in self._unflushed:
             return
@@ -432,28 +373,13 @@ class Journal(Generic[S]):
             recorded = StreamEnd(self._version - len(settlement.refused), settlement.digest or self._digest)
             failure = self._went_back(recorded) or failure
         self.forget()
-        if isinstance(failure, ConcurrencyError | StorageError):
+        if isinstance(failure, ConcurrencyError | IdempotencyError | StorageError):
             failure.refused = settlement.refused
         # As late as can be: who is interrupted before is told by the next flush.
         self._unflushed.discard(self)
         self._outbox.start_afresh()
         if failure is not None:
             raise failure
-
-    @synchronized
-    def forget(self) -> None:
-        """
-        Drop the state and go to the head of the log; the state is read again at its next use.
-
-        Where something is decided that is not in the log yet, the version stays: that counts too.
-        """
-        self._state = None
-        if self.is_ahead:
-            return
-        self._base = None
-        self._version, self._digest = self.log.end(self.place.stream)
-        if self._version == 0:
-            self._state = self.decider.initial_state
 
     @synchronized
     def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
@@ -483,41 +409,6 @@ class Journal(Generic[S]):
                     raise
         raise AssertionError("the loop returns or raises")
 
-    def _after_fork(self) -> None:
-        """Leave to the parent what was queued, and what another thread or a transaction was changing."""
-        is_whole = isinstance(self._lock, _FirstLook) or self._lock.acquire(blocking=False)
-        if is_whole and not (self in self._unflushed or self._transaction is not None):
-            if not isinstance(self._lock, _FirstLook):
-                self._lock.release()
-            return
-        self._unflushed.discard(self)
-        self._outbox = Outbox(self.log)
-        self._transaction, self._before_transaction, self._in_transaction = None, None, []
-        self._state, self._version, self._is_unsettled = None, UNKNOWN, False
-        self._lock = _FirstLook(self)
-
-
-class _FirstLook:
-    """The lock of a journal that a child cannot use as it is: whoever comes first goes to the head of the log."""
-
-    def __init__(self, journal: Journal[Any]) -> None:
-        self._journal = journal
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        try:
-            if self._journal._lock is self:
-                self._journal._lock = self._lock
-                self._journal.forget()
-        except BaseException:
-            self._journal._lock = self
-            self._lock.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
 
 def _require_sizes(events: Sequence[Event]) -> None:
     """Refuse at the call what is too large: the log would do so later. It has words for what cannot be encoded."""
@@ -530,3 +421,7 @@ def _let_go_of_settled(unflushed: set[Journal[Any]]) -> None:
     """Forget journals whose events are all on disk: whoever opened them may never flush, and let go of them."""
     for journal in list(unflushed):
         journal._outbox.forget_if_settled(partial(unflushed.discard, journal))
+
+
+def _replayed(recorded: Sequence[RecordedEvent]) -> Outcome:
+    return Outcome(tuple([one.event for one in recorded]), True, recorded[-1].version if recorded else 0)

@@ -23,7 +23,17 @@ from .envelope import (
 )
 from .errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from .locks import News, synchronized
-from .ports import NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from .ports import (
+    KeyRow,
+    NewEvents,
+    Page,
+    Pending,
+    Range,
+    Receipt,
+    StreamEnd,
+    require_names,
+    require_same_call,
+)
 from .positions import Moment, Position
 from .process_forks import fork_safe_lock
 from .promises import Settled
@@ -66,8 +76,11 @@ class MemoryLog:
             raise InvalidInputError("a stream may stand in a batch once: join its events")
         for new in batch:
             require_names(new)
-        known = [self._known(new) for new in batch]
+        known = [self._known(new.stream, new.idempotency_key) for new in batch]
         if any(events is not None for events in known):
+            for new, events in zip(batch, known, strict=True):
+                if events is not None and new.idempotency_key is not None:
+                    require_same_call(new.stream, new.idempotency_key, new.fingerprint, events)
             return [Receipt(events or (), True) for events in known]
         for new in batch:
             end = self.end(new.stream)
@@ -99,9 +112,9 @@ class MemoryLog:
             added.append(RecordedEvent(new.stream, version, position, now, event, meta, digest))
         return Receipt(tuple(added[before:]))
 
-    def _known(self, new: NewEvents) -> tuple[RecordedEvent, ...] | None:
+    def _known(self, stream: str, key: str | None) -> tuple[RecordedEvent, ...] | None:
         """Return what was recorded under a key; an append that was interrupted may have left a key alone."""
-        events = self._keys.get((new.stream, new.idempotency_key))
+        events = self._keys.get((stream, key))
         if events is None or events[-1] not in self._all[events[-1].position.number - 1 :][:1]:
             return None
         return events
@@ -147,6 +160,12 @@ class MemoryLog:
         Return what `read_events` does for each of several ranges.
         """
         return [self.read_events(stream, after=after, until=until) for stream, after, until in ranges]
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, if any were.
+        """
+        return list(self._known(stream, key) or ())
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
@@ -223,6 +242,16 @@ class MemoryLog:
         Return nothing: here are events alone.
         """
         return []
+
+    def idempotency_keys(self) -> list[KeyRow]:
+        """
+        Return what is kept of every idempotency key.
+        """
+        return [
+            KeyRow(stream, key or "", events[0].version, events[-1].version)
+            for stream, key in list(self._keys)
+            if (events := self._known(stream, key))
+        ]
 
     def close(self) -> None:
         """

@@ -80,7 +80,7 @@ class OverlayLog:
             expected_version=0,
             events=tuple(one.event for one in recorded),
             # A key belongs to the call that was made here; to repeat it there would be another call.
-            metas=tuple(msgspec.structs.replace(one.meta, idempotency_key=None) for one in recorded),
+            metas=tuple(msgspec.structs.replace(one.meta, idempotency_key=None, fingerprint=None) for one in recorded),
             root=root,
         )
 
@@ -118,6 +118,15 @@ class OverlayLog:
             self._here.read_events(stream, after=after, until=until) if stream in self._roots else next(found)
             for stream, after, until in ranges
         ]
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, below until the moment.
+        """
+        if stream in self._roots:
+            return self._here.recorded_under(stream, key)
+        head = self.head(stream)
+        return [one for one in self._below.recorded_under(stream, key) if one.version <= head]
 
     def head(self, stream: str) -> int:
         """

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from .canonical import require_key
+from .canonical import FINGERPRINT_BYTES, require_key
 from .envelope import Event, Meta, RecordedEvent
-from .errors import DamagedError, InvalidInputError
+from .errors import DamagedError, IdempotencyError, InvalidInputError
 from .positions import Moment, Partition
 
 __all__ = [
     "ANY_VERSION",
+    "KeyRow",
     "LiveLog",
     "Log",
     "NewEvents",
@@ -30,6 +31,7 @@ __all__ = [
     "StreamEnd",
     "require_known",
     "require_names",
+    "require_same_call",
 ]
 
 ANY_VERSION = -1
@@ -74,7 +76,7 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `metas` has one entry per event. `root` decides the slice of a new stream: its session's id, or its own.
     `expected_digest`, where it is not empty, is that of the event at `expected_version`: a log that was restored
     from an older copy may have another one there. `idempotency_key` makes a repetition harmless: the events recorded
-    under it are given back instead.
+    under it are given back instead, unless the metas have a fingerprint and it is another call's.
     """
 
     stream: str
@@ -93,13 +95,19 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return True
         return self.expected_version == end.version and self.expected_digest in (b"", end.digest)
 
+    @property
+    def fingerprint(self) -> bytes | None:
+        """The fingerprint of the call that they are of, where their metas say it."""
+        return self.metas[0].fingerprint if self.metas else None
+
 
 def require_names(new: NewEvents) -> None:
     """
-    Require that every log can keep the names that come with events.
+    Require that every log can keep the names that come with events, and that their envelopes bear their key.
 
     Raises:
-        InvalidInputError: one holds a NUL, which columns of text do not take everywhere, or a key is too long.
+        InvalidInputError: one holds a NUL, which columns of text do not take everywhere, a key is too long, or it is
+            not in a meta.
     """
     # Each append comes by here, and hardly any has one.
     if new.idempotency_key is not None:
@@ -111,6 +119,28 @@ def require_names(new: NewEvents) -> None:
     for name, what in ((new.stream, "id"), (root, "root")):
         if name and "\0" in name:
             raise InvalidInputError(f"the {what} {name!r} of {new.stream!r} holds a NUL: leave it out")
+    key = new.idempotency_key
+    if key is not None and any(meta.idempotency_key != key for meta in new.metas):
+        raise InvalidInputError(
+            f"the idempotency key {key!r} of {new.stream!r} is not in the meta of each event: put it there"
+        )
+
+
+def require_same_call(stream: str, key: str, fingerprint: bytes | None, recorded: Sequence[RecordedEvent]) -> None:
+    """
+    Require that what was recorded under an idempotency key is of the call with this fingerprint.
+
+    Where one of the two is not known nothing is required: raw appends give none, and earlier versions kept none.
+
+    Raises:
+        IdempotencyError: it is another call's.
+        DamagedError: it was not recorded under this key.
+    """
+    if not recorded or any(one.meta.idempotency_key != key for one in recorded):
+        raise DamagedError(stream, f"its key {key!r} names versions that were not recorded under it")
+    known = recorded[0].meta.fingerprint
+    if fingerprint and known and fingerprint[:FINGERPRINT_BYTES] != known[:FINGERPRINT_BYTES]:
+        raise IdempotencyError(stream, key, recorded)
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -126,6 +156,15 @@ class Range(NamedTuple):
     stream: str
     after: int
     until: int
+
+
+class KeyRow(NamedTuple):
+    """What a log keeps of an idempotency key: the versions of its stream that were recorded under it."""
+
+    stream: str
+    key: str
+    first_version: int
+    last_version: int
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -150,6 +189,7 @@ class Log(Protocol):
 
         Raises (from `result()`):
             ConcurrencyError: a stream's head is not at the expected version, or has another digest.
+            IdempotencyError: another call was recorded under an idempotency key.
             LogWentBackError: the log lacks what it had acknowledged before.
             InvalidInputError: an event cannot be encoded, or a name holds a NUL.
             StorageError: the database refused; nothing was written.
@@ -178,6 +218,11 @@ class Log(Protocol):
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
         Return what `read_events` does for each of several ranges, with as few questions to the database as can be.
+        """
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, if any were.
         """
 
     def head(self, stream: str) -> int:
@@ -275,6 +320,11 @@ class LiveLog(Log, PagedLog, Protocol):
     def damaged_rows(self) -> Iterable[DamagedError]:
         """
         Return an error for each row beside the events that is missing, or is not what they say: names of types, keys.
+        """
+
+    def idempotency_keys(self) -> Iterable[KeyRow]:
+        """
+        Yield what is kept of every idempotency key, in no order.
         """
 
     def close(self) -> None:

@@ -11,15 +11,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import msgspec
 
-from .canonical import require_key
-from .envelope import Event, Meta
+from .canonical import FINGERPRINT_BYTES, fingerprint, require_key
+from .envelope import Event, Meta, RecordedEvent
 from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
-from .ports import Log, NewEvents, Receipt, StreamEnd, require_known
+from .ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
 
-__all__ = ["Transaction", "current_or_new_transaction", "current_transaction", "transaction"]
+__all__ = [
+    "Call",
+    "Transaction",
+    "current_or_new_transaction",
+    "current_transaction",
+    "is_of_no_call",
+    "transaction",
+]
+
+# Stands for the call of what comes along with one: a context that was opened, or adopted.
+NO_CALL = bytes(FINGERPRINT_BYTES)
 
 
 class _Part(msgspec.Struct):
@@ -30,12 +41,37 @@ class _Part(msgspec.Struct):
     recorded: list[tuple[Event, Meta]]
     settle: Callable[[Receipt | None], None] | None
 
-    def joined(self, key: str | None) -> NewEvents:
-        """Return all of it; the transaction's key goes into the envelopes too, so that it is known wherever they go."""
+    def joined(self, key: str | None, whole: bytes | None) -> NewEvents:
+        """
+        Return all of it; the transaction's key goes into the envelopes too, so that it is known wherever they go, and
+        behind the fingerprint of the `whole` transaction there is that of each event's call.
+        """
         events, metas = tuple(event for event, _ in self.recorded), tuple(meta for _, meta in self.recorded)
-        if key is not None:
-            metas = tuple(msgspec.structs.replace(meta, idempotency_key=key) for meta in metas)
+        if key is not None and whole is not None:
+            metas = tuple(
+                msgspec.structs.replace(meta, idempotency_key=key, fingerprint=whole + (meta.fingerprint or NO_CALL))
+                for meta in metas
+            )
         return msgspec.structs.replace(self.first, events=events, metas=metas, idempotency_key=key)
+
+
+class Call(NamedTuple):
+    """
+    A call within a transaction that has a key: its fingerprints, as a call alone and as this one of the transaction,
+    and what was recorded when that was carried out before: in its stream altogether, and by this call.
+    """
+
+    alone: bytes
+    own: bytes
+    recorded: list[RecordedEvent]
+    events: list[RecordedEvent]
+
+
+def is_of_no_call(recorded: bytes | None) -> bool:
+    """
+    Return whether an event with this fingerprint came along with the calls of a transaction.
+    """
+    return recorded is not None and recorded[FINGERPRINT_BYTES:] == NO_CALL
 
 
 class Transaction:
@@ -45,6 +81,11 @@ class Transaction:
         self.log = log
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
+        # With a key: the fingerprints of the calls made in each stream, and what was recorded there before under it.
+        self._calls: dict[str, list[str]] = {}
+        self._before: dict[str, list[RecordedEvent]] = {}
+        self._events: dict[tuple[str, bytes], list[RecordedEvent]] = {}
+        self._children = 0
         # A task that was started within the block may outlive it; what it then writes is its own.
         self._is_open = True
         self._is_over = False
@@ -85,11 +126,55 @@ class Transaction:
             raise InvalidInputError(f"{new.stream} is written through two handles in one transaction: use one")
         part.recorded.extend(zip(new.events, new.metas, strict=True))
 
+    def call_in(self, stream: str, call: object) -> Call | None:
+        """
+        Return a call that is made in a stream as it is known in the transaction; None where that has no key.
+
+        Raises:
+            InvalidInputError: the call holds what is no JSON.
+        """
+        if self.idempotency_key is None:
+            return None
+        if stream not in self._before:
+            recorded = self.log.recorded_under(stream, self.idempotency_key)
+            # Earlier versions did not record which call is whose: that it is a repetition is then seen at the end.
+            self._before[stream] = [one for one in recorded if one.meta.fingerprint]
+            for one in self._before[stream]:
+                self._events.setdefault((stream, _own_part(one)), []).append(one)
+        alone = fingerprint(call)
+        # The same call a second time is another one.
+        own = fingerprint((alone.hex(), len(self._calls.get(stream, ()))))
+        events = self._events.get((stream, own)) or self._events.get((stream, alone), [])
+        return Call(alone, own, self._before[stream], events)
+
+    def note(self, stream: str, made: Call) -> None:
+        """
+        Take note of a call that recorded something: the transaction's fingerprint is over these.
+        """
+        self._calls.setdefault(stream, []).append(made.alone.hex())
+
+    def key_of_next_child(self) -> str | None:
+        """
+        Return a key for the next fork or branch without an id, the same when the block is repeated; None without one.
+        """
+        if self.idempotency_key is None:
+            return None
+        self._children += 1
+        return f"{self.idempotency_key}\0{self._children}"
+
+    def _fingerprint(self) -> bytes | None:
+        if self.idempotency_key is None:
+            return None
+        calls = [call for calls in self._calls.values() for call in calls]
+        # Of one call it is that call's, which may be repeated outside of a transaction.
+        return bytes.fromhex(calls[0]) if len(calls) == 1 else fingerprint(self._calls)
+
     def commit(self) -> None:
         """
         Append everything as one; on an error every view is rolled back and the error goes on.
 
         Raises:
+            IdempotencyError: another transaction, or another call, was recorded under the key.
             DecisionRefusedError: this process was forked within the block: it is the parent's to commit.
         """
         self._is_open = False
@@ -98,9 +183,8 @@ class Transaction:
                 "this process was forked within a transaction, which the parent commits: end the child in the block"
             )
         parts = list(self._parts.values())
-        batch = [part.joined(self.idempotency_key) for part in parts]
         try:
-            receipts = self.log.append(batch).result() if batch else []
+            receipts = self._receipts(parts)
         except RefoldError as error:
             self.roll_back()
             if isinstance(error, ConcurrencyError):
@@ -112,6 +196,17 @@ class Transaction:
         for part, receipt in zip(parts, receipts, strict=True):
             if part.settle is not None:
                 part.settle(receipt)
+
+    def _receipts(self, parts: list[_Part]) -> list[Receipt]:
+        key, whole = self.idempotency_key, self._fingerprint()
+        if key is not None and whole is not None:
+            repeated = {stream: recorded for stream, recorded in self._before.items() if recorded}
+            for stream, recorded in repeated.items():
+                require_same_call(stream, key, whole, recorded)
+            if repeated:
+                return [Receipt((), True)] * len(parts)
+        batch = [part.joined(key, whole) for part in parts]
+        return self.log.append(batch).result() if batch else []
 
     def roll_back(self) -> None:
         """
@@ -126,6 +221,12 @@ class Transaction:
     def finish(self) -> None:
         """Say that nothing more is done for it: a view that was not told so by now must find out itself."""
         self._is_open, self._is_over = False, True
+
+
+def _own_part(recorded: RecordedEvent) -> bytes:
+    """Return the fingerprint of an event's call within its transaction, or of the call that was made alone."""
+    whole = recorded.meta.fingerprint or b""
+    return whole[FINGERPRINT_BYTES:] or whole
 
 
 _CURRENT: ContextVar[Transaction | None] = ContextVar("refold_transaction", default=None)

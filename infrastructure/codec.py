@@ -26,6 +26,7 @@ __all__ = ["CODEC", "Codec", "Upcaster", "decode_meta", "encode_meta"]
 
 TAG_FIELD = "t"
 UPCASTS_MAX = 100
+FIVE_FIELDS = b"\x95"
 _META_ENCODER = msgspec.msgpack.Encoder()
 _META_DECODER = msgspec.msgpack.Decoder(Meta)
 _PLAIN_DECODER = msgspec.msgpack.Decoder()
@@ -168,7 +169,11 @@ def encode_meta(meta: Meta) -> bytes | None:
     Raises:
         LimitExceededError: it has more than META_BYTES_MAX bytes.
     """
-    return None if meta is NO_META or meta == NO_META else require_meta_size(_META_ENCODER.encode(meta))
+    if meta is NO_META or meta == NO_META:
+        return None
+    stored = require_meta_size(_META_ENCODER.encode(meta))
+    # An array of as many as there were before fingerprints: the first byte is their number, the last one the nil.
+    return stored if meta.fingerprint is not None else FIVE_FIELDS + stored[1:-1]
 
 
 def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:

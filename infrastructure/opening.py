@@ -13,7 +13,7 @@ import msgspec
 from ..domain.decider import Decider
 from ..domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..domain.home import Home
-from ..domain.journal import Durability, Journal, Place, require_durability
+from ..domain.journal import OPENING, Durability, Journal, Place, require_durability
 from ..domain.ports import LiveLog
 from ..domain.streams import split_stream_id, stream_id
 from ..domain.system import REAL_SYSTEM
@@ -64,7 +64,7 @@ def open_journal(
     journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, digest=digest, unflushed=unflushed)
     if not version:
         try:
-            journal.execute(wanted.begin(first), catch_up=False)
+            journal.execute(wanted.begin(first), call=OPENING, catch_up=False)
         except ConcurrencyError:
             # Somebody created it at the same moment, so it is only to be opened.
             _checked(log, stream, wanted)

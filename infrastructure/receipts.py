@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..domain.envelope import RecordedEvent
-from ..domain.ports import NewEvents, Receipt
+from ..domain.ports import NewEvents, Receipt, require_same_call
 from ..domain.positions import Position
 from .records import Appended, Known, Placed
 
@@ -19,6 +19,10 @@ ReadStream = Callable[..., list[RecordedEvent]]
 def receipts_of(batch: Sequence[NewEvents], answer: Appended, read: ReadStream) -> list[Receipt]:
     """
     Return a receipt for each part of a batch; `read` fetches what was recorded before under the same key.
+
+    Raises:
+        IdempotencyError: that was another call's; nothing was written.
+        DamagedError: it cannot be read, or was not recorded under the key.
     """
     receipts: list[Receipt] = []
     for new, placed in zip(batch, answer, strict=True):
@@ -31,7 +35,9 @@ def receipts_of(batch: Sequence[NewEvents], answer: Appended, read: ReadStream) 
 def _repeated(new: NewEvents, known: list[Placed] | Known | None, read: ReadStream) -> Receipt:
     if not isinstance(known, Known):
         return Receipt((), True)
-    return Receipt(tuple(read(new.stream, after=known.first_version - 1, until=known.last_version)), True)
+    recorded = read(new.stream, after=known.first_version - 1, until=known.last_version)
+    require_same_call(new.stream, new.idempotency_key or "", new.fingerprint, recorded)
+    return Receipt(tuple(recorded), True)
 
 
 def _recorded(new: NewEvents, placed: list[Placed]) -> tuple[RecordedEvent, ...]:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ..domain.chat.context import ChatContext
-from ..domain.errors import ConcurrencyError, InvalidInputError, StorageError
+from ..domain.errors import ConcurrencyError, IdempotencyError, InvalidInputError, StorageError
 from ..domain.journal import Durability, Journal, Place
 from ..domain.memory import MemoryScope
 from ..domain.moments import MomentNames
@@ -169,13 +169,13 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
         Wait until everything queued by contexts of this store is on disk.
 
         Raises:
-            ConcurrencyError, StorageError: with `refused`, the events that did not get in.
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in.
         """
-        failures: list[ConcurrencyError | StorageError] = []
+        failures: list[ConcurrencyError | IdempotencyError | StorageError] = []
         for journal in list(self._unflushed):
             try:
                 journal.flush()
-            except (ConcurrencyError, StorageError) as error:
+            except (ConcurrencyError, IdempotencyError, StorageError) as error:
                 failures.append(error)
         if failures:
             # One error goes out; it tells of everything that did not get in, whichever context it was for.

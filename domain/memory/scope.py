@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..addressing import microseconds
-from ..canonical import require_unicode
+from ..canonical import Without, require_unicode
 from ..content import stored_content
 from ..encoded_ids import decoded_id
 from ..errors import InvalidInputError
@@ -124,7 +124,9 @@ class MemoryScope(ReadableScope, HomedContext):
             first_at=_microseconds(record.timestamp),
             now=int(self._home.system.now() * 1_000_000),
         )
-        self._change(command, expected_version, idempotency_key, catch_up=True)
+        made_up = ("now",) if "timestamp" in record.model_fields_set else ("now", "first_at")
+        call = Without(command, *made_up)
+        self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
 
     def forget(
         self,
@@ -155,12 +157,13 @@ class MemoryScope(ReadableScope, HomedContext):
             NotFoundError: nothing was forgotten under this key that is not back.
             ConcurrencyError: another writer came first.
         """
-        events = self._recorded_under(idempotency_key)
-        if not events:
+        call = ("restore", key)
+        outcome = self._journal.repeated(call, idempotency_key)
+        if outcome is None:
             items = forgotten(self.recorded_events(until=self.version), self.stream, key)
             command = Restore(self.stream, tuple(items))
-            events = self._change(command, expected_version, idempotency_key, catch_up=False).events
-        return sum(event.change.items for event in events if isinstance(event, MemoryRestored))
+            outcome = self._change(command, expected_version, idempotency_key, catch_up=False, call=call)
+        return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 
     def history(self, key: str | None = None) -> list[MemoryChange]:
         """
@@ -190,12 +193,18 @@ class MemoryScope(ReadableScope, HomedContext):
         return super().adopted_events(stream, root=root)
 
     def _change(
-        self, command: object, expected_version: int | None, idempotency_key: str | None, *, catch_up: bool
+        self,
+        command: object,
+        expected_version: int | None,
+        idempotency_key: str | None,
+        *,
+        catch_up: bool,
+        call: object = None,
     ) -> Outcome:
         if not self.version and not self.is_ahead:
             # Nothing opens a scope, so that one whose first records were rolled back just begins again.
             self._journal = _journal_in(self._home, self._journal.place)
-        return super()._change(command, expected_version, idempotency_key, catch_up=catch_up)
+        return super()._change(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)

@@ -28,6 +28,12 @@ class Adding(Change):
         self._items, self._events = items, events
         self._current: list[ContextItem[Any]] = []
 
+    def call(self) -> object:
+        """
+        Return the items as events have them, which is as they were given.
+        """
+        return ("add", self._events)
+
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """
         Return the command to add them.
@@ -63,6 +69,12 @@ class Removing(Change):
     def __init__(self, item_id: str, reason: str | None) -> None:
         self._id, self._reason = item_id, reason
         self._held: Held | None = None
+
+    def call(self) -> object:
+        """
+        Return the id and the reason.
+        """
+        return ("remove", self._id, self._reason)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """

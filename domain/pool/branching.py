@@ -13,6 +13,7 @@ from ..spans import Segment
 from ..streams import stream_id
 from ..totals import Totals
 from .events import BranchedEvent
+from .read_only import ReadOnly
 from .rules.commands import Begin
 from .state.fold import ContainerState, fold
 
@@ -44,8 +45,10 @@ def branch_of(
         unflushed=home.unflushed,
         base=fold(parent.recorded_state, (event,)),
     )
+    version = parent._at_version if isinstance(parent, ReadOnly) else None
     try:
-        journal.execute(Begin(event), idempotency_key=key, catch_up=False)
+        call = ("branch", parent.stream, version, limit)
+        journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
     except ConcurrencyError as error:
         raise InvalidInputError(f"{stream} exists already: branch under another id") from error
     # That a container exists is never queued: everything that is queued on it hangs on that.

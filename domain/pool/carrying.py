@@ -10,13 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..canonical import require_unicode
-from ..envelope import NO_META, RecordedEvent
+from ..envelope import RecordedEvent
 from ..errors import ConcurrencyError
 from ..journal import CATCH_UPS_MAX, Journal, Outcome
-from ..ports import NewEvents
 from ..threads import finished_in_thread, in_thread
-from ..totals import Totals
 from ..transaction import current_transaction
 from .changes import Change
 from .rules.commands import Command
@@ -26,11 +23,9 @@ from .state.fold import ContainerState
 if TYPE_CHECKING:
     from .container import Container
 
-__all__ = ["carried_out"]
+__all__ = ["carried_out", "repeated"]
 
 R = TypeVar("R")
-# No stream gets that far.
-NO_VERSION = 2**62
 
 
 async def carried_out(
@@ -47,9 +42,9 @@ async def carried_out(
         ConcurrencyError: another writer came first, and it is an edit, or strict by `expected_version`.
         whatever a hook raises: then nothing was recorded.
     """
-    repeated = await _repeated(container, journal, key)
-    if repeated is not None:
-        return repeated
+    before = await repeated(journal, change, key)
+    if before is not None:
+        return before
     came_between: tuple[RecordedEvent, ...] = ()
     for attempt in range(CATCH_UPS_MAX):
         state, command = await _prepared(container, journal, change)
@@ -60,7 +55,7 @@ async def carried_out(
             with staged(container, state) as stage:
                 await change.announce(container, stage)
             expected = _version_told(journal.state, state)
-        record = partial(journal.execute, command, expected_version=expected, idempotency_key=key)
+        record = partial(journal.execute, command, call=change.call, expected_version=expected, idempotency_key=key)
         try:
             outcome = await _waiting(container, journal, record)
         except ConcurrencyError:
@@ -76,30 +71,13 @@ async def carried_out(
     raise AssertionError("the loop returns or raises")
 
 
-async def _repeated(container: Container[Any], journal: Journal[ContainerState], key: str | None) -> Outcome | None:
-    """Return what was recorded under a key, if anything was: what it did then may not be possible any more."""
-    if key is None or current_transaction(journal.log) is not None:
-        return None
-    # A log knows a key before it looks at the version, and refuses this one in any other case.
-    never = NewEvents(
-        stream=journal.place.stream,
-        expected_version=NO_VERSION,
-        events=(container.kind.cleared(change=Totals()),),
-        metas=(NO_META,),
-        root=journal.place.root,
-        idempotency_key=require_unicode(key, "the idempotency key"),
-    )
-
-    def look_up() -> Outcome | None:
-        journal.flush()
-        try:
-            [receipt] = journal.log.append((never,)).result()
-        except ConcurrencyError:
-            return None
-        journal.refresh()
-        return Outcome(tuple([one.event for one in receipt.events]), replayed=True)
-
-    return await finished_in_thread(look_up)
+async def repeated(journal: Journal[ContainerState], change: Change, key: str | None) -> Outcome | None:
+    """
+    Return what was recorded by a change under its key, if it was: what it did then may not be possible any more.
+    """
+    open_transaction = current_transaction(journal.log)
+    has_key = key is not None if open_transaction is None else open_transaction.idempotency_key is not None
+    return await finished_in_thread(partial(journal.repeated, change.call, key)) if has_key else None
 
 
 async def _prepared(

@@ -55,6 +55,12 @@ class Change:
     # Whether it takes a look at the log, or at everything that is held: not for a running loop to wait for.
     is_long = False
 
+    def call(self) -> object:
+        """
+        Return what stands for the change in the fingerprint of a call: what its caller gave.
+        """
+        raise NotImplementedError
+
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """
         Return what is to be done, given the present state; may read the log.
@@ -149,6 +155,12 @@ class Clearing(Change):
     asked = ("BEFORE_CLEAR",)
     catches_up = False
 
+    def call(self) -> object:
+        """
+        Return the name of the change: nothing is given for it.
+        """
+        return ("clear",)
+
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """
         Return the command to clear.
@@ -180,6 +192,12 @@ class Evicting(Change):
     def __init__(self, births: Sequence[str], reason: str) -> None:
         self._births, self._reason = births, reason
 
+    def call(self) -> object:
+        """
+        Return the births that were given, and the reason.
+        """
+        return ("evict", self._births, self._reason)
+
     def _leaving(self, container: Container[Any], state: ContainerState) -> list[Held]:
         stream = container.stream
         refs = dict.fromkeys(ref_of(birth, stream) for birth in self._births)
@@ -209,6 +227,12 @@ class Restoring(Change):
         self._names = names
         self._items: list[Held] = []
         self._current: list[ContextItem[Any]] = []
+
+    def call(self) -> object:
+        """
+        Return the names that were given.
+        """
+        return ("restore", self._names)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """
@@ -250,6 +274,12 @@ class ChangingSettings(Change):
 
     def __init__(self, limit: int | EllipsisType | None, tags: tuple[str, ...] | None) -> None:
         self._limit, self._tags = limit, tags
+
+    def call(self) -> object:
+        """
+        Return those of the two that were given.
+        """
+        return ("change_settings", [] if self._limit is ... else [self._limit], self._tags)
 
     def _new_limit(self, state: ContainerState) -> int | None:
         return state.limit if isinstance(self._limit, EllipsisType) else self._limit

@@ -25,7 +25,7 @@ from ..hooks import CrossLoopLock, Hook, HookRegistry
 from ..journal import CATCH_UPS_MAX, Journal, Outcome
 from ..ports import Log
 from ..threads import in_thread
-from .carrying import carried_out
+from .carrying import carried_out, repeated
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring
 from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, EvictedItem
@@ -287,6 +287,15 @@ class Container(HomedContext, Generic[T]):
         if tells and not outcome.replayed:
             await change.tell(self)
         return outcome
+
+    async def repeated(self, change: Change, idempotency_key: str | None) -> bool:
+        """
+        Return whether a change was made before under its key, or that of the open transaction.
+
+        Raises:
+            IdempotencyError: another call was.
+        """
+        return await repeated(self._journal, change, idempotency_key) is not None
 
     def has_hooks(self, name: str) -> bool:
         """

@@ -17,6 +17,7 @@ from .changes import COMING, Change, Coming, announce_coming, current_for_hooks,
 from .container import Container
 from .events import ContainerEvent
 from .items import ContextItem, Held
+from .read_only import ReadOnly
 from .rules.commands import Command, Merge
 from .rules.merging import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
 from .staging import Stage
@@ -52,7 +53,7 @@ async def merge_into(
     other.flush()
     if other.log is container.log:
         side = _side(other.log, other.stream, other.version)
-        change = Merging(side, other.log, rule)
+        change = Merging(side, other.log, rule, other)
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
@@ -68,7 +69,9 @@ async def _adopt_and_merge(
     """What another log holds comes along under a name of this one, in the transaction of the merge."""
     system = container.home.system
     copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
-    change = Merging(_side(copy.log, copy.stream, other.version), copy.log, rule)
+    change = Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
+    if await container.repeated(change, key):
+        return
     with current_or_new_transaction(container.log, idempotency_key=key) as current:
         for new in copy.events:
             current.add(new)
@@ -82,11 +85,20 @@ class Merging(Change):
     asked = (*COMING, "BEFORE_REMOVE")
     is_long = True
 
-    def __init__(self, theirs: Side, their_log: Log, rule: ConflictRule) -> None:
-        self._theirs, self._log, self._rule = theirs, their_log, rule
+    def __init__(self, theirs: Side, their_log: Log, rule: ConflictRule, other: Container[Any]) -> None:
+        self._theirs, self._log, self._rule, self._other = theirs, their_log, rule, other
         self._merge: Merge | None = None
         self._dropped: list[Held] = []
         self._current: list[ContextItem[Any]] = []
+
+    def call(self) -> object:
+        """
+        Return the other side and the rule; of a detached one, whose name says nothing, also what it holds.
+        """
+        other, rule = self._other, self._rule
+        version = other._at_version if isinstance(other, ReadOnly) else None
+        held = other.added_events() if other.is_detached and other.log is not self._log else None
+        return ("merge", other.stream, version, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """

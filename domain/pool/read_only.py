@@ -102,7 +102,7 @@ class ReadOnly:
     async def _refuse_async(self, *args: object, **kwargs: object) -> NoReturn:
         self._refuse()
 
-    append = add = remove = clear = evict = restore = merge = change_settings = change = _refuse_async
+    append = add = remove = clear = evict = restore = merge = change_settings = change = repeated = _refuse_async
     name_version = cleanup = put_in = attach = adopted_events = rebase = __setattr__ = __delattr__ = _refuse
 
 

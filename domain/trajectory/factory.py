@@ -12,7 +12,7 @@ from ..envelope import Event
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..home import Home
 from ..homed import detached_home
-from ..journal import Journal, Place
+from ..journal import OPENING, Journal, Place
 from ..locks import synchronized
 from ..ports import StreamEnd
 from ..process_forks import renew_in_child
@@ -164,7 +164,7 @@ def _begin(journal: Journal[RunState], identity: RunId, agent: str | None) -> bo
     user, session, number, sub = identity
     opened = RunOpened(user=user, session=session, agent=agent, round=number, sub=sub)
     try:
-        journal.execute(Begin(opened), catch_up=False)
+        journal.execute(Begin(opened), call=OPENING, catch_up=False)
     except ConcurrencyError:
         return False
     return True

@@ -8,7 +8,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..canonical import Without
 from ..errors import InvalidInputError
+from ..journal import OPENING
 from ..spans import Segment
 from ..streams import split_stream_id
 from .drawing import drawn
@@ -66,7 +68,8 @@ class ShapedRun(ShownRun):
             label=label,
             description=description,
         )
-        outcome = self._change(command, expected_version, idempotency_key, catch_up=True)
+        call = Without(command, "created_at")
+        outcome = self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
         return _registered_name(outcome.events)
 
     def register_node(
@@ -107,7 +110,8 @@ class ShapedRun(ShownRun):
             add_pointer=add_pt,
             remove_pointers=remove_pt,
         )
-        outcome = self._change(command, expected_version, idempotency_key, catch_up=True)
+        call = Without(command, "created_at")
+        outcome = self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
         return _registered_name(outcome.events)
 
     def modify_node(
@@ -225,7 +229,8 @@ class ShapedRun(ShownRun):
             event = RoundsRestored(rounds=tuple(found.values()))
             if event.rounds != self._state.pins:
                 past = past_rounds(self._journal.log, event)
-                self._change(RestoreRounds(event, past), None, None, catch_up=True)
+                # What else is done is not another call for it: where nothing has changed it is not made at all.
+                self._change(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:

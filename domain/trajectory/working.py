@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..canonical import canonical_json, parse_json, require_unicode
+from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..errors import InvalidInputError
 from ..messages import message_to_dict
 from .errors import RunStateError
@@ -65,7 +65,8 @@ class WorkingRun(ShapedRun):
         if not any(queues.values()):
             raise RunStateError("TodoListManager.init_todolist requires pre_workflow or post_workflow definitions.")
         command = LoadSteps(queues, self.steps_max)
-        events = self._change(command, None, idempotency_key, catch_up=True).events
+        call = Without(command, "capacity")
+        events = self._change(command, None, idempotency_key, catch_up=True, call=call).events
         return [event.name for event in events if isinstance(event, StepRefused)]
 
     def append_todo(
@@ -84,7 +85,8 @@ class WorkingRun(ShapedRun):
             RunStateError: the run is closed.
         """
         command = QueueStep(require_queue(list_type), _step({"name": name, "params": params}), self.steps_max)
-        events = self._change(command, None, idempotency_key, catch_up=True).events
+        call = Without(command, "capacity")
+        events = self._change(command, None, idempotency_key, catch_up=True, call=call).events
         return any(isinstance(event, StepQueued) for event in events)
 
     def pop_todo(self, list_type: str = "todo", *, idempotency_key: str | None = None) -> QueuedStep | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..canonical import require_unicode
+from ..canonical import Without, require_unicode
 from ..chat.counting import TokenCounter
 from ..errors import NotFoundError
 from ..home import Home
@@ -107,8 +107,9 @@ class ContextWindow(ShownWindow):
             TypeError: it is no ContextItem, or one of its texts is none.
             InvalidInputError: a text that is no Unicode, or a priority that is no number.
         """
-        command = Add(incoming_of(item, self._counter))
-        return _is_in(self._change(command, expected_version, idempotency_key, catch_up=True))
+        incoming = incoming_of(item, self._counter)
+        call = ("add", Without(incoming, "quarters"))
+        return _is_in(self._change(Add(incoming), expected_version, idempotency_key, catch_up=True, call=call))
 
     def put(
         self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
@@ -120,10 +121,11 @@ class ContextWindow(ShownWindow):
             TypeError, InvalidInputError: as for `add`.
         """
         command = Put(incoming_of(item, self._counter))
-        outcome = self._change(command, expected_version, idempotency_key, catch_up=True)
+        call = ("put", Without(command.incoming, "quarters"))
+        outcome = self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
         # That it is in already may be old news.
         while not outcome.events and not self._journal.is_ahead and self.refresh():
-            outcome = self._change(command, expected_version, idempotency_key, catch_up=True)
+            outcome = self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
         return _is_in(outcome)
 
     def remove(
@@ -171,10 +173,12 @@ class ContextWindow(ShownWindow):
             LimitExceededError: with them the window would hold more than `max_tokens`.
             ConcurrencyError: another writer came first.
         """
-        if self._recorded_under(idempotency_key):
+        versions = self._versions(births)
+        call = ("restore", versions)
+        if self._journal.repeated(call, idempotency_key):
             return
-        command = Restore(self.stream, tuple(self._departures().returning(self._versions(births))))
-        self._change(command, expected_version, idempotency_key, catch_up=False)
+        command = Restore(self.stream, tuple(self._departures().returning(versions)))
+        self._change(command, expected_version, idempotency_key, catch_up=False, call=call)
 
     def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """

@@ -25,7 +25,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     """
     departures = departures_of(source)
     theirs = Side(source.stream, source.version, departures.state, departures.gone())
-    merging = Merging(theirs, source.log, rule)
+    merging = Merging(theirs, source.log, rule, source)
     events = changed(target, lambda state: merging.prepare(target, state))
     merged = [event for event in events if isinstance(event, MergedEvent)]
     conflicts = [event for event in events if isinstance(event, PoolConflictResolved)]

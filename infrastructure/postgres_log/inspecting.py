@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...domain.errors import DamagedError
+from ...domain.ports import KeyRow
 from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
 from ..texts import damage_of
 from .database import PostgresDatabase
 from .wire import Call, int4, int8
 
-__all__ = ["damaged_rows", "damaged_texts", "stream_ids"]
+__all__ = ["damaged_rows", "damaged_texts", "key_rows", "stream_ids"]
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
@@ -35,6 +36,12 @@ KEYS = f"""
 """
 TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
 
+KEY_ROWS = """
+    SELECT i.slice, i.stream, i.key, s.id, i.first_version, i.last_version
+    FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
+    WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
+"""
+
 
 def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
     """
@@ -55,6 +62,17 @@ def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
         yield nameless_type(stream or f"stream {number}.{key}", *rest)
     for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
         yield empty_key(stream or f"stream {number}.{key}", *rest)
+
+
+def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
+    """
+    Yield what is kept of every idempotency key.
+    """
+    place = (-1, 0, "")
+    while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
+        for number, stream, key, name, first, last in rows:
+            yield KeyRow(name or f"stream {number}.{stream}", key, first, last)
+            place = (number, stream, key)
 
 
 def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ...domain.envelope import Event, RecordedEvent, encode_payload
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ...domain.locks import News
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ...domain.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.promises import Settled
 from ...domain.streams import slice_of
@@ -29,7 +29,7 @@ from ..records import ANY, Part, Request
 from .appending import Appender, Begun, Interrupted
 from .database import PostgresDatabase
 from .dictionaries import Dictionaries
-from .inspecting import damaged_rows, damaged_texts, stream_ids
+from .inspecting import damaged_rows, damaged_texts, key_rows, stream_ids
 from .paging import Pager
 from .partitions import PostgresPartition
 from .planning import Answer
@@ -251,6 +251,12 @@ class PostgresLog:
         """
         return self._reader.read_ranges(ranges)
 
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, if any were.
+        """
+        return self._reader.read_under(stream, key)
+
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
         Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
@@ -344,6 +350,12 @@ class PostgresLog:
         """
         return damaged_rows(self.database)
 
+    def idempotency_keys(self) -> Iterable[KeyRow]:
+        """
+        Yield what is kept of every idempotency key.
+        """
+        return key_rows(self.database)
+
     def close(self) -> None:
         """
         Finish what was handed in, then close the connections; may be called twice.
@@ -383,7 +395,13 @@ class _Receipts:
         ]
 
     def _of(self, batch: Batch, answer: Answer) -> list[Receipt] | Exception:
-        return answer if isinstance(answer, ConcurrencyError) else receipts_of(batch, answer, self._read)
+        if isinstance(answer, ConcurrencyError):
+            return answer
+        try:
+            return receipts_of(batch, answer, self._read)
+        except RefoldError as error:
+            # What is repeated may be another call's, or damaged: the others of the group are written.
+            return error
 
 
 def _is_new(answer: Answer) -> bool:

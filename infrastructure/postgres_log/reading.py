@@ -59,6 +59,7 @@ class _Statements(NamedTuple):
     end: str = "SELECT version, digest FROM {p}event WHERE slice = $1 AND stream = $2 ORDER BY version DESC LIMIT 1"
     at_time: str = HALVING.replace("{column}", "recorded_at")
     at_position: str = HALVING.replace("{column}", "position")
+    under: str = "SELECT first_version, last_version FROM {p}idempotency WHERE slice = $1 AND stream = $2 AND key = $3"
     digest: str = "SELECT digest FROM {p}event WHERE slice = $1 AND stream = $2 AND version = $3"
     text: str = "SELECT hash, data FROM {p}blob WHERE slice = $1 AND key = $2"
 
@@ -187,6 +188,16 @@ class Reader:
             (digest,) = self.digests([(wanted.stream, known.version)])
         if digest is None or known.digest not in (b"", digest):
             raise self._went_back(wanted.stream, known)
+
+    def read_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, if any were.
+        """
+        place = self._places_of([stream]).get(stream)
+        if place is None:
+            return []
+        spans = self._ask([Call(self._sql.under, (int4(place.slice), int4(place.key), key.encode()))])[0]
+        return self.read_stream(Range(stream, spans[0][0] - 1, spans[0][1])) if spans else []
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """

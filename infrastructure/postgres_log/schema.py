@@ -17,15 +17,23 @@ from .wire import BEGIN, COMMIT, Call, Wire
 
 __all__ = ["SCHEMA_VERSION", "prepare_schema", "schema_statements"]
 
-SCHEMA_VERSION = 1
+# 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables
+# are those of version 1.
+SCHEMA_VERSION = 2
+FORWARD = (
+    f"UPDATE refold_meta SET value = '{SCHEMA_VERSION}' WHERE name = 'schema_version' AND value::int < {SCHEMA_VERSION}"
+)
 CREATE_ATTEMPTS_MAX = 5
 # A name that is taken: as table, as type, or in the catalogue's own index where two create it at once.
 TAKEN = ("42P07", "42710", "23505")
+# Who may not write here, or reads a standby, writes no fingerprints either.
+MAY_NOT_WRITE = ("25006", "42501")
 
 
 def prepare_schema(wire: Wire, where: str, *, create: bool) -> None:
     """
-    See to it that the connection's current schema holds a log that this version understands.
+    See to it that the connection's current schema holds a log that this version understands; an older one is brought
+    forward.
 
     Raises:
         StorageUnavailableError: there is none and `create` is false, it is from a newer Refold, or another
@@ -37,6 +45,8 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> None:
         if version is not None:
             if version > SCHEMA_VERSION:
                 raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
+            if version < SCHEMA_VERSION:
+                _bring_forward(wire)
             return
         if not create:
             raise StorageUnavailableError(f"there is no log in {where}: check the name, or import into it")
@@ -68,6 +78,15 @@ def _creation() -> list[Call]:
     statements.append(f"INSERT INTO slice_lock VALUES {slices}")
     statements.append(f"INSERT INTO refold_meta VALUES ('schema_version', '{SCHEMA_VERSION}')")
     return [Call(statement) for statement in statements]
+
+
+def _bring_forward(wire: Wire) -> None:
+    try:
+        wire.run(BEGIN, Call(FORWARD), COMMIT)
+    except psycopg.Error as error:
+        if error.sqlstate not in MAY_NOT_WRITE:
+            raise
+        wire.settle()
 
 
 def _version(wire: Wire) -> int | None:

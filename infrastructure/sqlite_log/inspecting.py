@@ -8,12 +8,13 @@ import sqlite3
 from collections.abc import Iterator
 
 from ...domain.errors import DamagedError
+from ...domain.ports import KeyRow
 from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
 from ..texts import damage_of
 from .database import SqliteDatabase
 
-__all__ = ["damaged_pages", "damaged_rows", "damaged_texts", "database_files", "stream_ids"]
+__all__ = ["damaged_pages", "damaged_rows", "damaged_texts", "database_files", "key_rows", "stream_ids"]
 
 BESIDE = ("-wal", "-shm", "-journal")
 FAULTS_TOLD = 10
@@ -33,6 +34,10 @@ KEYS = f"""
                 coalesce((SELECT max(last_version) FROM part WHERE stream = i.stream), 0)) AS head
         FROM idempotency AS i LEFT JOIN stream AS s ON s.key = i.stream)
     WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+"""
+KEY_ROWS = """
+    SELECT coalesce(s.id, 'stream ' || i.stream), i.key, i.first_version, i.last_version
+    FROM idempotency AS i LEFT JOIN stream AS s ON s.key = i.stream
 """
 
 
@@ -67,6 +72,13 @@ def damaged_rows(connection: sqlite3.Connection) -> list[DamagedError]:
     """
     nameless = [nameless_type(*row) for row in connection.execute(NAMELESS)]
     return nameless + [empty_key(*row) for row in connection.execute(KEYS)]
+
+
+def key_rows(connection: sqlite3.Connection) -> list[KeyRow]:
+    """
+    Return what is kept of every idempotency key.
+    """
+    return list(map(KeyRow._make, connection.execute(KEY_ROWS)))
 
 
 def damaged_texts(database: SqliteDatabase, compression: Compression) -> Iterator[DamagedError]:

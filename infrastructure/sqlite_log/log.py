@@ -24,7 +24,7 @@ from ...domain.errors import (
     RefoldError,
 )
 from ...domain.locks import News, locked
-from ...domain.ports import ANY_VERSION, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ...domain.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...domain.process_forks import pause_for_forks
 from ...domain.promises import Settled
@@ -40,9 +40,9 @@ from ..records import ANY, Appended, Part, Request
 from .appending import Appender
 from .blocks import ONE_SEQUENCE
 from .database import SqliteDatabase, translate
-from .inspecting import damaged_pages, damaged_rows, damaged_texts, database_files, stream_ids
+from .inspecting import damaged_pages, damaged_rows, damaged_texts, database_files, key_rows, stream_ids
 from .partitions import INDEX_OF_BLOCKS, SqlitePartition
-from .reading import Reader, stored_digest
+from .reading import Present, Reader, stored_digest
 from .schema import prepare_schema, refuse_foreign_file
 from .sealing import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .version_search import Column, version_at
@@ -150,8 +150,13 @@ class SqliteLog:
         for (ticket, request), answer in zip(drafted, answers, strict=True):
             if isinstance(answer, ConcurrencyError):
                 ticket.future.set_exception(answer)
-            else:
+                continue
+            try:
                 receipts = receipts_of(ticket.request, answer, self.read)
+            except RefoldError as error:
+                # What is repeated may be another call's, or damaged: the others of the group are written.
+                ticket.future.set_exception(error)
+            else:
                 self._acknowledged.note(receipts, are_small=is_small(request))
                 ticket.future.set_result(receipts)
 
@@ -221,7 +226,7 @@ class SqliteLog:
         """Return what was acknowledged and is not in the file that lies at the path now, if one does."""
         try:
             with closing(self.database.connection_to_path()) as connection:
-                return self._acknowledged.lost(_Present(self, connection))
+                return self._acknowledged.lost(self._present(connection))
         except sqlite3.Error:
             return self._acknowledged.lost(Nothing())
 
@@ -232,7 +237,11 @@ class SqliteLog:
             return
         # What was a stream's key may be another's now; the keys go with the look at what is present.
         self._names.clear()
-        raise self._acknowledged.went_back(self.database.where, _Present(self, connection), stream, known)
+        raise self._acknowledged.went_back(self.database.where, self._present(connection), stream, known)
+
+    def _present(self, connection: sqlite3.Connection) -> Present:
+        self._keys.clear()
+        return Present(connection, lambda stream: self._head(connection, self._key_of(connection, stream)))
 
     # Reading
 
@@ -270,6 +279,14 @@ class SqliteLog:
         """
         with self.database.reading() as connection:
             return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, if any were.
+        """
+        with self.database.reading() as connection:
+            name = self._key_of(connection, stream)
+            return [] if name is None else self._reader.read_under(connection, name, stream, key)
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
@@ -407,6 +424,13 @@ class SqliteLog:
         with self.database.reading() as connection:
             return damaged_rows(connection)
 
+    def idempotency_keys(self) -> list[KeyRow]:
+        """
+        Return what is kept of every idempotency key.
+        """
+        with self.database.reading() as connection:
+            return key_rows(connection)
+
     def close(self) -> None:
         """
         Finish what was handed in, then close the file; may be called twice.
@@ -462,26 +486,6 @@ class SqliteLog:
             # Replaced and not emptied: another thread may be about to look.
             self._keys, self._names = {}, {}
         self._keys[stream], self._names[key] = key, stream
-
-
-class _Present:
-    """A file as it is now, through one connection."""
-
-    def __init__(self, log: SqliteLog, connection: sqlite3.Connection) -> None:
-        self._log, self._connection = log, connection
-
-    def heads(self, streams: Sequence[str]) -> list[int]:
-        """
-        Return the last version of each stream.
-        """
-        self._log._keys.clear()
-        return [self._log._head(self._connection, self._log._key_of(self._connection, one)) for one in streams]
-
-    def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
-        """
-        Return the digest at each version of a stream; None where there is no such event.
-        """
-        return [stored_digest(self._connection, stream, version) for stream, version in places]
 
 
 def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:

@@ -21,9 +21,10 @@ from ..stretches import Stretch, stretches
 from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
 from .sealing import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
 
-__all__ = ["Reader", "stored_digest"]
+__all__ = ["Present", "Reader", "stored_digest"]
 
 VERSION_MAX = 1 << 62
+KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = ? AND key = ?"
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
 PARTS_OF_STREAM = (
     f"SELECT first_version, last_version, start, first_position, first_recorded_at, {BLOCK_COLUMNS}"
@@ -106,6 +107,15 @@ class Reader:
         Return what `read_stream` does without the envelopes.
         """
         return self._read(connection, key, Stretch([wanted]), (self._blocks.events, self._event_of_row))
+
+    def read_under(
+        self, connection: sqlite3.Connection, key: int, stream: str, idempotency_key: str
+    ) -> list[RecordedEvent]:
+        """
+        Return the events of a stream that were appended under an idempotency key, if any were.
+        """
+        span = connection.execute(KNOWN_KEY, (key, idempotency_key)).fetchone()
+        return self.read_stream(connection, key, Range(stream, span[0] - 1, span[1])) if span else []
 
     def read_ranges(
         self, connection: sqlite3.Connection, keys: Callable[[str], int | None], ranges: Sequence[Range]
@@ -370,3 +380,22 @@ def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: i
             raise DamagedError(f"event {stream}@{start + len(joined)}", "it is missing")
         joined.extend(events)
     return joined[after + 1 - start : until + 1 - start]
+
+
+class Present:
+    """A file as it is now, through one connection."""
+
+    def __init__(self, connection: sqlite3.Connection, head: Callable[[str], int]) -> None:
+        self._connection, self._head = connection, head
+
+    def heads(self, streams: Sequence[str]) -> list[int]:
+        """
+        Return the last version of each stream.
+        """
+        return list(map(self._head, streams))
+
+    def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
+        """
+        Return the digest at each version of a stream; None where there is no such event.
+        """
+        return [stored_digest(self._connection, stream, version) for stream, version in places]

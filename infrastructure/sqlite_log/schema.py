@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ...domain.errors import StorageUnavailableError
+from ...domain.errors import StorageReadOnlyError, StorageUnavailableError
 from .database import SqliteDatabase
 
 __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "prepare_schema", "refuse_foreign_file", "schema_statements"]
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
-SCHEMA_VERSION = 1
+# 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables
+# are those of version 1.
+SCHEMA_VERSION = 2
 HEADER = ("journal_mode", "application_id", "page_count")
 
 
@@ -51,7 +53,7 @@ def _pragma(connection: sqlite3.Connection, what: str) -> Any:
 
 def prepare_schema(database: SqliteDatabase) -> None:
     """
-    Make the tables in a new file; leave those of an existing one alone.
+    Make the tables in a new file; bring an older file forward, unless it is opened for reading only.
 
     Raises:
         StorageUnavailableError: the file is another program's, or a newer Refold's.
@@ -62,6 +64,8 @@ def prepare_schema(database: SqliteDatabase) -> None:
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
+        if version < SCHEMA_VERSION and not database.read_only:
+            _bring_forward(database)
         return
     if tables:
         raise StorageUnavailableError(f"{where} is a database of another program: name another file")
@@ -75,6 +79,14 @@ def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     return application, version, tables
+
+
+def _bring_forward(database: SqliteDatabase) -> None:
+    """Say that the file is of this version now; one that cannot be written stays as it is, and so do its events."""
+    with suppress(StorageReadOnlyError), database.writing() as connection:
+        # A newer Refold may have been here meanwhile.
+        if _identity(connection)[1] < SCHEMA_VERSION:
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _create_tables(database: SqliteDatabase) -> None:

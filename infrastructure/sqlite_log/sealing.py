@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...domain.envelope import Meta
 from ...domain.errors import DamagedError, RefoldError
 from ..codec import decode_meta
 from ..compression import Compression, expanded_size, has_references, mark_references
@@ -65,7 +64,7 @@ class BlockBody(NamedTuple):
     parts: list[BlockPart]
     positions: list[int]
     times: list[int]
-    metas: list[Meta | None]
+    metas: list[msgspec.Raw | None]
     payloads: list[msgspec.Raw]
 
 
@@ -167,7 +166,7 @@ class Sealer:
             parts=[BlockPart(names[key], first, last - first + 1) for key, last, first, *_ in spans],
             positions=[row[0] for row in rows],
             times=[row[3] for row in rows],
-            metas=[None if row[4] is None else decode_meta(row[4]) for row in rows],
+            metas=[_checked_meta(row[4]) for row in rows],
             payloads=[msgspec.Raw(self._payload(names[row[1]], row)) for row in rows],
         )
         packed = self._compression.shrink_block(_ENCODER.encode(body))
@@ -175,6 +174,12 @@ class Sealer:
 
     def _payload(self, stream: str, row: Row) -> bytes:
         return self._compression.expand(row[5], f"event {stream}@{row[2]}")
+
+
+def _checked_meta(stored: bytes | None) -> msgspec.Raw | None:
+    """Return a meta as it is stored, if it is one."""
+    decode_meta(stored)
+    return None if stored is None else msgspec.Raw(stored)
 
 
 def _bounded(rows: list[Row]) -> list[Row]:

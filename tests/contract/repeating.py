@@ -1,8 +1,9 @@
 """The contract of a log: what is done twice under one idempotency key is done once."""
 
+import msgspec
 import pytest
 
-from refold.domain.errors import ConcurrencyError
+from refold.domain.errors import ConcurrencyError, IdempotencyError, InvalidInputError
 from refold.domain.ports import LiveLog
 
 from .writing import append, at_once, check_chain, everything, new, numbers, said
@@ -104,3 +105,52 @@ class RepeatingContract:
             append(log, A, said(number))
 
         assert append(log, A, said(0), key="k").events == first.events
+
+    def test_another_call_under_a_key(self, log: LiveLog) -> None:
+        """Refused where both say which call they are of, and are of different ones; nothing is written."""
+        first = append(log, A, said(1), key="k", call=b"a" * 16).events
+        append(log, A, said(2), key="old")
+
+        assert append(log, A, said(9), key="k", call=b"a" * 16).events == first
+        assert append(log, A, said(9), key="k").events == first
+        assert append(log, A, said(9), key="old", call=b"a" * 16).replayed
+        with pytest.raises(IdempotencyError) as refused:
+            append(log, A, said(9), said(10), key="k", call=b"b" * 16)
+        assert (refused.value.stream, refused.value.key, refused.value.recorded) == (A, "k", first)
+        assert "chat.message_added.v1 at version 1: take another key" in str(refused.value)
+        batch = [new(B, said(9), key="k", call=b"b" * 16), new(A, said(9), key="k", call=b"b" * 16)]
+        with pytest.raises(IdempotencyError):
+            log.append(batch).result()
+        assert numbers(everything(log)) == ["m1", "m2"]
+
+    def test_another_call_within_one_group(self, log: LiveLog) -> None:
+        """It is refused alone: what was handed in together with it is recorded."""
+        parts = [new(A, said(number), key="k", call=bytes([number % 2]) * 16) for number in range(4)]
+        parts.insert(2, new(B, said(9)))
+        futures = [log.append([part], wait=False) for part in parts]
+
+        failures = [future.exception(30) for future in futures]
+
+        assert [type(failure) for failure in failures] == [
+            type(None), IdempotencyError, type(None), type(None), IdempotencyError,
+        ]  # fmt: skip
+        assert numbers(everything(log)) == ["m0", "m9"]
+
+    def test_a_key_that_no_envelope_bears(self, log: LiveLog) -> None:
+        """Refused: nobody could tell from the log what was recorded under it."""
+        keyless = msgspec.structs.replace(new(A, said(1)), idempotency_key="k")
+
+        with pytest.raises(InvalidInputError, match="'k' of 'chat:a' is not in the meta of each event"):
+            log.append([keyless]).result()
+
+    def test_what_was_recorded_under_a_key(self, log: LiveLog) -> None:
+        """The events, also when they have long been sealed; and a list of all keys."""
+        append(log, A, said(1))
+        first = append(log, A, said(2), said(3), key="k").events
+        append(log, B, said(4), key="l")
+        for number in range(5, 150):
+            append(log, A, said(number))
+
+        assert log.recorded_under(A, "k") == list(first)
+        assert [log.recorded_under(*name) for name in ((A, "l"), (B, "k"), ("chat:c", "k"))] == [[], [], []]
+        assert sorted(log.idempotency_keys()) == [(A, "k", 2, 3), (B, "l", 1, 1)]

@@ -10,6 +10,8 @@ from refold.domain.positions import BEGINNING
 from refold.domain.system import RealSystem
 
 from .agents import AgentsContract
+from .calls import CallsContract
+from .calls_in_transactions import TransactionsContract
 from .chat import ChatContextContract
 from .containers import ContainersContract
 from .contract import LogContract
@@ -106,3 +108,7 @@ def test_a_batch_comes_into_sight_as_one() -> None:
     log.append([new("chat:a", said(1), said(2)), new("chat:b", said(3))])
 
     assert system.seen <= {(0, 0), (3, 2)}
+
+
+class TestMemoryCalls(CallsContract, TransactionsContract):
+    """Calls with idempotency keys on it."""

@@ -8,6 +8,8 @@ from refold.domain.ports import LiveLog
 
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract
+from .calls import CallsContract
+from .calls_in_transactions import TransactionsContract
 from .chat import ChatContextContract
 from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
@@ -89,3 +91,7 @@ class TestPostgresRuns(RunsContract, SharedRunsContract):
 
 class TestPostgresRunThreads(RunThreadsContract):
     """Threads and portraits on one run of it."""
+
+
+class TestPostgresCalls(CallsContract, TransactionsContract):
+    """Calls with idempotency keys on it."""

@@ -9,6 +9,8 @@ from refold.domain.ports import LiveLog
 
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract
+from .calls import CallsContract
+from .calls_in_transactions import TransactionsContract
 from .chat import ChatContextContract
 from .containers import ContainersContract
 from .containers_shared import SharedContainersContract
@@ -95,3 +97,7 @@ class TestSqliteRuns(RunsContract, SharedRunsContract):
 
 class TestSqliteRunThreads(RunThreadsContract):
     """Threads and portraits on one run of it."""
+
+
+class TestSqliteCalls(CallsContract, TransactionsContract):
+    """Calls with idempotency keys on it."""

@@ -19,11 +19,18 @@ def said(number: int, text: str | tuple[str, ...] = "hello") -> MessageAdded:
     return MessageAdded(id=f"m{number}", created_at=float(number), role="user", content=text)
 
 
-def new(stream: str, *events: Any, expected: int = ANY_VERSION, key: str | None = None, root: str = "r") -> NewEvents:
+def new(
+    stream: str,
+    *events: Any,
+    expected: int = ANY_VERSION,
+    key: str | None = None,
+    root: str = "r",
+    call: bytes | None = None,
+) -> NewEvents:
     """
     Return events to be appended; all streams share a slice unless they are given another root.
     """
-    metas = (NO_META if key is None else Meta(idempotency_key=key),) * len(events)
+    metas = (NO_META if key is None else Meta(idempotency_key=key, fingerprint=call),) * len(events)
     return NewEvents(
         stream=stream, expected_version=expected, events=events, metas=metas, root=root, idempotency_key=key
     )

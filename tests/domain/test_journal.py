@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat import ChatContext, ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError
+from refold.domain.errors import ConcurrencyError, DuplicateItemError, IdempotencyError, InvalidInputError
 from refold.domain.journal import Journal, Place
 from refold.domain.memory_log import MemoryLog
 
@@ -219,13 +219,17 @@ def test_the_first_item_is_the_answer(add: str) -> None:
 
 
 def test_many_items_under_one_key() -> None:
-    """The items of the first time are given back."""
+    """Those of the first time are given back, where they were made anew; other given ids are other items."""
     chat = kept(MemoryLog())
-    items = ChatContext(kept(MemoryLog()).items).items
 
-    first = chat.add_items([item.model_copy(update={"id": "n1"}) for item in items], idempotency_key="k")
+    def made(**fields: Any) -> list[ChatItem]:
+        return [ChatMessage(role=ChatRole.USER, content=[text], **fields) for text in ("one", "two")]
 
-    assert chat.add_items([item.model_copy(update={"id": "n2"}) for item in items], idempotency_key="k") == first
+    first = chat.add_items(made(), idempotency_key="k")
+
+    assert chat.add_items(made(), idempotency_key="k") == first
+    with pytest.raises(IdempotencyError):
+        chat.add_items(made(id="n2"), idempotency_key="k")
 
 
 def test_a_repetition_by_a_handle_that_is_behind() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from refold.domain.envelope import Meta
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
 from refold.domain.memory_log import MemoryLog
 from refold.domain.overlay_log import OverlayLog
@@ -120,7 +121,12 @@ def test_what_was_appended_is_given_back(below: MemoryLog) -> None:
     log = over(below)
     begun(log, C, 7)
     append_with_key = NewEvents(
-        stream=B, expected_version=0, events=(said(8),), metas=(NO_META,), root="b", idempotency_key="k"
+        stream=B,
+        expected_version=0,
+        events=(said(8),),
+        metas=(Meta(idempotency_key="k", fingerprint=b"f"),),
+        root="b",
+        idempotency_key="k",
     )
     log.append([append_with_key]).result()
     begun(log, C, 9, expected=1)
@@ -132,6 +138,7 @@ def test_what_was_appended_is_given_back(below: MemoryLog) -> None:
         (B, 0, ["m8"], "b"),
     ]
     assert {new.idempotency_key for new in given} == {None}
+    assert {meta for new in given for meta in new.metas} == {NO_META}
     with pytest.raises(DecisionRefusedError, match="takes nothing more"):
         begun(log, C, 10, expected=2)
     log.reopen()

@@ -141,7 +141,7 @@ def test_who_did_what_and_why(two: Two, tmp_path: Path) -> None:
 
     here, there = source.log.read("chat:a")[-1], target.log.read("chat:a")[-1]
 
-    assert there.meta == here.meta == type(here.meta)("mia", "t1", "chat:b@2", "k1", None)
+    assert there.meta == here.meta == type(here.meta)("mia", "t1", "chat:b@2", "k1", None, here.meta.fingerprint)
     assert (there.recorded_at >= here.recorded_at, there.digest != here.digest) == (True, True)
     line = json.loads((tmp_path / "file").read_text().splitlines()[-2])
     assert line["recorded_at"] == here.recorded_at
@@ -158,8 +158,10 @@ def test_a_repeated_call_is_known(two: Two, tmp_path: Path) -> None:
     chat = target.chat("a")
     version = chat.version
 
-    again = chat.add_message("user", "one once more", idempotency_key="k1")
-    chat.add_items([message("other")], idempotency_key="k2")
+    again = chat.add_message("user", "one", idempotency_key="k1")
+    chat.add_items([message(f"i{number}") for number in range(3)], idempotency_key="k2")
+    with pytest.raises(refold.IdempotencyError):
+        chat.add_message("user", "one once more", idempotency_key="k1")
 
     assert (again.id, again.content, chat.version) == (one.id, ["one"], version)
     assert chat.add_message("user", "new", idempotency_key="k3").content == ["new"]

@@ -108,7 +108,7 @@ def test_calls_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ba
 
         there = target.chat("a")
         for key in "kl":
-            there.add_items([message("other")], idempotency_key=key)
+            there.add_items([message(f"{key}{number}") for number in range(9)], idempotency_key=key)
         assert there.version == chat.version == 28
         assert recorded(target) == recorded(source)
 

@@ -75,6 +75,7 @@ def envelope_content() -> dict[str, Any]:
             given["recorded_at"], meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key,
             meta.key_id, given["payload"],
         ]  # fmt: skip
+        covered += [meta.fingerprint] if meta.fingerprint is not None else []
         examples.append({
             "covered": msgspec.msgpack.encode(covered).hex(),
             "digest": chain_digest(**given).hex(),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refold.domain.chat.calls.writing import as_given
 from refold.domain.chat.events import (
     Cleared,
     ConfigUpdated,
@@ -26,6 +27,7 @@ from refold.domain.chat.events import (
     Summarized,
     SummaryUndone,
 )
+from refold.domain.chat.rules.commands import EvictItems
 from refold.domain.envelope import NO_DIGEST, Event, Meta
 from refold.domain.moments import MomentNamed
 from refold.domain.positions import Moment, Position
@@ -159,4 +161,34 @@ ENVELOPES: list[dict[str, Any]] = [
         "meta": Meta(idempotency_key="key-1"),
         "payload": b"",
     },
+    {
+        "previous": bytes(32),
+        "stream": "chat:a",
+        "version": 2,
+        "position": Position(0, 2),
+        "recorded_at": 1,
+        "meta": Meta(idempotency_key="key-1", fingerprint=bytes(range(16))),
+        "payload": b"",
+    },
 ]
+
+# Calls, and the fingerprints that are in logs for them.
+CALLS: dict[str, tuple[object, str]] = {
+    "a command": (EvictItems("chat:a", ("m1", "m2"), "old"), "8efee979ee9499b718ef8d36a0b8928f"),
+    "without defaults": (EvictItems("chat:a", ("m1", "m2")), "d4247bbb759a81d5622ef80cad262c8c"),
+    "an item": (
+        ("add", as_given(MessageAdded(id="m1", created_at=1.5, role="user", content=("é", 'a"b')), "id", "created_at")),
+        "033ee846e3512c407918528c9b2280f0",
+    ),
+    "an image": (
+        (
+            "add",
+            as_given(MessageAdded(id="m1", created_at=1.5, role="user", content=(Image(id="i", image="x"),)), "id"),
+        ),
+        "7cdceab6115ef92bf07aba696287f1b2",
+    ),
+    "values": (
+        ("merge", None, True, 2**70, 0.5, b"\x00\xff", {"b": 1, "a": [2]}, frozenset("ba")),
+        "29f6a1879ca7c59482dc925b446bdee8",
+    ),
+}

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from refold.domain.canonical import fingerprint
 from refold.domain.envelope import NO_DIGEST, chain_digest
 from refold.infrastructure.codec import decode_meta, encode_meta
 
 from .files import ENVELOPE_FILE, envelope_content, view
-from .known import ENVELOPES
+from .known import CALLS, ENVELOPES
 
 EXAMPLES = json.loads(ENVELOPE_FILE.read_text(encoding="utf-8"))["examples"]
 NUMBERS = range(len(ENVELOPES))
@@ -59,6 +60,7 @@ def test_the_stored_meta_is_as_ever(number: int) -> None:
             ("meta", msgspec.structs.replace(ENVELOPES[2]["meta"], **{name: "x"}))
             for name in ("actor", "correlation_id", "causation", "idempotency_key", "key_id")
         ),
+        ("meta", msgspec.structs.replace(ENVELOPES[2]["meta"], fingerprint=b"")),
     ],
 )
 def test_nothing_is_left_uncovered(field: str, value: Any) -> None:
@@ -71,3 +73,12 @@ def test_nothing_is_left_uncovered(field: str, value: Any) -> None:
 def test_a_stream_begins_with_zeros() -> None:
     """The digest before the first is 32 bytes of nothing."""
     assert bytes(32) == NO_DIGEST
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_fingerprint_is_as_ever(name: str) -> None:
+    """A call that is repeated under another version of Refold must still be known for the same."""
+    call, expected = CALLS[name]
+
+    assert fingerprint(call).hex() == expected
+    assert fingerprint(lambda: call).hex() == expected

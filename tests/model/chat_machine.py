@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from refold.domain.chat import ChatContext
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.errors import ConcurrencyError, NotFoundError
+from refold.domain.errors import ConcurrencyError, IdempotencyError, NotFoundError
 from refold.domain.ports import LiveLog
 from refold.domain.transaction import transaction
 
@@ -71,6 +71,8 @@ class ChatMachine(RuleBasedStateMachine):
         type(self).lives += 1
         self.log = self.open_log()
         self.models = {"a": ChatModel(), "b": ChatModel()}
+        # The context, key, item and answer of each call that was made under a key.
+        self.keyed: list[tuple[str, str, Said, Any]] = []
         for context in self.models:
             record(self.log, OPENED, stream=self.stream(context))
         self.open_handles()
@@ -154,6 +156,22 @@ class ChatMachine(RuleBasedStateMachine):
         first = add(chat, said, idempotency_key=key_text)
         model.steps.append(Step(said))
         assert add(chat, said, idempotency_key=key_text) == first
+        self.keyed.append((OF_CONTEXT[name], key_text, said, first))
+
+    @precondition(lambda self: self.keyed)
+    @rule(name=st.sampled_from(HANDLES), number=st.integers(0), other=ITEM)
+    def repeat_later(self, name: str, number: int, other: Said) -> None:
+        """
+        Repeat a call whatever came since, by any handle: it gives the first answer; another one is refused.
+        """
+        known = [one for one in self.keyed if one[0] == OF_CONTEXT[name]]
+        if not known:
+            return
+        _, key, said, first = known[number % len(known)]
+        assert add(self.chats[name], said, idempotency_key=key) == first
+        if other != said:
+            with pytest.raises(IdempotencyError):
+                add(self.chats[name], other, idempotency_key=key)
 
     @rule(name=st.sampled_from(HANDLES), word=st.sampled_from(["x", "y", "z"]), back=st.integers(0, 5))
     def give_a_name(self, name: str, word: str, back: int) -> None:

@@ -32,7 +32,7 @@ from ..items import (
 from ..making import make_event
 from ..rules.commands import AddItems, ReplaceInstructions
 from ..views import item_of, recorded_form
-from .writing import WritableChat
+from .writing import MADE_UP, WritableChat, as_given, items_as_given
 
 __all__ = ["AppendingChat"]
 
@@ -74,9 +74,12 @@ class AppendingChat(WritableChat):
             role=role,
             content=parts,
         )
+        made_up = () if message_id else ("id",)
+        if not created_at:
+            made_up = (*made_up, "created_at")
         if replace and isinstance(event, MessageAdded) and event.role == "system":
-            return self._replace_instructions(event, expected_version, idempotency_key)
-        return self._add(ChatMessage, event, expected_version, idempotency_key, id_is_given=bool(message_id))
+            return self._replace_instructions(event, expected_version, idempotency_key, made_up)
+        return self._add(ChatMessage, event, expected_version, idempotency_key, made_up)
 
     def add_function_call(
         self,
@@ -105,7 +108,8 @@ class AppendingChat(WritableChat):
             call_id=call_id or self._system.new_id("call_"),
             **({} if metadata is None else {"metadata": metadata}),
         )
-        return self._add(FunctionCall, event, expected_version, idempotency_key)
+        made_up = MADE_UP if call_id else (*MADE_UP, "call_id")
+        return self._add(FunctionCall, event, expected_version, idempotency_key, made_up)
 
     def add_function_output(
         self,
@@ -195,7 +199,9 @@ class AppendingChat(WritableChat):
         """
         given = list(items)
         recorded = [recorded_form(item) for item in given]
-        outcome = self.record_items(recorded, expected_version=expected_version, idempotency_key=idempotency_key)
+        outcome = self._record_items(
+            recorded, lambda: ("add_items", items_as_given(given, recorded)), expected_version, idempotency_key
+        )
         if outcome.events == tuple(recorded):
             return given
         return [item_of(item) for event in outcome.events if (item := added_item(event)) is not None]
@@ -214,12 +220,17 @@ class AppendingChat(WritableChat):
             DuplicateItemError: another item has one of these ids.
             InvalidInputError: the time of one is no number, or infinite.
         """
+        return self._record_items(items, None, expected_version, idempotency_key)
+
+    def _record_items(
+        self, items: Sequence[ChatItemEvent], call: object, expected_version: int | None, key: str | None
+    ) -> Outcome:
         for item in items:
             require_time(item.created_at, f"created_at of item {item.id!r}")
         # Ids that come from outside may be taken, and only the state knows.
         _ = self._journal.state
         command = AddItems(self._journal.place.stream, tuple(items))
-        return self._journal.execute(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        return self._journal.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
 
     def _add(
         self,
@@ -227,19 +238,27 @@ class AppendingChat(WritableChat):
         event: ChatItemEvent,
         expected_version: int | None,
         key: str | None,
-        *,
-        id_is_given: bool = False,
+        made_up: tuple[str, ...] = MADE_UP,
     ) -> Item:
-        if id_is_given:
+        is_fresh = "id" in made_up
+        if not is_fresh:
             _ = self._journal.state
-        command = AddItems(self._journal.place.stream, (event,), fresh=not id_is_given)
-        outcome = self._journal.execute(command, expected_version=expected_version, idempotency_key=key)
+        command = AddItems(self._journal.place.stream, (event,), fresh=is_fresh)
+        outcome = self._journal.execute(
+            command,
+            call=lambda: ("add", as_given(event, *made_up)),
+            expected_version=expected_version,
+            idempotency_key=key,
+        )
         return self._answer(model, event, outcome, key)
 
-    def _replace_instructions(self, event: MessageAdded, expected_version: int | None, key: str | None) -> ChatMessage:
+    def _replace_instructions(
+        self, event: MessageAdded, expected_version: int | None, key: str | None, made_up: tuple[str, ...]
+    ) -> ChatMessage:
         _ = self._journal.state
         outcome = self._journal.execute(
             ReplaceInstructions(self._journal.place.stream, event),
+            call=lambda: ("replace", as_given(event, *made_up)),
             expected_version=expected_version,
             idempotency_key=key,
             catch_up=False,

@@ -7,16 +7,20 @@ by a ConcurrencyError, and `rebase` runs it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Sequence, Set
+from typing import TypeVar, cast
 
+from ...canonical import Without
+from ...journal import Outcome
 from ..counting import TokenCounter
+from ..events import added_item
 from ..items import ChatItem
 from ..rules.commands import Clear, EvictItems, InsertItems, PinItems, RestoreItems, Truncate
+from ..state.sequence import Items
 from ..tokens import DEFAULT
-from ..views import recorded_form
+from ..views import item_of, recorded_form
 from .eviction import Eviction
-from .writing import WritableChat
+from .writing import WritableChat, items_as_given
 
 __all__ = ["EditingChat"]
 
@@ -35,8 +39,10 @@ class EditingChat(WritableChat):
             DuplicateItemError: another item has this id; the same item again is nothing new.
             ConcurrencyError: another writer came first.
         """
-        self.insert_many((item,), expected_version=expected_version, idempotency_key=idempotency_key)
-        return item
+        outcome = self._insert([item], expected_version, idempotency_key)
+        recorded = added_item(outcome.events[0]) if outcome.replayed and outcome.events else None
+        # The same key again: the item that was put in the first time.
+        return item if recorded is None else cast(Item, item_of(recorded))
 
     def insert_many(
         self,
@@ -52,8 +58,16 @@ class EditingChat(WritableChat):
             DuplicateItemError: another item has one of these ids.
             ConcurrencyError: another writer came first.
         """
-        command = InsertItems(self._journal.place.stream, tuple(recorded_form(item) for item in items))
-        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        self._insert(list(items), expected_version, idempotency_key)
+
+    def _insert(self, given: Sequence[ChatItem], expected_version: int | None, key: str | None) -> Outcome:
+        command = InsertItems(self._journal.place.stream, tuple(recorded_form(item) for item in given))
+        return self._edit(
+            command,
+            call=lambda: ("insert", items_as_given(given, command.items)),
+            expected_version=expected_version,
+            idempotency_key=key,
+        )
 
     def evict(
         self,
@@ -75,7 +89,9 @@ class EditingChat(WritableChat):
         """
         before = self._journal.state.items
         command = EvictItems(self._journal.place.stream, _ids(ids), reason)
-        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        outcome = self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        if outcome.replayed:
+            return Eviction(*self._around(outcome), outcome.version)
         return Eviction(before, self._journal.state.items, self.version)
 
     def restore(
@@ -97,8 +113,10 @@ class EditingChat(WritableChat):
         """
         before = self._journal.state.items
         command = RestoreItems(self._journal.place.stream, None if ids is None else _ids(ids), reason)
-        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        outcome = self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
         after = self._journal.state.items
+        if outcome.replayed:
+            before, after = self._around(outcome)
         gone = before.edits.gone if before.edits else {}
         return [before.arena.items[ordinal].id for ordinal in gone if after.shows(ordinal)]
 
@@ -172,8 +190,14 @@ class EditingChat(WritableChat):
             ConcurrencyError: another writer came first.
         """
         command = Truncate(max_items, max_tokens, reason, counter)
-        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        call = Without(command, "counter")
+        self._edit(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
         return self
+
+    def _around(self, outcome: Outcome) -> tuple[Items, Items]:
+        """Return the items before and after what was done the first time."""
+        journal, last = self._journal, outcome.version
+        return journal.past(last - len(outcome.events)).items, journal.past(last).items
 
     def _pin(
         self,
@@ -188,4 +212,5 @@ class EditingChat(WritableChat):
 
 
 def _ids(ids: str | Iterable[str]) -> tuple[str, ...]:
-    return (ids,) if isinstance(ids, str) else tuple(ids)
+    # A set has another order in each process, and a call that is repeated there is the same one.
+    return (ids,) if isinstance(ids, str) else tuple(sorted(ids) if isinstance(ids, Set) else ids)

@@ -19,6 +19,7 @@ from ..rules.commands import Begin
 from ..rules.decide import CHAT
 from ..rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns
 from ..state.fold import ChatState, Resolved, fold
+from .other_side import named_as_given
 from .reading import ChatView
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class ForkableChat(ChatView):
             InvalidInputError: the id cannot be one or is taken, or there is nothing to fork yet.
         """
         parent = self._parent()
-        return self._begin(context_id, idempotency_key, forked_from(parent, how="full", agent=agent))
+        forked = forked_from(parent, how="full", agent=agent)
+        return self._begin(context_id, idempotency_key, forked, ("fork", agent))
 
     def fork_filtered(
         self,
@@ -63,7 +65,8 @@ class ForkableChat(ChatView):
         system = self._source.home.system
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
-        return self._begin(context_id, idempotency_key, forked)
+        call = ("fork_filtered", recent_turns, None if tools is None else tool_names(tools), agent)
+        return self._begin(context_id, idempotency_key, forked, call)
 
     def fork_brief(
         self,
@@ -85,7 +88,8 @@ class ForkableChat(ChatView):
         forked = forked_from(self._parent(), how="brief", agent=agent_id, carried=())
         messages = [self._message("system", instructions, agent_id)]
         messages += [self._message("user", task_brief, agent_id)] if task_brief else []
-        return self._begin(context_id, idempotency_key, forked, messages)
+        call = ("fork_brief", instructions, task_brief, agent_id)
+        return self._begin(context_id, idempotency_key, forked, call, messages)
 
     def copy(
         self,
@@ -120,7 +124,8 @@ class ForkableChat(ChatView):
         )
         parent = self._parent()
         carried = None if copying == Copying() else matching(parent.state.items, copying.keeps)
-        return self._begin(context_id, idempotency_key, forked_from(parent, how="copy", agent=None, carried=carried))
+        forked = forked_from(parent, how="copy", agent=None, carried=carried)
+        return self._begin(context_id, idempotency_key, forked, ("copy", copying))
 
     def _parent(self) -> Parent:
         source = self._source
@@ -140,6 +145,7 @@ class ForkableChat(ChatView):
         context_id: str | None,
         key: str | None,
         forked: Forked | Resolved,
+        call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
     ) -> ChatContext:
         home = self._source.home
@@ -157,7 +163,8 @@ class ForkableChat(ChatView):
         )
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
         try:
-            journal.execute(begin, idempotency_key=key, catch_up=False)
+            call = (*call, *named_as_given(self))
+            journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
         except ConcurrencyError as error:
             raise InvalidInputError(f"{stream} exists already: fork under another id") from error
         # That a context exists is never queued: everything that is queued on it hangs on that.

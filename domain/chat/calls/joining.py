@@ -22,7 +22,7 @@ from ..state.loading import complete
 from ..state.sequence import Items
 from ..summarising import SummaryAnswer, ask_for_summary
 from ..views import recorded_form
-from .other_side import seen_from
+from .other_side import other_as_given, seen_from
 from .reading import ChatView
 from .writing import WritableChat
 
@@ -123,13 +123,17 @@ class JoiningChat(WritableChat):
         """
         text = await in_thread(lambda: render_items(other.items))
         self._no_summary = None
-        if not text.strip():
+
+        def call() -> tuple[object, ...]:
+            return ("merge_with_summary", *other_as_given(other, self._live.home), agent_id)
+
+        if not text.strip() or await self._is_repeated(call, idempotency_key):
             return self
         answer = await ask_for_summary(llm, text)
         self._no_summary = answer.failure
         if answer.failure is None:
             summary = self._summary(OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
-            await in_thread(self._tell, other, summary, idempotency_key)
+            await in_thread(self._tell, other, summary, call, idempotency_key)
         return self
 
     async def summarize(
@@ -146,6 +150,9 @@ class JoiningChat(WritableChat):
             DecisionRefusedError: what was to be told was evicted while the model wrote.
         """
         self._no_summary = None
+        call = ("summarize", keep_recent_turns)
+        if await self._is_repeated(call, idempotency_key):
+            return self
         plan = await in_thread(lambda: plan_summary(self._journal.state.items, keep_recent_turns))
         told = render_items(plan.told) if plan else ""
         if plan is None or not told.strip():
@@ -153,7 +160,7 @@ class JoiningChat(WritableChat):
         answer = await ask_for_summary(llm, told, prior=_prior_text(plan))
         self._no_summary = answer.failure
         if answer.failure is None:
-            await in_thread(self._fold_away, plan, answer, _name_of(llm), idempotency_key)
+            await in_thread(self._fold_away, plan, answer, _name_of(llm), call, idempotency_key)
         return self
 
     def undo_summary(
@@ -173,7 +180,13 @@ class JoiningChat(WritableChat):
         command = UndoSummary(self._journal.place.stream, summary_id)
         self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
-    def _fold_away(self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, key: str | None) -> None:
+    async def _is_repeated(self, call: object, key: str | None) -> bool:
+        """Whether a call was made before under its key: a model that has answered once need not be asked again."""
+        return await in_thread(self._journal.repeated, call, key) is not None
+
+    def _fold_away(
+        self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, call: object, key: str | None
+    ) -> None:
         command = Summarize(
             stream=self._journal.place.stream,
             folded=tuple(item.id for item in (*plan.prior, *plan.told)),
@@ -182,7 +195,7 @@ class JoiningChat(WritableChat):
             model=model,
         )
         # What it tells is named, so what others appended meanwhile does no harm.
-        self._edit(command, idempotency_key=key, catch_up=True)
+        self._edit(command, call=call, idempotency_key=key, catch_up=True)
 
     def _summary(self, text: str, created_at: float, agent_id: str | None) -> MessageAdded:
         message = ChatMessage(
@@ -197,9 +210,9 @@ class JoiningChat(WritableChat):
         assert isinstance(recorded, MessageAdded), "a message is recorded as one"
         return recorded
 
-    def _tell(self, other: ChatView, summary: MessageAdded, key: str | None) -> None:
+    def _tell(self, other: ChatView, summary: MessageAdded, call: object, key: str | None) -> None:
         with self._seen_from_here(other, key) as (side, left_key):
-            self._edit(TellOther(side, summary), idempotency_key=left_key, catch_up=True)
+            self._edit(TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
 
     def _merge(
         self,
@@ -215,6 +228,12 @@ class JoiningChat(WritableChat):
     ) -> None:
         if rule not in get_args(MergeRule):
             raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
+
+        def call() -> tuple[object, ...]:
+            return (f"merge_{how}", *other_as_given(other, self._live.home), base, instructions, rule, agent_id)
+
+        if self._journal.repeated(call, idempotency_key):
+            return
 
         def command(side: OtherSide) -> Merge:
             found = self._fork_point(side) if base == "auto" else None
@@ -233,7 +252,7 @@ class JoiningChat(WritableChat):
             return bool(CHAT.decide(command(side), self._journal.state))
 
         with self._seen_from_here(other, idempotency_key, brings_something) as (side, left_key):
-            self._edit(command(side), expected_version=expected_version, idempotency_key=left_key)
+            self._edit(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
 
     def _seen_from_here(
         self, other: ChatView, key: str | None, is_wanted: Callable[[OtherSide], bool] = lambda _: True

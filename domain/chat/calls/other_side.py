@@ -15,8 +15,9 @@ from ..state.fold import ChatState
 from ..state.loading import complete
 from .home import ChatHome
 from .reading import ChatView
+from .writing import MADE_UP, LiveSource, as_given
 
-__all__ = ["seen_from"]
+__all__ = ["named_as_given", "other_as_given", "seen_from"]
 
 
 @contextmanager
@@ -46,6 +47,24 @@ def seen_from(
         for new in copy.events:
             current.add(new)
         yield side, None
+
+
+def named_as_given(view: ChatView) -> tuple[object, ...]:
+    """
+    Return what stands for a context in the fingerprint of a call: its name, and its version if one was given.
+    """
+    source = view._source
+    return source.stream, None if isinstance(source, LiveSource) else source.version
+
+
+def other_as_given(other: ChatView, home: ChatHome) -> tuple[object, ...]:
+    """
+    Return the same for one that may lie elsewhere; a detached one, whose name says nothing there, with what it holds.
+    """
+    source = other._source
+    is_nameless = source.home.is_detached and not source.home.is_shared_with(home)
+    held = [as_given(item, *MADE_UP) for item in source.state.items] if is_nameless else None
+    return (*named_as_given(other), held)
 
 
 def _side(stream: str, version: int, state: ChatState) -> OtherSide:

@@ -4,17 +4,24 @@ What the changing halves of a chat context stand on: its journal, and how a comm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ...canonical import Without
 from ...journal import Journal, Outcome
 from ...system import System
 from ...totals import Totals
+from ..events import ChatItemEvent, Image
+from ..items import ChatItem
 from ..rules.commands import ChatCommand
 from ..state.fold import ChatState
 from .home import ChatHome
 from .reading import ChatView
 
-__all__ = ["LiveSource", "WritableChat"]
+__all__ = ["MADE_UP", "LiveSource", "WritableChat", "as_given", "items_as_given"]
+
+# What is made up for an item where its caller does not say it.
+MADE_UP = ("id", "created_at")
 
 
 class LiveSource:
@@ -82,9 +89,36 @@ class WritableChat(ChatView):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
         catch_up: bool = False,
+        call: object = None,
     ) -> Outcome:
         """Carry out what is decided on the whole state: when another writer came first, it is told (P8)."""
         _ = self._journal.state
         return self._journal.execute(
-            command, expected_version=expected_version, idempotency_key=idempotency_key, catch_up=catch_up
+            command,
+            call=call,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+            catch_up=catch_up,
         )
+
+
+def as_given(event: ChatItemEvent, *made_up: str) -> Without:
+    """
+    Return an item as its caller gave it, for the fingerprint of a call: without the fields that were made up, nor the
+    ids of images.
+    """
+    content = getattr(event, "content", None)
+    if isinstance(content, tuple):
+        parts = tuple(Without(part, "id") if isinstance(part, Image) else part for part in content)
+        return Without(event, *made_up, content=parts)
+    return Without(event, *made_up)
+
+
+def items_as_given(items: Sequence[ChatItem], events: Sequence[ChatItemEvent]) -> list[Without]:
+    """
+    Return items that a caller made, as they were given: an id or a time that was not said was made up.
+    """
+    return [
+        as_given(event, *(field for field in MADE_UP if field not in item.model_fields_set))
+        for item, event in zip(items, events, strict=True)
+    ]

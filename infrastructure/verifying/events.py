@@ -9,6 +9,8 @@ wrong its name.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from itertools import islice
 
 from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
@@ -22,6 +24,7 @@ from .report import Problem
 __all__ = ["EventCheck"]
 
 PAGE_EVENTS = 2_048
+KEYS_TOLD = 100
 
 
 class EventCheck:
@@ -34,6 +37,8 @@ class EventCheck:
         self._places = Places()
         # The highest version of another stream that any event names, and that event.
         self._named: dict[str, tuple[int, str]] = {}
+        # The first and last version under each idempotency key, and whether a row is known to belong to it.
+        self._keys: dict[tuple[str, str], tuple[int, int, bool]] = {}
         self._unreadable = Unreadable()
         self.events = 0
         self.problems: list[Problem] = []
@@ -52,6 +57,7 @@ class EventCheck:
             self.damage = damage_of(error, "the log")
             self._ends.clear()
             self._named.clear()
+            self._keys.clear()
             self.events, self.problems = 0, []
         self._read_streams()
         self.problems += self._unreadable.problems()
@@ -64,6 +70,10 @@ class EventCheck:
         self.problems += [Problem("text", error.what, error.reason) for error in texts or ()]
         rows = asked(self.problems, "the rows beside the events", lambda: list(self._log.damaged_rows()))
         self.problems += [Problem("row", error.what, error.reason) for error in rows or ()]
+        # An event that cannot be read may have been recorded under a key.
+        if self.damage is None and not self._unreadable.count:
+            keys = asked(self.problems, "the idempotency keys", lambda: list(islice(self._wrong_keys(), KEYS_TOLD)))
+            self.problems += [Problem("row", stream, reason) for stream, reason in keys or ()]
 
     def _read_all(self) -> None:
         moment, places = BEGINNING, Places()
@@ -123,6 +133,28 @@ class EventCheck:
             self._report("version", recorded, f"it is right behind version {before} of its stream")
         self._ends[recorded.stream] = recorded.version
         self._note_names(recorded)
+        self._note_key(recorded)
+
+    def _note_key(self, recorded: RecordedEvent) -> None:
+        key, version = recorded.meta.idempotency_key, recorded.version
+        if key is not None:
+            # What was adopted keeps its key and has no row for it; it has no fingerprint either.
+            name, has_row = (recorded.stream, key), recorded.meta.fingerprint is not None
+            first, last, _ = self._keys.get(name, (version, version - 1, has_row))
+            self._keys[name] = (first, version if last == version - 1 else last, has_row)
+
+    def _wrong_keys(self) -> Iterator[tuple[str, str]]:
+        """Yield each stream with an idempotency key that is kept otherwise than its events say, and how."""
+        left = dict(self._keys)
+        for stream, key, first, last in self._log.idempotency_keys():
+            found = left.pop((stream, key), None)
+            # A row that names versions which are not there was told of already.
+            if 1 <= first <= last <= self._ends.get(stream, 0) and (found is None or found[:2] != (first, last)):
+                were = "none were" if found is None else f"{found[0]} to {found[1]} were"
+                yield stream, f"its key {key!r} names versions {first} to {last}, and {were} recorded under it"
+        for (stream, key), (first, last, has_row) in left.items():
+            if has_row:
+                yield stream, f"its key {key!r} has no row, and versions {first} to {last} were recorded under it"
 
     def _note_names(self, recorded: RecordedEvent) -> None:
         for stream, version in named_versions(recorded.event, recorded.stream):

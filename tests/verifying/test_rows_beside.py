@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.domain.chat import ChatContext
 from refold.projections.search import SEARCH
 from tests.verifying.damaging import rows_of, sql, told, verified, view_of, written
 
@@ -60,6 +61,60 @@ def test_a_key_of_what_is_not_there(place: str, last: int) -> None:
 
     assert told(report) == ["row chat:keyed"]
     assert report.problems[0].reason == f"its key 'k1' names versions {first} to {last}, and it ends at version 4"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("DELETE FROM idempotency", "its key 'k1' has no row, and versions 2 to 2 were recorded under it"),
+        (
+            "UPDATE idempotency SET first_version = 3, last_version = 3",
+            "its key 'k1' names versions 3 to 3, and 2 to 2 were recorded under it",
+        ),
+        (
+            "UPDATE idempotency SET key = 'k2'",
+            "its key 'k2' names versions 2 to 2, and none were recorded under it",
+        ),
+    ],
+)
+def test_a_key_that_says_something_else(place: str, change: str, reason: str) -> None:
+    """What the events say was recorded under each key is what the rows must say."""
+    sql(place, change)
+
+    report = verified(place)
+
+    assert (told(report)[0], report.problems[0].reason) == ("row chat:keyed", reason)
+    assert not any(problem.repairable for problem in report.problems)
+
+
+def test_a_repetition_by_a_row_that_lies(place: str) -> None:
+    """What was not recorded under a key is not given for it."""
+    sql(place, "UPDATE idempotency SET first_version = 3, last_version = 3")
+
+    with refold.open(place) as store, pytest.raises(refold.DamagedError, match="were not recorded under it"):
+        store.chat("keyed").add_message("user", "x", idempotency_key="k1")
+
+
+def test_keys_that_need_no_row(place: str) -> None:
+    """A context that was adopted, and one that an earlier version wrote keep the keys of calls made elsewhere."""
+    detached = ChatContext()
+    detached.add_message("user", "x", idempotency_key="k")
+    with refold.open(place) as store:
+        store.adopt(detached, "adopted")
+        assert detached.recorded_events()[-1].meta.idempotency_key == "k"
+
+    assert told(verified(place)) == []
+
+
+def test_another_fingerprint(tmp_path: Path) -> None:
+    """It is covered by the digest, so that no call can be made to pass for another."""
+    place = filled(str(tmp_path / "store.db"))
+    [(position, meta)] = sql(
+        place, f"SELECT position, meta FROM event WHERE {rows_of(place, 'chat:keyed')} AND version = 2"
+    )
+    sql(place, "UPDATE event SET meta = ? WHERE position = ?", meta[:-1] + bytes([meta[-1] ^ 1]), position)
+
+    assert [where for where in told(verified(place)) if where.startswith("event")] == ["event chat:keyed@2"]
 
 
 def unindexed(place: str) -> tuple[str, str]:

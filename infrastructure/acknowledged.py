@@ -4,7 +4,6 @@ What this process knows to be in a log, since it was acknowledged: enough to not
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -12,7 +11,9 @@ from typing import NamedTuple, Protocol
 
 from ..domain.envelope import RecordedEvent
 from ..domain.errors import LogWentBackError, Lost
+from ..domain.locks import synchronized
 from ..domain.ports import Receipt, StreamEnd
+from ..domain.process_forks import fork_safe_lock
 from .records import Request
 from .texts import LARGE_TEXT_BYTES
 
@@ -78,7 +79,7 @@ class Acknowledged:
         self._recent: deque[RecordedEvent] = deque(maxlen=RECENT_MAX)
         self._noted: list[Receipt] = []
         # A reader that finds something missing puts in order what the writer goes on to note.
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def note(self, receipts: Sequence[Receipt], *, are_small: bool = False) -> None:
         """
@@ -93,14 +94,14 @@ class Acknowledged:
         if not are_small:
             self._take(receipts)
 
+    @synchronized
     def _put_in_order(self) -> None:
-        with self._lock:
-            noted = self._noted[:]
-            # The writer may have noted more meanwhile.
-            del self._noted[: len(noted)]
-            self._take(noted)
-            for receipt in noted:
-                self._recent.extend(receipt.events[-RECENT_MAX:])
+        noted = self._noted[:]
+        # The writer may have noted more meanwhile.
+        del self._noted[: len(noted)]
+        self._take(noted)
+        for receipt in noted:
+            self._recent.extend(receipt.events[-RECENT_MAX:])
 
     def _take(self, receipts: Sequence[Receipt]) -> None:
         last = {one.events[-1].stream: one.events[-1] for one in receipts if one.events and not one.replayed}

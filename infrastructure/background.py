@@ -20,7 +20,6 @@ CLOSING_SECONDS_MAX = 5.0
 # An agent that writes a turn pauses for longer than this while its model thinks.
 QUIET_SECONDS = 0.05
 REST_FACTOR = 6
-SLEEP_SECONDS_MAX = 3_600.0
 LOGGER = logging.getLogger("refold")
 
 
@@ -97,7 +96,7 @@ class BackgroundWork:
         seen = 0
         while True:
             while self._woken.count == seen:
-                self._woken.wait_past(seen, timeout_seconds=SLEEP_SECONDS_MAX)
+                self._woken.wait_past(seen, timeout_seconds=threading.TIMEOUT_MAX)
             seen = self._woken.count
             self._work()
             if self._closing:

@@ -240,12 +240,12 @@ class MemoryProjectionStore:
         table.update(rows, after, aside)
         return True
 
+    @synchronized
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """
         Return the events that the rows were made without.
         """
-        with self._lock:
-            return list(self._table(projection).aside)
+        return list(self._table(projection).aside)
 
     def rows(self, projection: Projection) -> list[Any]:
         """

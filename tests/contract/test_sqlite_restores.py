@@ -15,7 +15,7 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, LogWentBackError
-from refold.infrastructure.sqlite_log.database import OpenFiles
+from refold.infrastructure.sqlite_log.open_files import OpenFiles
 
 from .restores import RestoreContract, texts
 

@@ -67,7 +67,8 @@ def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str, b
     Return what can be compared of a function: parameters, result, whether it is awaited, decorators.
     """
     result = ast.unparse(node.returns) if node.returns else ""
-    decorators = [ast.unparse(one) for one in node.decorator_list]
+    # How threads are kept apart is no part of how it is called.
+    decorators = [name for one in node.decorator_list if (name := ast.unparse(one)) != "synchronized"]
     return ast.unparse(node.args), result, isinstance(node, ast.AsyncFunctionDef), decorators
 
 

@@ -33,14 +33,15 @@ def hurt(store: refold.Store, text: str) -> None:
     Put a text wherever one can stand.
     """
     name = "".join(char for char in text if char.isprintable() and char not in "@.")[:50] or "x"
-    # No log takes a NUL in names; keys and sessions are some.
-    key = text.replace("\x00", "0")
+    # Ids have 255 bytes, and no log takes a NUL in names; keys and sessions are some.
+    short = text[:60]
+    key = short.replace("\x00", "0")
     with refold.acting(actor=text, correlation_id=text, because=text):
         chat = store.chat(f"c{name}", user=text or None, session=key or None, agent=text or None, source=text)
-        chat.add_message("user", text, text or None, idempotency_key=key)
+        chat.add_message("user", text, short or None, idempotency_key=key)
         chat.add_message("assistant", [text, text], agent_id=text)
-        chat.add_function_call(text, text, call_id=text)
-        chat.add_function_output(text, text, call_id=text)
+        chat.add_function_call(text, text, call_id=short)
+        chat.add_function_output(text, text, call_id=short)
         chat.add_handoff(text, text, text)
         chat.add_config_update(text, [text])
         chat.evict(chat.items[0].id, reason=text)
@@ -56,7 +57,7 @@ async def pooled(store: refold.Store, text: str) -> None:
     Put a text into a pool and a queue.
     """
     content: Any = {text: [text, {text: text}]}
-    await store.pool("p").add(refold.PoolItem(content, text, f"i{text}"))
+    await store.pool("p").add(refold.PoolItem(content, text, f"i{text[:60]}"))
     await store.queue("q").append(refold.PoolItem(text, text))
 
 

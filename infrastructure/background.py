@@ -76,7 +76,8 @@ class BackgroundWork:
         whether there was one.
         """
         thread = locked(self._starting, self._begin_closing)
-        if thread is not None:
+        # One whose start was interrupted never ran.
+        if thread is not None and thread.is_alive():
             self._hurried.announce()
             self._woken.announce()
             thread.join()

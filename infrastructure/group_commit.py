@@ -31,6 +31,7 @@ T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 GROUP_MAX = 256
+JOIN_SECONDS = 0.05
 CLOSED = "the store is closed: open it again"
 INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
 
@@ -157,9 +158,10 @@ class GroupCommitter(Generic[Request, Result]):
     def close(self) -> None:
         """Take no more requests, finish those that came, and end the thread; may be called twice."""
         locked(self._turn, self._finish)
-        if self._thread is not None and self._thread.is_alive():
+        # An interrupt may have left a second thread, which takes what was meant for this one.
+        while self._thread is not None and self._thread.is_alive():
             self._work.put(None)
-            self._thread.join()
+            self._thread.join(JOIN_SECONDS)
 
     def _finish(self) -> None:
         self._serve_all()

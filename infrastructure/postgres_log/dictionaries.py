@@ -101,7 +101,8 @@ class Dictionaries:
         """
         Wait for the training to end.
         """
-        if self._thread is not None:
+        # One whose start was interrupted never ran.
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     def _train(self, samples: Callable[[], Sequence[bytes]]) -> None:

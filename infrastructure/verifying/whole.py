@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ...domain.errors import InvalidInputError, ProjectionError, StorageReadOnlyError
+from ...domain.errors import InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
@@ -172,12 +172,15 @@ class _Fault(NamedTuple):
 def _fault_of(log: LiveLog, store: ProjectionStore, projection: Projection, progress: Progress | None) -> _Fault | None:
     try:
         report = check(log, store, projection, progress=progress)
+        is_met = report.is_done
     except ProjectionError:
         raise
+    except LogWentBackError:
+        is_met = False
     except Exception as error:
         damage = damage_of(error, "its rows")
         return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
-    if not report.is_done:
+    if not is_met:
         return _Fault(f"it stands at {_checkpoint(kept_by(store), projection)}, and the log at {log.now()}")
     if not report.differing:
         return _index_fault_of(kept_by(store), projection)

@@ -1,5 +1,6 @@
 """An exception before every line that a call runs: the store goes on, and what was acknowledged is kept."""
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +15,9 @@ from refold.infrastructure.sqlite_log.log import SqliteLog
 
 from .injecting import InterruptedHereError, in_another_thread, interrupted_at, path_of, points_of, visited
 from .world import World
+
+# A connection that an interrupted call had in hand is closed when its last reference goes: psycopg warns of it.
+pytestmark = pytest.mark.filterwarnings("ignore:<psycopg.Connection.* was deleted while still open:ResourceWarning")
 
 Call = Callable[[World], None]
 POINTS_MIN = 600
@@ -52,12 +56,10 @@ def world(place: str) -> Iterator[World]:
     A world whose store is warm.
     """
     world = World(place)
-    for _ in range(3):
-        world.say()
-        world.say(chat=world.other)
-    assert len(world.chat.items) == len(world.other.items) == 3
     yield world
     world.close()
+    # What is to be warned of is warned of here.
+    gc.collect()
 
 
 def append(world: World) -> None:
@@ -91,7 +93,7 @@ def first(world: World) -> None:
 
 def overtaken(world: World) -> None:
     """Add a message behind another writer's."""
-    world.stranger.chat("a").add_message("user", "first!", message_id=world.next_id())
+    world.stranger.chat(world.chat.id).add_message("user", "first!", message_id=world.next_id())
     world.say()
 
 
@@ -134,7 +136,7 @@ def project(world: World) -> None:
     """Bring projections up to date."""
     world.say()
     listed = {context.id: context.version for context in world.store.contexts()}
-    assert listed["a"] >= len([one for one in world.acknowledged if one in {item.id for item in world.chat.items}])
+    assert listed[world.chat.id] >= world.chat.version
     assert world.store.search("hello")
 
 
@@ -205,5 +207,6 @@ def test_an_interrupt_while_closing(place: str) -> None:
         world.check_log()
         world.stranger.chat("stranger").add_message("user", "may I?")
         world.stranger.close()
+    gc.collect()
 
     assert len(points) >= CLOSING_POINTS_MIN

@@ -1,5 +1,6 @@
 """A store that is interrupted, a stranger who looks at the same database, and what was acknowledged."""
 
+import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,7 @@ import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import ConcurrencyError
 
-CHAT = "chat:a"
+ITEMS_MAX = 60
 
 
 class World:
@@ -20,18 +21,32 @@ class World:
         self.kind = "memory" if place == ":memory:" else "postgres" if place.startswith("postgresql") else "sqlite"
         self.store = refold.open(place)
         self.stranger = self.store if place == ":memory:" else refold.open(place)
-        self.chat = self.store.chat("a", session="s")
-        self.other = self.store.chat("b", session="s")
         self.acknowledged: list[str] = []
+        # Other worlds may have written to the same database.
+        self._name = secrets.token_hex(4)
         self._number = 0
         self.checks = 0
+        # How often each message was recorded, up to these versions.
+        self._kept: Counter[str] = Counter()
+        self._read: dict[str, int] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """
+        Begin two chats, with some messages in each.
+        """
+        self.chat, self.other = (self.store.chat(f"{name} {self.next_id()}", session="s") for name in "ab")
+        for _ in range(3):
+            self.say()
+            self.say(chat=self.other)
+        assert len(self.chat.items) == len(self.other.items) == 3
 
     def next_id(self) -> str:
         """
         Return the id of another message.
         """
         self._number += 1
-        return f"m{self._number}"
+        return f"{self._name}m{self._number}"
 
     def say(self, text: str = "hello", chat: Any = None, **options: Any) -> None:
         """
@@ -53,6 +68,9 @@ class World:
             assert len(seen) == len(set(seen)), "the view shows an item twice"
             assert seen == [item.id for item in self.stranger.chat(chat.id, create=False).items]
             assert chat.version == self.stranger.log.head(f"chat:{chat.id}")
+        if len(self.chat.items) > ITEMS_MAX:
+            # Or each check would take longer than the one before.
+            self.begin()
         self.checks += 1
         if self.checks % 20 == 0:
             self.check_log()
@@ -69,15 +87,19 @@ class World:
         Require that everything acknowledged is in the log, once.
         """
         log = self.stranger.log
-        events = [event for stream in log.streams("chat:") for event in log.read_events(stream)]
-        kept = Counter(event.id for event in events if isinstance(event, MessageAdded))
-        assert [one for one in self.acknowledged if kept[one] != 1] == [], "acknowledged, and not there once"
-        assert [one for one, times in kept.items() if times > 1] == [], "recorded twice"
+        for stream in log.streams("chat:"):
+            events = list(log.read_events(stream, after=self._read.get(stream, 0)))
+            self._kept.update(event.id for event in events if isinstance(event, MessageAdded))
+            self._read[stream] = self._read.get(stream, 0) + len(events)
+        assert [one for one in self.acknowledged if self._kept[one] != 1] == [], "acknowledged, and not there once"
+        assert [one for one, times in self._kept.items() if times > 1] == [], "recorded twice"
 
     def close(self) -> None:
         """
         Close both; verify that nothing is lost or damaged.
         """
+        self._kept.clear()
+        self._read.clear()
         self.check_log()
         assert list(self.stranger.verify().problems) == []
         self.store.close()

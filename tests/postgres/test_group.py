@@ -93,3 +93,31 @@ def test_one_whose_waker_never_came() -> None:
 
     waiting.join(SECONDS_MAX)
     assert not waiting.is_alive()
+
+
+def test_closing_ends_the_thread_that_an_interrupted_start_left_beside_another() -> None:
+    """Each takes a word that was meant for the other, and goes; closing waits for the one that it knows."""
+    served = []
+
+    def serve(group: list[Ticket[str, str]]) -> None:
+        for ticket in group:
+            served.append(ticket.request)
+            ticket.future.set_result(ticket.request)
+
+    committer = GroupCommitter(serve)
+    first = committer.submit("first", wait=False)
+    forgotten = committer._thread
+    assert forgotten is not None
+    assert first.result() == "first"
+    # As if the interrupt had come before the thread said that it runs.
+    committer._thread = None
+    second = committer.submit("second", wait=False)
+    assert second.result() == "second"
+    while committer._work.qsize():
+        pass
+    # The forgotten one waits longer, and is the first to be told.
+    closing = started(committer.close)
+
+    closing.join(SECONDS_MAX)
+    assert not closing.is_alive()
+    assert served == ["first", "second"]

@@ -82,21 +82,22 @@ def _are_plain(fields: Mapping[str, Any], kinds: Mapping[str, Kinds]) -> bool:
         if name not in kinds or kind not in kinds[name]:
             return False
         if kind is str:
-            if not _is_unicode(value):
+            # Most texts are ASCII, which a text knows of itself.
+            if not (value.isascii() or _is_unicode(value)):
                 return False
         elif kind is float:
             if not isfinite(value):
                 return False
         elif kind is tuple:
             for part in value:
-                if type(part) is not str or not _is_unicode(part):
+                if type(part) is not str or not (part.isascii() or _is_unicode(part)):
                     return False
     return True
 
 
 def _is_unicode(text: str) -> bool:
     try:
-        # Most texts are ASCII, which a text knows of itself.
-        return text.isascii() or bool(text.encode())
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return True

@@ -38,3 +38,5 @@ class Decider(NamedTuple, Generic[State]):
     initial_state: State
     complete: Callable[[Log, Sequence[Any]], Sequence[Any]] = _as_they_are
     recorded: Callable[[Any], Any] = _as_it_is
+    # Whether a stream is opened by an event of its own, without which nothing else may be recorded there.
+    is_opened: bool = True

@@ -106,14 +106,16 @@ class Journal(View[S]):
         Raises:
             ConcurrencyError: another writer came first; the view is as it was.
             IdempotencyError: another call was recorded under the key; the view is as it was.
-            RefusedError: the decision was refused, or the stream was begun in a transaction that was rolled
-                back; nothing was changed.
+            RefusedError: the decision was refused, or the stream is gone with the event that opened it; nothing was
+                changed.
             StorageError: the database refused; the view is as it was. LogWentBackError: it lacks what the view shows.
         """
         call = command if call is None else call
         keyed = None if idempotency_key is None else _Keyed(require_key(idempotency_key), fingerprint(call))
         if self._is_void:
-            raise DecisionRefusedError(f"{self.place.stream} was rolled back with all it held: begin it again")
+            raise DecisionRefusedError(
+                f"{self.place.stream} was rolled back with all it held, or is gone from the database: begin it again"
+            )
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
         self._wait_for_queue()
@@ -333,7 +335,7 @@ class Journal(View[S]):
             self._is_unsettled = True
             self._transaction, self._before_transaction, self._in_transaction = None, None, []
             self.forget()
-            self._is_void = before[0] == 0 and self._version == 0
+            self._is_void = self._version == 0 and (self._is_void or before[0] == 0)
         elif self._is_unsettled:
             self._outbox.wait()
             self.forget()

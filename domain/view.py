@@ -80,7 +80,8 @@ class View(Generic[S]):
         self._in_transaction: list[Any] = []
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
-        # Whether its stream began in a transaction that was rolled back, so that there is nothing to go on from.
+        # Whether its stream is gone, with a transaction that was rolled back, or with a log that went back: so there is
+        # nothing to go on from.
         self._is_void = False
         renew_in_child(self)
 
@@ -111,7 +112,7 @@ class View(Generic[S]):
 
     @property
     def is_void(self) -> bool:
-        """Whether the stream began in a transaction that was rolled back, so that nothing can be recorded in it."""
+        """Whether the stream is gone with the event that opened it, so that nothing can be recorded in it."""
         return self._is_void
 
     @property
@@ -197,8 +198,10 @@ class View(Generic[S]):
         self._state = None
         if self.is_ahead:
             return
-        self._base = None
+        self._base, before = None, self._version
         self._version, self._digest = self.log.end(self.place.stream)
+        # The event that opened it is gone too: nobody could open again what would be recorded without it.
+        self._is_void = self._version == 0 and (self._is_void or (before != 0 and self.decider.is_opened))
         if self._version == 0:
             self._state = self.decider.initial_state
 

@@ -117,4 +117,4 @@ def _total(items: Iterable[Held]) -> Totals:
     return total
 
 
-MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event)
+MEMORIES: Decider[MemoryState] = Decider(decide, fold, EMPTY, complete, recorded_event, is_opened=False)

@@ -46,7 +46,7 @@ def fold(state: Names, events: Iterable[MomentNamed]) -> Names:
     return {**state, **{event.name: event.moment for event in events}}
 
 
-MOMENTS: Decider[Names] = Decider(decide, fold, {})
+MOMENTS: Decider[Names] = Decider(decide, fold, {}, is_opened=False)
 
 
 class MomentNames:

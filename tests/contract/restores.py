@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 
 import refold
-from refold.domain.errors import LogWentBackError
+from refold.domain.errors import DecisionRefusedError, LogWentBackError
 from refold.domain.memory import MemoryRecord
 
 
@@ -193,6 +193,28 @@ class RestoreContract:
                 context.refresh()
 
             assert kind.seen(context) == ["kept", "b"]
+
+    @ALL
+    def test_a_context_that_is_gone_as_a_whole(self, place: Place, kind: Kind) -> None:
+        """Nothing is recorded in it without the event that opens it; opened again, it goes on."""
+        with refold.open(place.url) as store:
+            store.chat("other")
+            place.keep()
+            context = kind.open(store)
+            kind.put(context, "one")
+            place.put_back()
+            with pytest.raises(LogWentBackError):
+                kind.put(context, "two")
+
+            context.cleanup()
+
+            if kind is not KINDS["memory"]:
+                with pytest.raises(DecisionRefusedError, match="begin it again"):
+                    kind.put(context, "two")
+            kind.put(kind.open(store), "three")
+        with refold.open(place.url) as store:
+            assert kind.seen(kind.open(store)) == ["three"]
+            assert store.verify().is_whole
 
     def test_what_was_opened_and_not_read(self, place: Place) -> None:
         """A view that is read for the first time after the restore does not show less than its version."""

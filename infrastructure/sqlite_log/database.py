@@ -226,7 +226,7 @@ class SqliteDatabase:
                 self._require_open()
                 yield self.writer
             return
-        seat = self._take_seat()
+        seat, is_over = self._take_seat(), False
         try:
             # Behind the seat: whoever is about to fork, or to close, lets go of the folder when nobody has one.
             self.require_files()
@@ -234,8 +234,9 @@ class SqliteDatabase:
             with translated(self.where):
                 connection.execute("BEGIN")
                 yield connection
+                is_over = True
         finally:
-            self._leave(seat)
+            self._leave(seat, is_over)
 
     def _take_seat(self) -> _Seat:
         while True:
@@ -255,12 +256,14 @@ class SqliteDatabase:
             with translated(self.where):
                 return self._connect()
 
-    def _leave(self, seat: _Seat) -> None:
+    def _leave(self, seat: _Seat, is_over: bool) -> None:
         connection, seat.connection = seat.connection, None
         if connection is not None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if len(self._readers) >= READERS_KEPT_MAX:
+            # An error's traceback keeps a statement that was not finished: with it the file would be read for ever as it
+            # was when that one began.
+            if not is_over or len(self._readers) >= READERS_KEPT_MAX:
                 connection.close()
             else:
                 self._readers.append(connection)

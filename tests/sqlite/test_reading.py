@@ -129,3 +129,21 @@ def test_few_names_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(log._keys) <= 10
     assert len(log._names) <= 10
     log.close()
+
+
+def test_a_reader_that_was_interrupted(path: Path) -> None:
+    """Its traceback keeps an unfinished statement; nobody reads later what the file was when that began."""
+    with closing(SqliteLog(path)) as log, closing(SqliteLog(path)) as other:
+
+        def be_interrupted() -> None:
+            with log.database.reading() as connection:
+                rows = connection.execute("SELECT version FROM event")
+                next(rows)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt) as caught:
+            be_interrupted()
+        append(other, "chat:a", said(701))
+
+        assert numbers(log.read("chat:a", after=699)) == ["m700", "m701"]
+        assert caught.tb is not None

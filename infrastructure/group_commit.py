@@ -19,7 +19,7 @@ from operator import attrgetter
 from queue import SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from ..domain.errors import StorageClosedError, StorageError
+from ..domain.errors import RefoldError, StorageClosedError, StorageError
 from ..domain.locks import locked
 from ..domain.ports import Pending
 from ..domain.process_forks import renew_in_child
@@ -191,6 +191,9 @@ class GroupCommitter(Generic[Request, Result]):
         try:
             self._commit(group)
         except Exception as error:
+            if only_waiting and not isinstance(error, RefoldError):
+                # A handler of the caller's thread may have raised it, as an interrupt that is nobody else's.
+                raise
             _fail(group, error)
         for ticket in group:
             ticket.future.wake()

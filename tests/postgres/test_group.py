@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+from refold.domain.errors import StorageError
 from refold.infrastructure.group_commit import GroupCommitter, Ticket
 
 SECONDS_MAX = 30
@@ -121,3 +122,30 @@ def test_closing_ends_the_thread_that_an_interrupted_start_left_beside_another()
     closing.join(SECONDS_MAX)
     assert not closing.is_alive()
     assert served == ["first", "second"]
+
+
+def test_what_a_signal_handler_raises_in_one_thread() -> None:
+    """It comes to the thread that commits, and to no other: they are asked to look whether theirs is recorded."""
+    raised: list[type[BaseException]] = []
+
+    def commit(group: list[Ticket[str, str]]) -> None:
+        if group:
+            raise TimeoutError("the alarm of whoever commits")
+
+    committer = GroupCommitter(commit)
+    committer._turn.acquire()
+
+    def submit() -> None:
+        try:
+            committer.submit("request", wait=True).result(SECONDS_MAX)
+        except Exception as error:
+            raised.append(type(error))
+
+    several = [started(submit) for _ in range(3)]
+    while len(committer._queue) < 3:
+        pass
+    committer._turn.release()
+
+    for thread in several:
+        thread.join(SECONDS_MAX)
+    assert sorted(map(str, raised)) == sorted(map(str, [StorageError, StorageError, TimeoutError]))

@@ -31,7 +31,6 @@ T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 GROUP_MAX = 256
-JOIN_SECONDS = 0.05
 CLOSED = "the store is closed: open it again"
 INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
 
@@ -160,10 +159,9 @@ class GroupCommitter(Generic[Request, Result]):
     def close(self) -> None:
         """Take no more requests, finish those that came, and end the thread; may be called twice."""
         locked(self._turn, self._finish)
-        # An interrupt may have left a second thread, which takes what was meant for this one.
-        while self._thread is not None and self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._work.put(None)
-            self._thread.join(JOIN_SECONDS)
+            self._thread.join()
 
     def _finish(self) -> None:
         self._serve_all()
@@ -231,6 +229,8 @@ class GroupCommitter(Generic[Request, Result]):
             self._work.get()
             locked(self._turn, self._serve_all)
             self._hand_on()
+        # Its start may have been interrupted, and another thread started too.
+        self._work.put(None)
 
 
 def _fail(tickets: Iterable[Ticket[Request, Result]], error: Exception) -> None:

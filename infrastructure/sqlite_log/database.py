@@ -261,8 +261,8 @@ class SqliteDatabase:
         if connection is not None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            # An error's traceback keeps a statement that was not finished: with it the file would be read for ever as it
-            # was when that one began.
+            # An error's traceback keeps a statement that was not finished: with it the file would be read for ever
+            # as it was when that one began.
             if not is_over or len(self._readers) >= READERS_KEPT_MAX:
                 connection.close()
             else:

@@ -96,32 +96,19 @@ def test_one_whose_waker_never_came() -> None:
     assert not waiting.is_alive()
 
 
-def test_closing_ends_the_thread_that_an_interrupted_start_left_beside_another() -> None:
-    """Each takes a word that was meant for the other, and goes; closing waits for the one that it knows."""
-    served = []
+def test_a_thread_that_was_started_twice() -> None:
+    """An interrupt of whoever started the first leaves it at work; closing ends all, and waits for none for ever."""
+    disk = Disk()
+    disk.go_on.release()
+    committer = GroupCommitter(disk.commit)
+    committer.submit("request", wait=False).result(SECONDS_MAX)
+    others = [started(committer._run) for _ in range(4)]
 
-    def serve(group: list[Ticket[str, str]]) -> None:
-        for ticket in group:
-            served.append(ticket.request)
-            ticket.future.set_result(ticket.request)
-
-    committer = GroupCommitter(serve)
-    first = committer.submit("first", wait=False)
-    forgotten = committer._thread
-    assert forgotten is not None
-    assert first.result() == "first"
-    # As if the interrupt had come before the thread said that it runs.
-    committer._thread = None
-    second = committer.submit("second", wait=False)
-    assert second.result() == "second"
-    while committer._work.qsize():
-        pass
-    # The forgotten one waits longer, and is the first to be told.
     closing = started(committer.close)
 
-    closing.join(SECONDS_MAX)
-    assert not closing.is_alive()
-    assert served == ["first", "second"]
+    for thread in (closing, *others):
+        thread.join(2)
+    assert not any(thread.is_alive() for thread in (closing, *others))
 
 
 def test_what_a_signal_handler_raises_in_one_thread() -> None:

@@ -39,12 +39,18 @@ def refuse_foreign_file(path: str | Path) -> None:
     # process has to it (so POSIX has it), and another process would take the WAL away from under them.
     name = f"file:{quote(os.path.abspath(path))}?mode=ro"
     try:
-        with closing(sqlite3.connect(name, uri=True)) as connection:
-            mode, application, pages = (_pragma(connection, what) for what in HEADER)
+        # Twice: another process may be making the file, which is in WAL mode from its first page on.
+        is_foreign = _is_foreign(name) and _is_foreign(name)
     except (sqlite3.Error, ValueError):
         return
-    if pages and mode != "wal" and application & 0xFFFFFFFF != APPLICATION_ID:
+    if is_foreign:
         raise StorageUnavailableError(f"{path} is a database of another program: name another file")
+
+
+def _is_foreign(name: str) -> bool:
+    with closing(sqlite3.connect(name, uri=True)) as connection:
+        mode, application, pages = (_pragma(connection, what) for what in HEADER)
+    return bool(pages and mode != "wal" and application & 0xFFFFFFFF != APPLICATION_ID)
 
 
 def _pragma(connection: sqlite3.Connection, what: str) -> Any:

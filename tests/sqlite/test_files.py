@@ -5,6 +5,7 @@ Files: another program's is left exactly as it is, and a closed one is small and
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.log_pages import pages_up_to_now
+from refold.infrastructure.sqlite_log import schema
 from refold.infrastructure.sqlite_log.database import WAL_BYTES
 from refold.infrastructure.sqlite_log.inspecting import damaged_texts
 
@@ -51,6 +53,24 @@ def test_another_programs_file_in_wal_mode(tmp_path: Path) -> None:
 
     with pytest.raises(StorageUnavailableError, match="another program"):
         refold.open(path)
+
+
+def test_a_file_that_another_process_is_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for another program's, though it was still empty when it was looked at first."""
+    path, look, is_made = tmp_path / "log.db", schema._pragma, threading.Event()
+    path.touch()
+
+    def look_slowly(connection: sqlite3.Connection, what: str) -> Any:
+        if what == "page_count" and not is_made.is_set():
+            is_made.set()
+            refold.open(path).close()
+        return look(connection, what)
+
+    monkeypatch.setattr(schema, "_pragma", look_slowly)
+
+    refold.open(path).close()
+
+    assert is_made.is_set()
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import argparse
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from refold.infrastructure.projecting.store import MemoryProjectionStore
 
 from ..contract.stores import start_python
 from ..contract.writing import everything
-from .kill import check_streams, places
+from .checking import check_streams
 from .roles import PROJECTIONS, SEEN, Tally
 
 WRITERS, WORKERS = 8, 2
@@ -193,10 +194,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     options = parser.parse_args()
     print(f"seed {options.seed} (--seed {options.seed} draws the same victims again)", flush=True)
-    with places(options.url) as folder:
-        place = options.url or str(folder / "log.db")
+    with tempfile.TemporaryDirectory(prefix="refold-crash-") as folder:
+        place = options.url or f"{folder}/log.db"
         try:
-            found = follow(place, folder, events=options.events, kills=100, seed=options.seed)
+            found = follow(place, Path(folder), events=options.events, kills=100, seed=options.seed)
         except AssertionError as error:
             sys.exit(f"seed {options.seed}: {error}")
     print(f"{found.events} events, {found.kills} killed: nothing missed, nothing twice")

@@ -1,163 +1,176 @@
 """
-Kills writers and looks at what they leave: `python -m tests.crash.kill --times 200 [--url URL] [--seed N]`.
+Throws things at writers and looks at what they leave.
 
-Each time a process writes with several threads and is killed with -9 at a random moment. The log is opened
-again: everything acknowledged is there, batches are whole, versions and positions have no holes, digests chain,
-and the next append works. Several writers in turn leave their events in the same log.
+Three processes write to a store, each with several threads. They are killed, interrupted, forked and so on
+(`endings.py`) at random moments; one that ends is replaced. Then the store is opened again, and everything that was
+promised must hold of it (`checking.py`).
 """
 
-import argparse
-import json
+import multiprocessing
+import os
 import random
-import re
-import sys
+import signal
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from math import ceil
+from multiprocessing import connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import RecordedEvent
-from refold.domain.ports import LiveLog
+from ..contract.test_postgres_restores import Tables
+from ..contract.test_sqlite_restores import File
+from ..support.postgres import Server, running_server
+from .checking import Found, check
+from .endings import EACH, ENDINGS, Target
+from .writer import Task, write
 
-from ..contract.stores import log_at, start_python
-from ..contract.writing import append, check_chain, check_order, everything, said
-
-KILLS_OF_ONE_LOG = 5
-STARTED_SECONDS_MAX = 60
-ITEM_ID = re.compile(r"(?P<batch>.+)/(?P<place>\d+)/(?P<size>\d+)")
-
-
-class Found(NamedTuple):
-    """What was in the log after a kill, and how much of it had been acknowledged."""
-
-    events: int
-    acknowledged: int
+WRITERS = 3
+SECONDS_MAX = 60
+# To verify all twenty projections takes most of the time; otherwise it is the one that the writers keep.
+ALL_VERIFIED_EACH = 10
+# Now and then already while it starts, when a new file gets its tables.
+STARTING_SHARE = 0.2
+# Most of what a new process costs is importing: a process that has it all imported forks the writers.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([
+    f"{__package__}.writer", "refold.infrastructure.postgres_log.log", "refold.infrastructure.sqlite_log.log"
+])  # fmt: skip
 
 
-def kill_once(place: str, folder: Path, seed: int) -> Found:
+class Member(NamedTuple):
+    """A writer's process."""
+
+    process: Any
+    ready: connection.Connection
+    said: Path
+
+    def end(self, code: int) -> list[str]:
+        """
+        Wait for its end; return what is wrong with it.
+        """
+        self.process.join(SECONDS_MAX)
+        found = self.process.exitcode
+        if found is None:
+            # It says what each of its threads is at.
+            os.kill(self.process.pid, signal.SIGABRT)
+            self.process.join()
+        if found == code:
+            return []
+        what = "hangs" if found is None else f"ended with {found}"
+        return [f"a writer {what}:\n{self.said.read_text() if self.said.exists() else ''}"]
+
+
+class Round:
+    """Writers of one store, and what is thrown at them."""
+
+    def __init__(self, kind: str, target: Target, folder: Path, name: str) -> None:
+        self._kind, self._target, self._folder, self._name = ENDINGS[kind], target, folder, name
+        self._exits = kind == "exit"
+        self._started = 0
+        self.problems: list[str] = []
+        self._crew = [self._start() for _ in range(WRITERS)]
+
+    def _start(self) -> Member:
+        name = f"{self._name}-{self._started}"
+        self._started += 1
+        ready, said = PROCESSES.Pipe(duplex=False)
+        task = Task(self._target.place.url, self._folder, name, self._kind.may_raise, self._exits)
+        process = PROCESSES.Process(target=write, args=(task, said))
+        process.start()
+        said.close()
+        return Member(process, ready, self._folder / f"{name}.said")
+
+    def throw(self) -> int:
+        """
+        Throw once, at one of those that write; one that ends is replaced.
+        """
+        chance, kind = self._target.chance, self._kind
+        if kind.exit_code is None:
+            # A database that goes away is met by those that write, and not by those that would open it.
+            for member in self._crew:
+                member.ready.poll(SECONDS_MAX)
+        time.sleep(chance.uniform(0, kind.pause_seconds_max))
+        is_any = kind.exit_code == -signal.SIGKILL and chance.random() < STARTING_SHARE
+        number = chance.choice([place for place in range(WRITERS) if is_any or self._is_writing(place)])
+        member = self._crew[number]
+        if not member.process.is_alive():
+            self.problems += member.end(0) or ["a writer ended before anything was thrown at it"]
+            return 0
+        thrown = kind.throw(self._target, member.process.pid)
+        if kind.exit_code is not None:
+            self.problems += member.end(kind.exit_code)
+            self._crew[number] = self._start()
+        return thrown
+
+    def _is_writing(self, number: int) -> bool:
+        """Return whether a writer is ready, or dead; wait for the first one of all."""
+        ready = connection.wait([member.ready for member in self._crew], SECONDS_MAX)
+        return self._crew[number].ready in ready or not ready
+
+    def finish(self) -> None:
+        """
+        Have all that are left check their views, and end.
+        """
+        for member in self._crew:
+            member.ready.poll(SECONDS_MAX)
+            if member.process.is_alive():
+                os.kill(member.process.pid, signal.SIGUSR1)
+        for member in self._crew:
+            self.problems += member.end(0)
+
+    def dismiss(self) -> None:
+        """
+        Leave nobody behind.
+        """
+        for member in self._crew:
+            member.process.kill()
+            member.process.join()
+
+
+class Result(NamedTuple):
+    """How often something was thrown, what was found, and how long it took."""
+
+    kind: str
+    database: str
+    thrown: int
+    found: Found
+    seconds: float
+
+
+def play(kind: str, *, times: int, seed: int, server: Server | None = None) -> Result:
     """
-    Start a writer, kill it at a moment that the seed decides, and check what it left.
+    Throw so often at the writers of one new store, in PostgreSQL where there is a server, and check what they leave.
     """
-    chance = random.Random(seed)
-    # A file for each: what one leaves half written must not run into what the next one writes.
-    acknowledged = folder / f"{seed}.acknowledged"
-    writer = start_python("tests.crash.writer", place, str(acknowledged), str(seed))
-    try:
-        assert writer.stdout is not None
-        # Now and then already while it starts, when a new file gets its tables.
-        if chance.random() < 0.8:
-            first = writer.stdout.readline()
-            assert first == "writing\n", "the writer failed before it was killed"
-        time.sleep(chance.uniform(0, 0.8))
-        assert writer.poll() is None, "the writer ended by itself"
-    finally:
-        writer.kill()
-        writer.communicate()
-    return check(place, folder)
+    chance, began, thrown = random.Random(f"{kind}-{seed}"), time.monotonic(), 0
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="refold-crash-")))
+        place = Tables(stack.enter_context(server.database())) if server else File(folder)
+        target = Target(place, server, chance, [])
+        writers = Round(kind, target, folder, str(seed))
+        stack.callback(writers.dismiss)
+        while thrown < times and not writers.problems:
+            thrown += writers.throw()
+        writers.finish()
+        found = check(place.url, folder, windows=target.windows, are_all_verified=seed % ALL_VERIFIED_EACH == 0)
+        found = found._replace(damaged=(*found.damaged, *writers.problems))
+    return Result(kind, "postgres" if server else "sqlite", thrown, found, time.monotonic() - began)
 
 
-def check(place: str, folder: Path) -> Found:
+def play_often(
+    kills: int, *, seed: int, databases: Sequence[str] = EACH, kinds: Sequence[str] = (*ENDINGS,)
+) -> Iterator[tuple[int, Result]]:
     """
-    Open the log again and require that everything promised is kept.
+    Throw so many things altogether, each kind as often as its share says; yield each seed and what it led to.
     """
-    log = log_at(place)
-    try:
-        events = everything(log)
-        promised = [item for path in sorted(folder.glob("*.acknowledged")) for item in read_acknowledged(path)]
-        check_streams(log, events)
-        check_batches(events)
-        kept = Counter(recorded.event.id for recorded in events if isinstance(recorded.event, MessageAdded))
-        assert [item for item in promised if kept[item] != 1] == [], "acknowledged, and not there once"
-        before = log.head("chat:after")
-        assert append(log, "chat:after", said(before), expected=before, root="crash").events[0].version == before + 1
-    finally:
-        log.close()
-    return Found(len(events), len(promised))
-
-
-def read_acknowledged(path: Path) -> list[str]:
-    """
-    Return the ids that were acknowledged; a last line that was cut off counts for nothing.
-    """
-    whole = path.read_text().rpartition("\n")[0]
-    return [item for line in whole.splitlines() for item in json.loads(line)]
-
-
-def check_streams(log: LiveLog, events: list[RecordedEvent]) -> None:
-    """
-    Require that the log and each of its streams are whole.
-    """
-    check_order(events)
-    numbers: dict[int, list[int]] = {}
-    for recorded in events:
-        numbers.setdefault(recorded.position.slice, []).append(recorded.position.number)
-    for found in numbers.values():
-        assert sorted(found) == list(range(1, len(found) + 1)), "a position is missing"
-    for stream in {recorded.stream for recorded in events}:
-        recorded_there = log.read(stream)
-        check_chain(recorded_there)
-        assert recorded_there == [recorded for recorded in events if recorded.stream == stream]
-
-
-def check_batches(events: list[RecordedEvent]) -> None:
-    """
-    Require that of each batch all items are there, or none.
-    """
-    sizes: dict[str, int] = {}
-    there: Counter[str] = Counter()
-    for recorded in events:
-        found = ITEM_ID.fullmatch(getattr(recorded.event, "id", ""))
-        if found:
-            there[found["batch"]] += 1
-            sizes[found["batch"]] = int(found["size"])
-    assert {batch: count for batch, count in there.items() if count != sizes[batch]} == {}, "half a batch"
-
-
-@contextmanager
-def places(url: str | None) -> Iterator[Path]:
-    """
-    Make a folder for the files of a few kills.
-    """
-    with tempfile.TemporaryDirectory(prefix="refold-crash-") as folder:
-        yield Path(folder)
-
-
-def kill_often(times: int, *, seed: int, url: str | None = None) -> Iterator[tuple[int, Found]]:
-    """
-    Kill `times` writers, several in each log, and yield the seed of each and what it left.
-
-    With `url` all of them write to that database, which is taken as it is.
-    """
-    for start in range(0, times, times if url else KILLS_OF_ONE_LOG):
-        with places(url) as folder:
-            place = url or str(folder / "log.db")
-            stop = times if url else min(times, start + KILLS_OF_ONE_LOG)
-            for number in range(start, stop):
-                yield seed + number, kill_once(place, folder, seed + number)
-
-
-def main() -> None:
-    """
-    Kill writers and print what each left; the first broken promise ends the run with its seed.
-    """
-    parser = argparse.ArgumentParser(prog="tests.crash.kill", description=__doc__)
-    parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--url", help="a PostgreSQL database to be written to; otherwise new SQLite files")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    options = parser.parse_args()
-    print(f"seeds from {options.seed} on (--seed {options.seed} runs them again)")
-    seed = options.seed
-    try:
-        for seed, found in kill_often(options.times, seed=options.seed, url=options.url):
-            print(f"seed {seed}: {found.events} events, {found.acknowledged} acknowledged, all kept", flush=True)
-            seed += 1
-    except AssertionError as error:
-        sys.exit(f"seed {seed}: {error}")
-
-
-if __name__ == "__main__":
-    main()
+    cases = [(kind, database) for database in databases for kind in kinds if database in ENDINGS[kind].databases]
+    whole = sum(ENDINGS[kind].share for kind, _ in cases)
+    with ExitStack() as stack:
+        server = stack.enter_context(running_server()) if "postgres" in databases else None
+        for kind, database in cases:
+            left, of_one_log = ceil(kills * ENDINGS[kind].share / whole), ENDINGS[kind].of_one_log
+            for number in range(ceil(left / of_one_log)):
+                times = min(of_one_log, left - number * of_one_log)
+                on = server if database == "postgres" else None
+                yield seed + number, play(kind, times=times, seed=seed + number, server=on)

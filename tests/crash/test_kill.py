@@ -1,34 +1,28 @@
-"""Twenty writers are killed in mid-work, on SQLite and on PostgreSQL (there the client is killed)."""
+"""Everything that `scripts/crash` throws, a few times each: what was acknowledged is there once, and all goes on."""
 
 import os
 import random
 
 import pytest
 
-from .kill import kill_often
+from .endings import ENDINGS
+from .kill import play
 
-TIMES = 20
+TIMES = {"kill": 8, "interrupt": 200, "backends": 6, "restore": 1, "stop-fast": 1, "stop-immediate": 1}
+# Restores are left to `scripts/crash` until what they find is mended: names that others gave out again.
+CASES = [(kind, one) for kind, ending in ENDINGS.items() for one in ending.databases if kind != "restore"]
 # Always the same seeds in CI, new ones at a desk; the moment of a kill is chance all the same.
 SEED = 1 if os.environ.get("CI") == "true" else random.SystemRandom().randrange(10**6)
 
 
-@pytest.mark.timeout(600)
-def test_killed_on_sqlite() -> None:
-    """What was acknowledged is there, batches are whole, and the next append works."""
+@pytest.mark.parametrize(("kind", "database"), CASES, ids=map("-".join, CASES))
+def test_thrown(kind: str, database: str, request: pytest.FixtureRequest) -> None:
+    """Nothing that was acknowledged is lost, doubled or out of order; the log is whole, and the next append works."""
+    server = request.getfixturevalue("pg_server") if database == "postgres" else None
     print(f"seed {SEED}")
 
-    left = [found for _, found in kill_often(TIMES, seed=SEED)]
+    result = play(kind, times=TIMES.get(kind, 3), seed=SEED, server=server)
 
-    assert len(left) == TIMES
-    assert sum(found.acknowledged for found in left) > 0
-
-
-@pytest.mark.timeout(600)
-def test_killed_on_postgres(pg_url: str) -> None:
-    """The same where the one that is killed is a client of the server."""
-    print(f"seed {SEED}")
-
-    left = [found for _, found in kill_often(TIMES, seed=SEED, url=pg_url)]
-
-    assert len(left) == TIMES
-    assert sum(found.acknowledged for found in left) > 0
+    assert result.found.problems == []
+    assert result.thrown >= TIMES.get(kind, 3)
+    assert result.found.acknowledged > 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 import psycopg
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composed, Identifier
 
 USER = "refold"
 COMMAND_SECONDS_MAX = 60
@@ -46,6 +46,19 @@ class Server:
 
     data: Path
     sockets: Path
+    programs: "Programs"
+
+    def start(self) -> None:
+        """
+        Start it, and wait until it answers.
+        """
+        self.programs.run("pg_ctl", "-D", self.data, "-l", self.data / "log", "-w", "start")
+
+    def stop(self, mode: str) -> None:
+        """
+        Stop it: `fast` ends every connection, `immediate` is a crash, which the next start recovers from.
+        """
+        self.programs.run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
 
     def url(self, database: str = "postgres") -> str:
         """
@@ -59,13 +72,16 @@ class Server:
         Make a database for the length of a block and yield its URL.
         """
         name = f"test_{secrets.token_hex(6)}"
-        create = SQL("create database {} template {}").format(Identifier(name), Identifier(template))
+        self._execute(SQL("create database {} template {}").format(Identifier(name), Identifier(template)))
+        try:
+            yield self.url(name)
+        finally:
+            self._execute(SQL("drop database {} with (force)").format(Identifier(name)))
+
+    def _execute(self, statement: Composed) -> None:
+        # Each time on a connection of its own: a test may stop the server meanwhile.
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(create)
-            try:
-                yield self.url(name)
-            finally:
-                connection.execute(SQL("drop database {} with (force)").format(Identifier(name)))
+            connection.execute(statement)
 
 
 @dataclass(frozen=True)
@@ -117,10 +133,10 @@ def running_server() -> Iterator[Server]:
     root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=_short_temporary_folder()))
     try:
         programs = _programs(root)
-        server = Server(data=root / "data", sockets=root)
+        server = Server(data=root / "data", sockets=root, programs=programs)
         with _watched(programs, root):
             _initialize(programs, server)
-            programs.run("pg_ctl", "-D", server.data, "-l", server.data / "log", "-w", "start")
+            server.start()
             yield server
     finally:
         shutil.rmtree(root, ignore_errors=True)

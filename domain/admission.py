@@ -92,6 +92,8 @@ VersionName = Annotated[str, _Looked(require_name)]
 VersionNumber = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)])]
 Total = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=-TOTAL_MAX, le=TOTAL_MAX)])]
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
+# Since 1970; only the years 1 to 9999 can be shown.
+Microseconds = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, lt=253_402_300_800_000_000)])]
 Priority = Annotated[int | float, _As(Number | float), _Looked(_require_order)]
 _PLAIN = {
     int: Number,
@@ -135,6 +137,18 @@ def admitted(event: Any, stream: str) -> bytes:
         reason = error.reason if isinstance(error, DamagedError) else error
         raise InvalidInputError(f"an event {tag} of {stream!r} cannot be stored: {reason}") from error
     return payload
+
+
+def require_few_named(event: Any) -> None:
+    """
+    Require what the door does of how many items an event names: one that came past it may name any number.
+
+    Raises:
+        InvalidInputError: they are more than NAMED_ITEMS_MAX.
+    """
+    door = _DOORS.get(event.__class__) or _door_of(event.__class__)
+    if door.names_items:
+        _require_few(_items_named(event))
 
 
 def _door_of(event_type: type[msgspec.Struct]) -> _Door:

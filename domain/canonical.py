@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import InvalidInputError
+from .errors import DamagedError, InvalidInputError
 from .streams import ID_BYTES_MAX
 
 __all__ = [
@@ -111,8 +111,14 @@ def _require_text_keys(value: Any, what: str) -> None:
 def parse_json(data: bytes) -> Any:
     """
     Return the value of canonical JSON; None for no bytes.
+
+    Raises:
+        DamagedError: it is none, as where another program wrote it.
     """
-    return json.loads(data) if data else None
+    try:
+        return json.loads(data) if data else None
+    except (ValueError, RecursionError) as error:
+        raise DamagedError("stored JSON", str(error)) from error
 
 
 def require_key(key: object) -> str:

@@ -7,12 +7,17 @@ past is nothing but a shorter fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from .errors import DamagedError, RefoldError
 from .ports import Log
 
-__all__ = ["Decider"]
+__all__ = ["Decider", "trusted"]
+
+# What a fold raises where events do not fit each other; nothing that a signal handler or a database does.
+MISFITS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 
 State = TypeVar("State")
 
@@ -40,3 +45,19 @@ class Decider(NamedTuple, Generic[State]):
     recorded: Callable[[Any], Any] = _as_it_is
     # Whether a stream is opened by an event of its own, without which nothing else may be recorded there.
     is_opened: bool = True
+
+
+@contextmanager
+def trusted(stream: str) -> Iterator[None]:
+    """
+    Fold the history of a stream, or answer from rows of it: folds trust that decisions led to every event.
+
+    Raises:
+        DamagedError: they did not, as where another program wrote, and the events do not fit each other.
+    """
+    try:
+        yield
+    except RefoldError:
+        raise
+    except MISFITS as error:
+        raise DamagedError(stream, f"its events do not fit each other ({error!r})") from error

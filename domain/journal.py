@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .acting import current_meta
 from .canonical import fingerprint, require_key
+from .decider import trusted
 from .envelope import Event, RecordedEvent, encode_payload, require_payload_size
 from .errors import (
     ConcurrencyError,
@@ -80,8 +81,9 @@ class Journal(View[S]):
         known = StreamEnd(self._version - len(self._in_transaction), self._digest)
         news = tuple(self.log.read(self.place.stream, after=self._version, known=known))
         if news:
-            events = self.decider.complete(self.log, [one.event for one in news])
-            self._advance(events, by=len(news), digest=news[-1].digest)
+            with trusted(self.place.stream):
+                events = self.decider.complete(self.log, [one.event for one in news])
+                self._advance(events, by=len(news), digest=news[-1].digest)
         return news
 
     @synchronized

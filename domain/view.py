@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from .decider import Decider
+from .decider import Decider, trusted
 from .envelope import Event, RecordedEvent
 from .errors import InvalidInputError, LogWentBackError
 from .locks import locked, synchronized
@@ -175,11 +175,12 @@ class View(Generic[S]):
         Return the state as it was at a version.
         """
         base = self._base
-        if base is not None and version:
-            later = self.events(after=1, until=version)
-            return self.decider.fold(base, self.decider.complete(self.log, later))
-        events = self.decider.complete(self.log, self.events(until=version))
-        return self.decider.fold(self.decider.initial_state, events)
+        with trusted(self.place.stream):
+            if base is not None and version:
+                later = self.events(after=1, until=version)
+                return self.decider.fold(base, self.decider.complete(self.log, later))
+            events = self.decider.complete(self.log, self.events(until=version))
+            return self.decider.fold(self.decider.initial_state, events)
 
     @synchronized
     def decided_past(self, version: int) -> S | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..domain.decider import trusted
 from ..domain.errors import DamagedError
 from ..domain.history import resolve_version
 from ..domain.ports import Log
@@ -87,15 +88,16 @@ def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
     Raises:
         DamagedError: something is named as an entry, and is none.
     """
-    levels = levels_of(partial(_Level, store), context)
-    steps = [list(level.steps(end)) for level, end in levels]
-    births = [step.birth for part in steps for step in part if step.birth]
-    told = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
-    held = _Held(told, is_pool=split_stream_id(context)[0] == "pool")
-    for part in steps:
-        for step in part:
-            held.take(step)
-    return [_told(context, stay, told[stay.birth]) for stay in sorted(held.stays, key=lambda stay: stay.place)]
+    with trusted(context):
+        levels = levels_of(partial(_Level, store), context)
+        steps = [list(level.steps(end)) for level, end in levels]
+        births = [step.birth for part in steps for step in part if step.birth]
+        told = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
+        held = _Held(told, is_pool=split_stream_id(context)[0] == "pool")
+        for part in steps:
+            for step in part:
+                held.take(step)
+        return [_told(context, stay, told[stay.birth]) for stay in sorted(held.stays, key=lambda stay: stay.place)]
 
 
 def _told(context: str, stay: _Stay, about: EntryRow) -> EntryStay:

@@ -60,7 +60,8 @@ def open_journal(
         first = _checked(log, stream, wanted)
     elif not create:
         raise NotFoundError(f"there is no {wanted.kind} context {context_id!r}: `refold contexts` lists them")
-    place = Place(stream, root_of(first, stream), first.agent)
+    # What another program wrote may begin with any event.
+    place = Place(stream, root_of(first, stream), getattr(first, "agent", None))
     journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, digest=digest, unflushed=unflushed)
     if not version:
         try:

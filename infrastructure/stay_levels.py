@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ..domain.errors import DamagedError
 from ..domain.spans import Ref, Segment
 from ..projections.contract import Projection
 from ..projections.stays import STILL_THERE, StayRow, item_key, rows_prefix
@@ -64,11 +65,18 @@ class Level(Generic[R]):
 def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int | None]]:
     """
     Return the levels of a context, its root's first, each with the last version that counts: None is all of it.
+
+    Raises:
+        DamagedError: it goes on from itself.
     """
-    levels: list[tuple[L, int | None]] = [(level_of(context), None)]
-    while (parent := levels[0][0].parent) is not None:
-        levels.insert(0, (level_of(parent.stream), parent.version))
-    return levels
+    levels: dict[str, tuple[L, int | None]] = {context: (level_of(context), None)}
+    level = levels[context][0]
+    while (parent := level.parent) is not None:
+        if parent.stream in levels:
+            raise DamagedError(context, f"what it goes on from leads back to {parent.stream}")
+        level = level_of(parent.stream)
+        levels[parent.stream] = (level, parent.version)
+    return list(reversed(levels.values()))
 
 
 def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[str], rows: Iterable[R]) -> dict[str, R]:

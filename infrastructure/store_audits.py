@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..domain.decider import trusted
 from ..domain.errors import InvalidInputError
 from ..domain.streams import split_stream_id
 from ..domain.threads import in_thread
@@ -68,7 +69,8 @@ class AuditsOfStore(ContextsOfStore, TablesOfStore):
             changes = of_item(changes, item, stream)
         if attribute is not None:
             changes = of_attribute(changes, attribute, stream)
-        return transitions_of(self.log, changes)
+        with trusted(stream):
+            return transitions_of(self.log, changes)
 
     async def aaudit(self, subject: str, attribute: str | None = None, **options: Any) -> list[Transition]:
         """

@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from ..domain.chat.state.sequence import Edits
+from ..domain.decider import trusted
 from ..domain.spans import Segment, refs_of
 from ..projections.stays import STILL_THERE, Stay, stays_of
 from ..projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
@@ -59,12 +60,16 @@ def intervals(store: ProjectionStore, context: str) -> list[Interval]:
     Return the stays of all items in the view of a chat, given by its stream, from rows that are up to date.
 
     The items come in the order in which they stand, the stays of one in the order in which they were.
+
+    Raises:
+        DamagedError: something is named as an item, and is none.
     """
-    levels = levels_of(partial(_Level, store), context)
-    view = _View()
-    for level, end in levels:
-        view.go_on(level, end)
-    return _told(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
+    with trusted(context):
+        levels = levels_of(partial(_Level, store), context)
+        view = _View()
+        for level, end in levels:
+            view.go_on(level, end)
+        return _told(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
 
 
 def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:

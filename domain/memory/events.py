@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from ..admission import VersionName, VersionNumber, one_of
+from ..admission import Microseconds, VersionName, VersionNumber, one_of
 from ..content import Content
 from ..spans import Ref, Span
 from ..totals import Totals
@@ -34,8 +34,8 @@ class MemoryRemembered(_Event, frozen=True, kw_only=True, gc=False, tag="memory.
     value: Content
     kind: Annotated[str, one_of("episodic", "semantic", "procedural")] = "semantic"
     tags: tuple[str, ...] = ()
-    first_at: int
-    at: int
+    first_at: Microseconds
+    at: Microseconds
     replaced: Ref | None = None
     change: Totals
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...domain.chat.state.fold import EMPTY, fold
 from ...domain.chat.state.loading import complete
 from ...domain.chat.state.sequence import Items
+from ...domain.decider import trusted
 from ...domain.envelope import RecordedEvent
 from ...domain.pool.state import fold as containers
 from ...domain.pool.state.loading import complete as container_events
@@ -40,10 +41,11 @@ def context_changes(log: Log, stream: str, version: int) -> Iterator[Change]:
     What a fork begins with came before its own events.
     """
     kind = split_stream_id(stream)[0]
-    reader = _chat_reader if kind == "chat" else _births_reader
-    trail = Trail(stream, reader(log, stream, version), began_with(log, stream) if version else {})
-    for recorded in log.read(stream, until=version):
-        yield from CHANGES[kind](recorded, trail)
+    with trusted(stream):
+        reader = _chat_reader if kind == "chat" else _births_reader
+        trail = Trail(stream, reader(log, stream, version), began_with(log, stream) if version else {})
+        for recorded in log.read(stream, until=version):
+            yield from CHANGES[kind](recorded, trail)
 
 
 def began_with(log: Log, stream: str) -> dict[Ref, Item]:

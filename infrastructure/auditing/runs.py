@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...domain.canonical import parse_json
+from ...domain.decider import trusted
 from ...domain.envelope import RecordedEvent
 from ...domain.ports import Log
 from ...domain.spans import Ref
@@ -53,8 +54,9 @@ def run_changes(log: Log, run: Run, version: int) -> Changes:
     Yield what became of a run and of all in it up to a version, oldest first.
     """
     trail = _Trail(log, run)
-    for recorded in log.read(run.stream, until=version):
-        yield from trail.changes(recorded)
+    with trusted(run.stream):
+        for recorded in log.read(run.stream, until=version):
+            yield from trail.changes(recorded)
 
 
 class _Trail:

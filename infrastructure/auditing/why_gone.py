@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...domain.chat.events import Forked
+from ...domain.decider import trusted
 from ...domain.envelope import Event
 from ...domain.memory.events import MemoryForgotten, MemoryRemembered
 from ...domain.pool.events import BranchedEvent, ClearedEvent, MergedEvent, PoolRemoved, PoolReplaced
@@ -69,7 +70,8 @@ def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGon
     """
     Return what `Store.why_gone` does; the rows of the validity of chats are up to date.
     """
-    found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
+    with trusted(stream):
+        found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
     if not isinstance(found, _Left):
         return WhyGone(context=stream, item=item, state=found)
     event = event_at(log, found.stream, found.version)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from ...domain.admission import require_few_named
 from ...domain.envelope import RecordedEvent
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection
 from .storable import require_keys, require_storable
@@ -33,6 +34,7 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
     """
     touched: dict[str, list[RecordedEvent]] = {}
     for event in _concerning(projection, events):
+        require_few_named(event.event)
         for key in projection.keys(event):
             touched.setdefault(key, []).append(event)
     if not touched:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from ...decider import trusted
 from ...errors import DecisionRefusedError
 from ...ports import StreamEnd
 from ...totals import Totals
@@ -66,7 +67,8 @@ class PastSource:
         if self._state is None:
             log = self._home.log
             events = log.read_events(self._stream, until=self._version, known=StreamEnd(self._version))
-            self._state = CHAT.fold(CHAT.initial_state, complete(log, events))
+            with trusted(self._stream):
+                self._state = CHAT.fold(CHAT.initial_state, complete(log, events))
         return self._state
 
     @property

@@ -23,7 +23,7 @@ from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionRetur
 from ..kinds import is_instructions
 from ..state.fold import active_config
 from .batches import arguments_of
-from .json_patch import patched
+from .json_patch import MISSHAPEN, patched
 
 __all__ = ["SYSTEM", "beside_of", "message_of", "messages_as_came", "plain_blocks", "role_of", "source_messages"]
 
@@ -62,19 +62,24 @@ def beside_of(item: ChatItemEvent) -> Beside | None:
     """
     if item.origin is None or b'"anthropic"' not in item.origin.rest:
         return None
-    beside: Beside | None = parse_json(item.origin.rest).get("anthropic")
-    return beside
+    beside = parse_json(item.origin.rest).get("anthropic")
+    return beside if isinstance(beside, dict) else None
 
 
 def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
     """
     Return the message that these neighbouring items were.
     """
-    besides = [beside_of(item) or {} for item in piece]
+    try:
+        return _message_of(piece, [beside_of(item) or {} for item in piece])
+    except MISSHAPEN:
+        return _message_of(piece, [{}] * len(piece))
+
+
+def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> AnthropicMessage:
     first = besides[0]
     if "whole" in first and first["items"] == len(piece):
-        whole: AnthropicMessage = first["whole"]
-        return whole
+        return dict(first["whole"])
     return {"role": role_of(piece[0]), "content": _content(piece, besides), **first.get("message", {})}
 
 
@@ -144,7 +149,7 @@ def _joined(group: Sequence[ChatItemEvent]) -> AnthropicMessage:
     """Return one message; of fields that its pieces have in common the last is right."""
     first, *others = map(message_of, _pieces(group))
     for other in others:
-        content = [*_as_blocks(first["content"]), *_as_blocks(other["content"])]
+        content = [*_as_blocks(first.get("content", "")), *_as_blocks(other.get("content", ""))]
         first = {**first, **other, "content": content}
     return first
 
@@ -166,7 +171,7 @@ def _system_text(
     telling = [item for item in bearing if getattr(item, "instructions", "") is not None]
     for group in groups:
         if telling and group[-1] is telling[-1] and SYSTEM in (beside_of(group[0]) or {}):
-            came: str | list[dict[str, Any]] = message_of(group)["content"]
+            came: str | list[dict[str, Any]] = message_of(group).get("content", "")
             return came
     return active_config(bearing)[0]
 

@@ -10,6 +10,7 @@ anew of its items. `exact=True` changes nothing: it is for looking at a context,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..kinds import INSTRUCTION_ROLES
 from ..pairing import pair_calls
 from .batches import NO_OUTPUT
 from .instructions import Config, Placed, place_instructions
+from .json_patch import MISSHAPEN
 from .openai_origin import OpenAIMessage, grouped, image_part, message_of
 from .openai_rules import CHAT_CALL_ID_MAX, function_name, is_image_address, is_sound, left_out_image, unique_call_ids
 
@@ -117,7 +119,8 @@ def _as_it_came(*group: ChatItemEvent) -> OpenAIMessage | None:
     for item in group:
         if item.origin is not None and item.origin.rest:
             message = message_of(group)
-            return message if is_sound(message) and _is_complete(message, group) else None
+            with suppress(*MISSHAPEN):
+                return message if is_sound(message) and _is_complete(message, group) else None
     return None
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...canonical import parse_json
 from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
-from .json_patch import patched
+from .json_patch import MISSHAPEN, patched
 
 __all__ = ["OpenAIMessage", "grouped", "image_part", "message_of", "plain_call", "plain_message", "rest_of"]
 
@@ -57,15 +57,23 @@ def _belongs(call: ChatItemEvent, last: ChatItemEvent) -> bool:
 def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
     """
     Return the message that was, or is to be, made of these neighbouring items.
+
+    What lies beside them counts for nothing where it is of no shape that an import gives it.
     """
-    rest = rest_of(group[0])
+    try:
+        return _message_of(group, [rest_of(item) for item in group])
+    except MISSHAPEN:
+        return _message_of(group, [{}] * len(group))
+
+
+def _message_of(group: Sequence[ChatItemEvent], rests: Sequence[dict[str, Any]]) -> OpenAIMessage:
+    rest = rests[0]
     if _is_whole(rest, group):
-        whole: OpenAIMessage = rest["whole"]
-        return whole
-    message: OpenAIMessage = patched(plain_message(group[0], rest), rest.get("message", {}))
-    for item in group:
+        return dict(rest["whole"])
+    message: OpenAIMessage = dict(patched(plain_message(group[0], rest), rest.get("message", {})))
+    for item, beside in zip(group, rests, strict=True):
         if isinstance(item, FunctionCalled):
-            _add_call(message, item, rest_of(item))
+            _add_call(message, item, beside)
     return message
 
 

@@ -9,6 +9,7 @@ other items that came in from the API go back in front of the item that they cam
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..events import ChatItemEvent, FunctionCalled, MessageAdded
@@ -16,6 +17,7 @@ from ..kinds import INSTRUCTION_ROLES
 from ..pairing import pair_calls
 from .batches import NO_OUTPUT
 from .instructions import Config, place_instructions
+from .json_patch import MISSHAPEN
 from .openai_origin import grouped, rest_of
 from .openai_rules import RESPONSES_ID_MAX, function_name, unique_call_ids
 from .responses_origin import ResponsesItem, Spoken, item_as_came, message_id, plain_item
@@ -95,12 +97,15 @@ class _Input:
         if not isinstance(item, Spoken):
             return
         beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
-        if beside is not None:
-            self._input += beside.get("before", ())
-            self._behind += beside.get("after", ())
-        made = item_as_came(item, beside) if beside else _made_anew(item)
-        if beside and not is_sound_item(made):
-            made = _made_anew(item)
+        made = None
+        # What lies beside it counts for nothing where it is of no shape that an import gives it.
+        with suppress(*MISSHAPEN):
+            came = item_as_came(item, beside) if beside else None
+            around = [list(beside.get(where, ())) if beside else [] for where in ("before", "after")]
+            made = came if came is not None and is_sound_item(came) else None
+            self._input += around[0]
+            self._behind += around[1]
+        made = made or _made_anew(item)
         self._input.append(made if call_id is None else {**made, "call_id": call_id})
 
 

@@ -184,10 +184,7 @@ class Journal(View[S]):
             if self.decider.decide(command, self.state):
                 raise IdempotencyError(self.place.stream, open_transaction.idempotency_key or "", made.recorded)
             return Outcome(())
-        outcome = self._catching_up(command, _Keyed(None, made.own), expected_version, catch_up, open_transaction)
-        if outcome.events:
-            open_transaction.note(self.place.stream, made)
-        return outcome
+        return self._catching_up(command, _Keyed(None, made.own), expected_version, catch_up, open_transaction)
 
     def _repeated_within(self, open_transaction: Transaction, made: Call) -> Outcome | None:
         """Return what a call led to, where the transaction is a repetition and recorded this call then."""
@@ -196,7 +193,7 @@ class Journal(View[S]):
             self.refresh()
         if not made.events:
             return None
-        open_transaction.note(self.place.stream, made)
+        open_transaction.note_repeated(self.place.stream, made)
         return _replayed(made.events)
 
     def _catching_up(

@@ -81,8 +81,10 @@ class Transaction:
         self.log = log
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
-        # With a key: the fingerprints of the calls made in each stream, and what was recorded there before under it.
-        self._calls: dict[str, list[str]] = {}
+        # With a key: of the calls made, by their own fingerprints, that of the call alone and how many of its stream
+        # had recorded something before; the calls that are repeated; and what was recorded before under the key.
+        self._made: dict[bytes, tuple[bytes, int]] = {}
+        self._repeated: dict[str, list[bytes]] = {}
         self._before: dict[str, list[RecordedEvent]] = {}
         self._events: dict[tuple[str, bytes], list[RecordedEvent]] = {}
         self._children = 0
@@ -141,17 +143,31 @@ class Transaction:
             self._before[stream] = [one for one in recorded if one.meta.fingerprint]
             for one in self._before[stream]:
                 self._events.setdefault((stream, _own_part(one)), []).append(one)
-        alone = fingerprint(call)
+        alone, recorded_before = fingerprint(call), self._calls_recorded(stream)
         # The same call a second time is another one.
-        own = fingerprint((alone.hex(), len(self._calls.get(stream, ()))))
+        own = fingerprint((alone.hex(), len(self._repeated.get(stream, ())) + recorded_before))
+        self._made[own] = (alone, recorded_before)
         events = self._events.get((stream, own)) or self._events.get((stream, alone), [])
         return Call(alone, own, self._before[stream], events)
 
-    def note(self, stream: str, made: Call) -> None:
-        """
-        Take note of a call that recorded something: the transaction's fingerprint is over these.
-        """
-        self._calls.setdefault(stream, []).append(made.alone.hex())
+    def note_repeated(self, stream: str, made: Call) -> None:
+        """Take note of a call that has recorded something before: it belongs to the transaction's fingerprint."""
+        self._repeated.setdefault(stream, []).append(made.alone)
+
+    def _calls_recorded(self, stream: str) -> int:
+        """Return how many calls recorded something in a stream: what is recorded says it, also behind an interrupt."""
+        part = self._parts.get(stream)
+        metas = () if part is None else (meta for _, meta in reversed(part.recorded))
+        last = next((meta.fingerprint for meta in metas if meta.fingerprint in self._made), None)
+        return 0 if last is None else self._made[last][1] + 1
+
+    def _calls_of(self, stream: str) -> list[str]:
+        """Return the fingerprints of the calls that belong to the transaction's own, in order."""
+        part = self._parts.get(stream)
+        # A call may have recorded several events, which all bear its own fingerprint.
+        owns = dict.fromkeys(meta.fingerprint for _, meta in part.recorded) if part else ()
+        recorded = [self._made[own][0] for own in owns if own in self._made]
+        return [call.hex() for call in [*self._repeated.get(stream, ()), *recorded]]
 
     def key_of_next_child(self) -> str | None:
         """
@@ -165,9 +181,11 @@ class Transaction:
     def _fingerprint(self) -> bytes | None:
         if self.idempotency_key is None:
             return None
-        calls = [call for calls in self._calls.values() for call in calls]
+        streams = dict.fromkeys((*self._repeated, *self._parts))
+        calls = {stream: found for stream in streams if (found := self._calls_of(stream))}
+        flat = [call for of_stream in calls.values() for call in of_stream]
         # Of one call it is that call's, which may be repeated outside of a transaction.
-        return bytes.fromhex(calls[0]) if len(calls) == 1 else fingerprint(self._calls)
+        return bytes.fromhex(flat[0]) if len(flat) == 1 else fingerprint(calls)
 
     def commit(self) -> None:
         """

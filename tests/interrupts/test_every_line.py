@@ -13,7 +13,7 @@ import pytest
 import refold
 from refold.infrastructure.sqlite_log.log import SqliteLog
 
-from .injecting import InterruptedHereError, in_another_thread, interrupted_at, path_of, points_of, visited
+from .injecting import InterruptedHereError, Point, in_another_thread, interrupted_at, path_of, points_of, visited
 from .world import World
 
 # A connection that an interrupted call had in hand is closed when its last reference goes: psycopg warns of it.
@@ -23,6 +23,7 @@ Call = Callable[[World], None]
 POINTS_MIN = 600
 SEALING_POINTS_MIN = 80
 CLOSING_POINTS_MIN = 30
+TRANSACTION_POINTS_MIN = 60
 ALWAYS = {"domain/journal.py", "domain/outbox.py", "domain/transaction.py", "domain/view.py"} | {
     "infrastructure/projecting/runner.py"
 }
@@ -163,6 +164,42 @@ def test_an_interrupt_at_every_line(world: World) -> None:
     print(f"\n{world.place}: an interrupt at {sum(visits.values())} points: {dict(visits)}")
     assert {path_of(path) for path, _ in seen} >= STEPS[world.kind]
     assert sum(visits.values()) >= POINTS_MIN
+
+
+def test_an_interrupt_within_a_keyed_transaction(world: World) -> None:
+    """Whoever goes on within the block records a transaction that can be repeated: its key stands for what it holds."""
+
+    def change(store: refold.Store, key: str, calls: list[Callable[[refold.ChatContext], object]]) -> None:
+        with store.transaction(idempotency_key=key):
+            chat = store.chat("a")
+            for call in calls:
+                call(chat)
+
+    def adding(number: str) -> Callable[[refold.ChatContext], object]:
+        return lambda chat: chat.add_message("user", "in one", message_id=number)
+
+    points: list[Point] = []
+    first = adding(world.next_id())
+    change(world.store, "points", [lambda chat: points.extend(points_of(lambda: first(chat)))])
+    reached = 0
+    own = {"domain/journal.py", "domain/transaction.py"}
+    for point in (one for one in points if (IS_DEEP or one.time == 1) and path_of(one.path) in own):
+        key, numbers = f"key {world.next_id()}", [world.next_id(), world.next_id()]
+        one, other = map(adding, numbers)
+        outcome: list[bool] = []
+        interrupt = lambda chat, point=point, one=one, outcome=outcome: outcome.append(  # noqa: E731
+            interrupted_at(point, lambda: one(chat), InterruptedHereError)
+        )
+        change(world.store, key, [interrupt, other])
+        reached += sum(outcome)
+        head = world.stranger.log.head("chat:a")
+        kept = [item.id for item in world.stranger.chat("a").items if item.id in numbers]
+        assert numbers[1] in kept
+
+        change(world.stranger, key, [adding(number) for number in kept])
+        assert world.stranger.log.head("chat:a") == head, f"recorded twice behind {point}"
+
+    assert reached >= TRANSACTION_POINTS_MIN
 
 
 def seal(world: World) -> None:

@@ -230,8 +230,8 @@ class ProjectionError(RefoldError):
 
 
 class DamagedError(RefoldError):
-    """Stored bytes do not match their digest or cannot be read; `what` names them."""
+    """Stored bytes do not match their digest or cannot be read; `what` names them, `remedy` says what to do."""
 
-    def __init__(self, what: str, reason: str) -> None:
-        self.what, self.reason = what, reason
-        super().__init__(f"{what} is damaged: {reason}; restore it from a copy, nothing was changed")
+    def __init__(self, what: str, reason: str, *, remedy: str = "restore it from a copy, nothing was changed") -> None:
+        self.what, self.reason, self.remedy = what, reason, remedy
+        super().__init__(f"{what} is damaged: {reason}; {remedy}")

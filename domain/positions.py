@@ -58,7 +58,10 @@ class Moment(msgspec.Struct, frozen=True):
             InvalidInputError: the text is neither.
         """
         try:
-            return cls(_parse_heads(text))
+            heads = _parse_heads(text)
+            if any(lane < -1 or number < 0 for lane, number in heads):
+                raise ValueError(text)
+            return cls(heads)
         except (ValueError, binascii.Error, msgspec.DecodeError) as error:
             raise InvalidInputError(
                 f"{text!r} is not a position: take one as `refold log` prints it, like 17 or 3.17"

@@ -40,6 +40,11 @@ def open_store(
     if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(text, create=create, read_only=read_only, synchronous=synchronous.upper())
-    # A log in memory has no database, and nothing of it stays open. That of PostgreSQL has a name without the password.
-    opened_at = log.database.where if hasattr(log, "database") else None
-    return Store(log, projections, durability=durability, opened_at=opened_at)
+    try:
+        # A log in memory has no database, and nothing of it stays open.
+        # The database of PostgreSQL has a name without the password.
+        opened_at = log.database.where if hasattr(log, "database") else None
+        return Store(log, projections, durability=durability, opened_at=opened_at)
+    except BaseException:
+        log.close()
+        raise

@@ -35,6 +35,7 @@ from ..projections.entries import (
 )
 from ..projections.stays import STILL_THERE, stays_of
 from .projecting.store import ProjectionStore
+from .row_faults import REBUILD, opening
 from .stay_levels import Level, born_rows, levels_of, version_in
 
 __all__ = ["EntryStay", "entry_stays", "version_meant"]
@@ -79,6 +80,7 @@ def version_meant(
     return resolve_version(log, stream, at, head=head, names=names)
 
 
+@opening("the table of entries", remedy=REBUILD)
 def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
     """
     Return the stays of all entries of a container, given by its stream, from rows that are up to date.

@@ -22,6 +22,7 @@ from ..domain.trajectory.nodes import DATA, NODE_TYPES
 from ..projections.trajectory_keys import place_in, reference_of, run_of
 from ..projections.transitions import TRANSITIONS, TransitionRow, changes_prefix, node_prefix, removal_prefix
 from .projecting.runner import ProjectionRunner
+from .row_faults import REBUILD, opening
 
 __all__ = ["AskedNode", "AttributeTransition", "audit_node"]
 
@@ -60,6 +61,7 @@ class AskedNode(NamedTuple):
     sub_id: int | None = None
 
 
+@opening("the table of transitions", remedy=REBUILD)
 def audit_node(runner: ProjectionRunner, asked: AskedNode, attribute: str | None) -> list[AttributeTransition]:
     """
     Return what `Store.audit_node` does.

@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.decider import Decider
-from ..domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
+from ..domain.envelope import Event
+from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
 from ..domain.home import Home
 from ..domain.journal import OPENING, Durability, Journal, Place, require_durability
-from ..domain.ports import LiveLog
+from ..domain.ports import LiveLog, Log
 from ..domain.streams import split_stream_id, stream_id
 from ..domain.system import REAL_SYSTEM
 
-__all__ = ["Opening", "home_of", "open_journal"]
+__all__ = ["Opening", "first_event", "home_of", "open_journal"]
 
 IDENTITY = ("user", "session", "agent")
 
@@ -96,8 +97,21 @@ def root_of(first: msgspec.Struct, stream: str) -> str:
     return root
 
 
+def first_event(log: Log, stream: str) -> Event:
+    """
+    Return the first event of a stream that has some.
+
+    Raises:
+        DamagedError: it is missing.
+    """
+    found = log.read_events(stream, until=1)
+    if not found:
+        raise DamagedError(f"event {stream}@1", "it is missing")
+    return found[0]
+
+
 def _checked(log: LiveLog, stream: str, wanted: Opening) -> Any:
-    first = log.read(stream, until=1)[0].event
+    first = first_event(log, stream)
     for field in wanted.settled:
         given, kept = getattr(wanted.first, field), getattr(first, field, None)
         if given is not None and given != kept:

@@ -78,7 +78,8 @@ def translated_for_eventsourcing(driver_error: type[Exception]) -> Iterator[None
     except StorageError as error:
         raise _kind_of(error, driver_error)(str(error)) from error
     except (DamagedError, InvalidInputError) as error:
-        raise DataError(str(error)) from error
+        cause = error.__cause__
+        raise (_namesake(cause) if isinstance(cause, driver_error) else DataError)(str(error)) from error
     except driver_error as error:
         raise _namesake(error)(str(error)) from error
 

@@ -14,6 +14,7 @@ from ..projections.trajectory_keys import place_in, runs_prefix
 from ..projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
 from .projecting.runner import ProjectionRunner
 from .restored_graph import restored_graph
+from .row_faults import REBUILD, opening
 
 __all__ = ["Selected", "run_edges", "run_graph", "run_nodes"]
 
@@ -43,6 +44,7 @@ class Selected(NamedTuple):
         return self.sub_id in (None, row.sub_id)
 
 
+@opening("the tables of runs", remedy=REBUILD)
 def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -> list[NodeRow]:
     """
     Return what `Store.run_nodes` does.
@@ -53,6 +55,7 @@ def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -
     return [row for row in _nodes(runner.rows_under(tables, [runs.prefix]), runs) if not row.removed_by]
 
 
+@opening("the tables of runs", remedy=REBUILD)
 def run_edges(runner: ProjectionRunner, runs: Selected) -> list[EdgeRow]:
     """
     Return what `Store.run_edges` does.
@@ -62,6 +65,7 @@ def run_edges(runner: ProjectionRunner, runs: Selected) -> list[EdgeRow]:
     return [row for row in _edges(rows, runs) if row.source in there and row.target in there]
 
 
+@opening("the tables of runs", remedy=REBUILD)
 def run_graph(runner: ProjectionRunner, runs: Selected) -> Trajectory:
     """
     Return what `Store.run_graph` does.

@@ -4,13 +4,15 @@ Full-text search in a store: from what was typed to hits with the text around th
 
 from __future__ import annotations
 
-from ..domain.errors import InvalidInputError, NotFoundError
+from ..domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ..domain.ports import Log
 from ..domain.streams import split_stream_id, stream_id
 from ..domain.words import Term, parse_query, snippet_of
 from ..projections.contract import Found, SearchQuery
 from ..projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
+from .opening import first_event
 from .projecting.runner import ProjectionRunner
+from .row_faults import REBUILD
 
 __all__ = ["search"]
 
@@ -37,7 +39,7 @@ def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
     for stream in (stream_id(kind, context) for kind in kinds):
         head = log.head(stream)
         if head:
-            lineage = getattr(log.read_events(stream, until=1)[0], "lineage", ())
+            lineage = getattr(first_event(log, stream), "lineage", ())
             streams |= {segment.stream: segment.version for segment in lineage} | {stream: head}
     if not streams:
         raise NotFoundError(f"there is no context {context!r}: `refold contexts` lists them")
@@ -47,9 +49,10 @@ def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
 def _hit(log: Log, found: Found, term: Term) -> SearchHit:
     row = found.row
     # The text is where it always was: the index has its words alone.
-    (event,) = log.read_events(row.stream, after=row.version - 1, until=row.version)
-    passage = passage_of(event)
-    assert passage is not None
+    passages = map(passage_of, log.read_events(row.stream, after=row.version - 1, until=row.version))
+    passage = next(passages, None)
+    if passage is None:
+        raise DamagedError(f"row {row.key!r} of search", f"{row.stream}@{row.version} has no text", remedy=REBUILD)
     return SearchHit(
         kind=row.kind,
         context=split_stream_id(row.stream)[1],

@@ -8,7 +8,7 @@ from ..domain.addressing import require_name
 from ..domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnlyError
 from ..domain.positions import Moment
 from .projecting.read_only import kept_by
-from .projecting.store import ProjectionStore
+from .projecting.store import ProjectionStore, stored_moment
 
 __all__ = ["AcknowledgedError", "Cursor"]
 
@@ -35,7 +35,10 @@ class Cursor:
     @property
     def moment(self) -> Moment | None:
         """The moment up to which everything was acknowledged."""
-        return None if self._noted is None else Moment.parse(self._noted)
+        return None if self._noted is None else self._stored(self._noted)
+
+    def _stored(self, noted: str) -> Moment:
+        return stored_moment(noted, f"the note {self._note}", remedy="subscribe under another name, `after` a moment")
 
     def move(self, moment: Moment) -> None:
         """
@@ -54,7 +57,7 @@ class Cursor:
         if text == self._noted:
             return
         if not self._store.set_note(self._note, before=self._noted, after=text):
-            now = Moment.parse(self._store.note(self._note) or "0")
+            now = self._stored(self._store.note(self._note) or "0")
             raise AcknowledgedError(self._note, expected=_count(self.moment), actual=_count(now))
         self._noted = text
 

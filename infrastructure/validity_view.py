@@ -20,6 +20,7 @@ from ..domain.spans import Segment, refs_of
 from ..projections.stays import STILL_THERE, Stay, stays_of
 from ..projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from .projecting.store import ProjectionStore
+from .row_faults import REBUILD, opening
 from .stay_levels import Level, holds, levels_of, version_in
 from .validity_births import described
 
@@ -55,6 +56,7 @@ def ids_seen(stays: Iterable[Interval], version: int) -> list[str]:
     return [stay.item for stay in stays if holds(stay, version)]
 
 
+@opening("the table of validity", remedy=REBUILD)
 def intervals(store: ProjectionStore, context: str) -> list[Interval]:
     """
     Return the stays of all items in the view of a chat, given by its stream, from rows that are up to date.

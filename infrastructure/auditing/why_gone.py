@@ -17,6 +17,7 @@ from ...domain.ports import Log
 from ...domain.positions import Position
 from ...domain.streams import split_stream_id
 from ...domain.window.events import WindowCleared, WindowDropped, WindowReplaced
+from ..opening import first_event
 from ..projecting.store import ProjectionStore
 from ..stay_levels import holds
 from ..validity_view import intervals
@@ -94,7 +95,7 @@ def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: 
     """Return how an item left a context up to a version, or whether it is there or never was."""
     is_chat = split_stream_id(stream)[0] == "chat"
     found = _in_chat(store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
-    first = log.read_events(stream, until=1)[0]
+    first = first_event(log, stream)
     if found != NEVER or not isinstance(first, Forked | BranchedEvent):
         return found
     before = _found(log, store, first.parent, asked, first.version)

@@ -15,6 +15,7 @@ import psycopg
 from psycopg.rows import DictRow
 from psycopg_pool import ConnectionPool
 
+from ...domain.errors import DamagedError, StorageError
 from ...domain.locks import News
 from ...domain.system import REAL_SYSTEM
 from ..compression import Compression
@@ -119,10 +120,12 @@ class PostgresEngine:
         """Append in one transaction; what the server refuses for one job's sake is tried again one by one."""
         try:
             return jobs[0].appender.append({jobs[0].lane}, lambda: [job.request for job in jobs])
-        except psycopg.Error as error:
-            return [error] if len(jobs) == 1 else [self._append([job])[0] for job in jobs]
         except Exception as error:
-            return [error for _ in jobs]
+            # Not so where the server is gone, busy or full.
+            is_refusal = type(error) in (DamagedError, StorageError) and isinstance(error.__cause__, psycopg.Error)
+            if len(jobs) == 1 or not (is_refusal or isinstance(error, psycopg.Error)):
+                return [error for _ in jobs]
+            return [self._append([job])[0] for job in jobs]
 
 
 def _runs(group: Sequence[JobTicket]) -> Iterator[list[JobTicket]]:

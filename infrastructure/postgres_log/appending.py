@@ -305,36 +305,43 @@ class Appender:
         return answers
 
     def _append_carefully(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
+        # Whether a COMMIT may have gone out whose answer nobody saw.
+        is_uncertain = failure is not None and is_lost_connection(failure)
+        unreachable: StorageUnavailableError | None = None
         for attempt in range(ATTEMPTS_MAX):
             if attempt and failure is not None:
                 pause_before(attempt - 1)
+            is_sent = False
             try:
                 with self._database.writing() as wire:
                     self._is_new(wire)
-                    return self._read_and_write(wire, orders, look_for_ids=failure is not None)
+                    plan, answers = self._planned(wire, orders, look_for_ids=failure is not None)
+                    is_sent = True
+                    self._write(wire, plan)
+                    wire.conclude()
+                    return answers
             except StreamMovedError:
                 continue
-            except StorageUnavailableError:
+            except StorageUnavailableError as error:
                 # That a server cannot be reached is waited out only where it could be a moment ago.
                 if failure is None:
                     raise
+                unreachable = error
             except psycopg.Error as error:
                 self._memory.forget()
                 failure = error
+                is_uncertain = is_uncertain or (is_sent and is_lost_connection(error))
                 if not (is_lost_connection(error) or error.sqlstate in WORTH_RETRYING):
-                    raise
-        raise self._outcome(failure) from failure
+                    break
+        raise self._outcome(failure, unreachable, is_uncertain=is_uncertain) from (failure or unreachable)
 
-    def _read_and_write(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> list[Answer]:
+    def _planned(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> tuple[Plan, list[Answer]]:
         wanted = {draft.tag for order in orders for part in order.request.parts for draft in part.drafts}
         if not wanted <= self._memory.tags.keys():
             self._memory.tags |= learn_tags(wire, self._prefix + "tag", wanted)
         found = self._inquiry.run(wire, orders, look_for_ids=look_for_ids)
         plan = Plan(self._memory, self._now(), self._compression, found)
-        answers = plan.answers(orders)
-        self._write(wire, plan)
-        wire.conclude()
-        return answers
+        return plan, plan.answers(orders)
 
     def _write(self, wire: Wire, plan: Plan) -> None:
         """Send the rows and COMMIT: in one trip, unless there is more than one should carry."""
@@ -367,12 +374,17 @@ class Appender:
     def _now(self) -> int:
         return int(self._system.now() * 1_000_000)
 
-    def _outcome(self, failure: psycopg.Error | None) -> Exception:
-        if failure is None:
+    def _outcome(
+        self, failure: psycopg.Error | None, unreachable: StorageUnavailableError | None, *, is_uncertain: bool
+    ) -> Exception:
+        if is_uncertain:
+            return StorageUnavailableError(
+                f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
+                " whether they are recorded before you repeat them, or give them an idempotency key"
+            )
+        # Nothing was written; what ended a transaction says less than that the server went away before the next try.
+        if unreachable is not None:
+            return unreachable
+        if failure is None or failure.sqlstate == STALE:
             return StorageUnavailableError(f"{self._database.where}: streams turned up elsewhere again and again")
-        if not is_lost_connection(failure):
-            return failure
-        return StorageUnavailableError(
-            f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
-            " whether they are recorded before you repeat them, or give them an idempotency key"
-        )
+        return failure

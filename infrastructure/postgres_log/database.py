@@ -21,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from ...domain.errors import StorageBusyError, StorageClosedError, StorageUnavailableError
 from ...domain.locks import News, locked
 from ...domain.process_forks import renew_in_child
+from ..row_faults import opening
 from .translation import first_line, is_lost_connection, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
@@ -77,7 +78,7 @@ class PostgresDatabase:
             StorageBusyError: all connections stayed in use.
             StorageUnavailableError: the database cannot be reached.
         """
-        with translated(self.where):
+        with translated(self.where), opening(self.where):
             for attempt in range(READ_ATTEMPTS_MAX):
                 try:
                     return self._read_once(work)
@@ -210,9 +211,13 @@ class PostgresDatabase:
             connection.close()
             raise StorageUnavailableError(f"{self.where} is encoded in {encoding}: make one in UTF8")
         wire = Wire(connection, patience_seconds=self._patience)
-        with translated(self.where):
-            # A pooler gives every client a number of its own making.
-            ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+        try:
+            with translated(self.where):
+                # A pooler gives every client a number of its own making.
+                ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+        except BaseException:
+            wire.close()
+            raise
         wire.prepares = pid == connection.info.backend_pid
         return wire
 

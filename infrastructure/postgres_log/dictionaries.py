@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ...domain.errors import DamagedError, StorageClosedError
+from ...domain.errors import DamagedError, StorageError
 from ...domain.process_forks import renew_in_child
 from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .database import PostgresDatabase
@@ -106,8 +106,8 @@ class Dictionaries:
             self._thread.join()
 
     def _train(self, samples: Callable[[], Sequence[bytes]]) -> None:
-        # A store that is closed meanwhile gets its dictionary the next time.
-        with suppress(StorageClosedError):
+        # A store that is closed meanwhile, or whose server went away, gets its dictionary the next time.
+        with suppress(StorageError, DamagedError):
             # Another process may have been quicker: one dictionary is enough.
             self.use_newest()
             dictionary = None if self.compression.newest else train_dictionary(samples())

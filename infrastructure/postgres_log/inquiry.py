@@ -13,10 +13,14 @@ from typing import NamedTuple, Protocol
 from ...domain.errors import DamagedError
 from ..acknowledged import Witness
 from ..records import Known, Part, Placed
+from ..row_faults import digest_of_row, whole
 from .planning import Found, Lane, Memory, Order, Tip
 from .wire import BEGIN, Call, Rows, Wire, int4
 
 __all__ = ["Guard", "Inquiry", "StreamMovedError"]
+
+
+INT_MAX = (1 << 31) - 1
 
 
 class StreamMovedError(Exception):
@@ -125,7 +129,10 @@ class Inquiry:
 
         def take_last(rows: Rows) -> None:
             if rows:
-                lane.position, lane.recorded_at, lane.digest = rows[0]
+                # What follows is counted on from these.
+                lane.position = whole(f"the last position of slice {number}", rows[0][0])
+                lane.recorded_at = whole(f"the time of position {number}.{lane.position}", rows[0][1])
+                lane.digest = digest_of_row(f"position {number}.{lane.position}", rows[0][2])
             # Nobody wrote since: what is remembered of the slice's streams holds good.
             if before is not None and before.digest == lane.digest:
                 lane.tips, lane.blobs = before.tips, before.blobs
@@ -137,10 +144,10 @@ class Inquiry:
                 raise self._guard.went_back(witness)
 
         def take_stream_key(rows: Rows) -> None:
-            lane.stream_key = rows[0][0]
+            lane.stream_key = whole(f"the last key of a stream of slice {number}", rows[0][0], INT_MAX - 1)
 
         def take_blob_key(rows: Rows) -> None:
-            lane.blob_key = rows[0][0]
+            lane.blob_key = whole(f"the last key of a text of slice {number}", rows[0][0])
 
         where = (int4(number),)
         yield _Question(Call(self._sql.last, where), take_last)
@@ -156,6 +163,9 @@ class Inquiry:
         def take_place(rows: Rows) -> None:
             slices.pop(stream, None)
             for place, key in rows:
+                # Foreign applications have slices of their own numbers.
+                whole(f"the slice of {stream}", place, INT_MAX)
+                whole(f"the key of {stream}", key, INT_MAX)
                 if place == number:
                     slices[stream] = number
                     lane.tips.setdefault(stream, Tip(key))
@@ -164,6 +174,8 @@ class Inquiry:
 
         def take_head(rows: Rows) -> None:
             for version, digest in rows:
+                whole(f"the last version of {stream}", version, INT_MAX - 1)
+                digest_of_row(f"event {stream}@{version}", digest)
                 tip = lane.tips[stream]
                 if (tip.version, tip.digest) != (version, digest):
                     lane.tips[stream] = Tip(tip.key, version, digest)
@@ -191,7 +203,8 @@ class Inquiry:
 
             def take_known(rows: Rows) -> None:
                 for span in rows:
-                    found.keys[name] = Known(*span)
+                    what = f"the idempotency key {part.idempotency_key!r} of {part.stream}"
+                    found.keys[name] = Known(*[whole(what, version, INT_MAX) for version in span])
 
             yield _Question(Call(self._sql.known, values), take_known)
         for draft in part.drafts:
@@ -200,7 +213,7 @@ class Inquiry:
 
                 def take_blob(rows: Rows, name: tuple[bytes, str] = (text.digest, key_id)) -> None:
                     for (key,) in rows:
-                        lane.blobs[name] = key
+                        lane.blobs[name] = whole("the key of a large text", key)
 
                 yield _Question(Call(self._sql.blob, (int4(number), text.digest, key_id.encode())), take_blob)
 

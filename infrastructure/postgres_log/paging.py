@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ...domain.errors import DamagedError
 from ...domain.positions import Moment, Partition
+from ..row_faults import opening
 from .database import PostgresDatabase
 from .opening import COLUMNS, Row
 from .wire import Call, int4, int8
@@ -72,6 +73,10 @@ class Pager:
         Raises:
             DamagedError: a position is empty.
         """
+        with opening("a row of the log"):
+            return self._page(after, limit)
+
+    def _page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         seen = dict(after.heads)
         news = _news(self._known, seen)
         # Where there is still a page to read up to the last look, there is no need for another.

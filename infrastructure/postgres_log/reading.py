@@ -7,7 +7,6 @@ hashed and decoded.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,9 @@ from ...domain.ports import Range, StreamEnd
 from ...domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
+from ..row_faults import digest_of_row, opening
 from ..stretches import Stretch, stretches
+from ..texts import text_of
 from .database import PostgresDatabase
 from .opening import COLUMNS, Opener, Origin, Place, Row
 from .wire import Call, Rows, int4, int8
@@ -102,9 +103,11 @@ class Reader:
         Raises:
             DamagedError: a version that was looked at is missing.
         """
-        place = self._places_of([stream]).get(stream)
-        if place is None:
-            return 0
+        with opening(f"stream {stream}"):
+            place = self._places_of([stream]).get(stream)
+            return 0 if place is None else self._last_version(stream, place, moment)
+
+    def _last_version(self, stream: str, place: Place, moment: Moment | int | None) -> int:
         where = (int4(place.slice), int4(place.key))
         if moment is None:
             return int(self._ask([Call(self._sql.head, where)])[0][0][0] or 0)
@@ -123,9 +126,13 @@ class Reader:
         """
         # What is remembered may be another stream's place since a restore, and this is where contexts are opened.
         self._places.pop(stream, None)
-        place = self._places_of([stream]).get(stream)
-        rows = self._ask([Call(self._sql.end, (int4(place.slice), int4(place.key)))])[0] if place else []
-        return StreamEnd(rows[0][0], bytes(rows[0][1])) if rows else StreamEnd(0)
+        with opening(f"stream {stream}"):
+            place = self._places_of([stream]).get(stream)
+            rows = self._ask([Call(self._sql.end, (int4(place.slice), int4(place.key)))])[0] if place else []
+        if not rows:
+            return StreamEnd(0)
+        version, digest = rows[0]
+        return StreamEnd(version, digest_of_row(f"event {stream}@{version}", digest))
 
     def heads(self, streams: Sequence[str]) -> list[int]:
         """
@@ -164,17 +171,19 @@ class Reader:
             DamagedError: an event is missing, or was changed.
             LogWentBackError: what is `known` of the stream is not there.
         """
-        ((rows, origin),) = self._fetch([Stretch([wanted])])
-        self._require(known, wanted, rows, origin)
-        return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
+        with opening(f"stream {wanted.stream}"):
+            ((rows, origin),) = self._fetch([Stretch([wanted])])
+            self._require(known, wanted, rows, origin)
+            return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
 
     def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
         """
         Return what `read_stream` does without the envelopes.
         """
-        ((rows, origin),) = self._fetch([Stretch([wanted])])
-        self._require(known, wanted, rows, origin)
-        return self._opener.events([(rows, origin)])[0]
+        with opening(f"stream {wanted.stream}"):
+            ((rows, origin),) = self._fetch([Stretch([wanted])])
+            self._require(known, wanted, rows, origin)
+            return self._opener.events([(rows, origin)])[0]
 
     def _require(self, known: StreamEnd | None, wanted: Range, rows: Sequence[Row], origin: Origin) -> None:
         if known is None or known.version < 1 or self._went_back is None:
@@ -193,11 +202,12 @@ class Reader:
         """
         Return the events of a stream that were appended under an idempotency key, if any were.
         """
-        place = self._places_of([stream]).get(stream)
-        if place is None:
-            return []
-        spans = self._ask([Call(self._sql.under, (int4(place.slice), int4(place.key), key.encode()))])[0]
-        return self.read_stream(Range(stream, spans[0][0] - 1, spans[0][1])) if spans else []
+        with opening(f"stream {stream}"):
+            place = self._places_of([stream]).get(stream)
+            if place is None:
+                return []
+            spans = self._ask([Call(self._sql.under, (int4(place.slice), int4(place.key), key.encode()))])[0]
+            return self.read_stream(Range(stream, spans[0][0] - 1, spans[0][1])) if spans else []
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
@@ -206,12 +216,13 @@ class Reader:
         """
         asked = stretches(ranges)
         lots: list[tuple[Sequence[Row], Origin]] = []
-        for stretch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
-            for start, end in stretch.places(len(rows)):
-                # What lies between the ranges came along, and is not opened.
-                before = rows[start - 1][7] if 0 < start < end else origin.before
-                lots.append((rows[start:end], origin._replace(before=before)))
-        return self._opener.events(lots)
+        with opening(f"stream {' or '.join({one.stream for one in asked})}"):
+            for stretch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
+                for start, end in stretch.places(len(rows)):
+                    # What lies between the ranges came along, and is not opened.
+                    before = rows[start - 1][7] if 0 < start < end else origin.before
+                    lots.append((rows[start:end], origin._replace(before=before)))
+            return self._opener.events(lots)
 
     def _fetch(self, asked: Sequence[Stretch]) -> list[tuple[list[Row], Origin]]:
         """Return the rows of each stretch, and what opening them takes."""
@@ -235,6 +246,10 @@ class Reader:
         Raises:
             DamagedError: an event was changed, or the one before it is missing.
         """
+        with opening("a row of the log"):
+            return self._open_page(rows, self._marking_opener if undecodable else self._opener)
+
+    def _open_page(self, rows: Sequence[Row], opener: Opener) -> list[RecordedEvent]:
         ends: dict[tuple[int, int], list[int]] = {}
         for row in rows:
             end = ends.get(row[:2])
@@ -249,7 +264,7 @@ class Reader:
         names = self._names_of(spans)
         befores = self._digests_before(spans, names)
         origins = {place: Origin(names[place], befores[place]) for place in spans}
-        return (self._marking_opener if undecodable else self._opener).recorded(rows, origins)
+        return opener.recorded(rows, origins)
 
     def _digests_before(self, spans: Spans, names: Mapping[Place, str]) -> dict[Place, bytes]:
         digests = {place: NO_DIGEST for place, (first, _) in spans.items() if first <= 1}
@@ -280,11 +295,9 @@ class Reader:
             what = f"blob {number}.{key}"
             if not found:
                 raise DamagedError(what, "it is missing, and events refer to it")
-            digest, data = found[0]
-            text = self._compression.expand(data, what)
-            if hashlib.blake2b(text, digest_size=32).digest() != digest:
-                raise DamagedError(what, "it does not match its hash")
-            texts[number][key] = text.decode()
+            with opening(what):
+                digest, data = found[0]
+                texts[number][key] = text_of(self._compression.expand(data, what), digest, what)
         return texts
 
     def _remember(self, place: Place, stream: str) -> None:

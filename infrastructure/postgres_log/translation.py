@@ -11,6 +11,7 @@ import psycopg
 
 from ...domain.errors import (
     DamagedError,
+    RefoldError,
     StorageBusyError,
     StorageError,
     StorageFullError,
@@ -26,7 +27,7 @@ DUPLICATE = "23505"
 @contextmanager
 def translated(where: str) -> Iterator[None]:
     """
-    Turn errors of psycopg into Refold's own; those that nothing here understands go on as they are.
+    Turn errors of psycopg into Refold's own; those that are mistakes of ours go on as they are.
     """
     try:
         yield
@@ -55,9 +56,9 @@ def first_line(error: psycopg.Error) -> str:
     return message.strip().splitlines()[0] if message.strip() else type(error).__name__
 
 
-def translate(error: psycopg.Error, where: str) -> Exception:
+def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
     """
-    Return Refold's error for one of psycopg's; the same where nothing here understands it.
+    Return Refold's error for one of psycopg's; the same where a statement was written or used wrongly.
     """
     if is_lost_connection(error):
         return StorageUnavailableError(f"{where} does not answer ({first_line(error)}): check that it runs")
@@ -72,11 +73,17 @@ def translate(error: psycopg.Error, where: str) -> Exception:
             return StorageReadOnlyError(f"{where} takes no changes: connect to the primary, or make it writable")
         case "42501":
             return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
-        case "42P01" | "42703" | "3F000":
-            return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): restore it")
+        case "42P01" | "42703" | "3F000" | "42804" | "42883" | "42P10" | "0A000":
+            # Gone, or of another shape: a column's type, or the key that rows are found by.
+            way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
+            return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
         case "58030":
             return StorageError(f"the disk of {where} failed: {first_line(error)}")
         case "XX001" | "XX002":
             return DamagedError(where, first_line(error))
-        case _:
+        case state if state[:2] in ("22", "23"):
+            return DamagedError(where, f"it refuses a row that it should take ({first_line(error)})")
+        case "42601" | "":
             return error
+        case state:
+            return StorageError(f"{where} failed ({first_line(error)}, SQLSTATE {state}): ask who runs it")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.envelope import RecordedEvent
-from ...domain.errors import ProjectionError, StorageError
+from ...domain.errors import DamagedError, ProjectionError, StorageError
 from ...projections.contract import Projection, StoppableProjection
 from .folding import fold_page
 from .store import ProjectionStore, SetAside
@@ -37,7 +37,11 @@ def fault_of(store: ProjectionStore, projection: Projection) -> Fault | None:
     Return what stopped a projection; None where nothing did, or a newer version of it may do better.
     """
     noted = store.note(_note(projection))
-    fault = None if noted is None else msgspec.json.decode(noted, type=Fault)
+    try:
+        fault = None if noted is None else msgspec.json.decode(noted, type=Fault)
+    except msgspec.DecodeError:
+        # A note that is none stops nobody: where an event is in the way, that comes to light again.
+        return None
     return fault if fault is not None and fault.version == projection.version else None
 
 
@@ -119,7 +123,7 @@ def _fold_one(projection: Projection, event: RecordedEvent, rows: _Rows) -> Exce
         changed = fold_page(projection, (event,), rows)
         # A text that cannot be encoded comes to light only where it is.
         msgspec.msgpack.encode(changed)
-    except StorageError:
+    except (StorageError, DamagedError):
         # Not the fault of any event.
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...domain.envelope import RecordedEvent
-from ...domain.errors import StorageError
+from ...domain.errors import InvalidInputError, StorageError
 from ...domain.ports import PagedLog
 from ...domain.positions import Moment, Position
 from ...projections.contract import Projection
@@ -74,7 +74,11 @@ def traces(store: ProjectionStore) -> dict[str, str]:
 
 def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
     where, _, digest = mark.partition(" ")
-    ((lane, number),) = Moment.parse(where).heads
+    try:
+        ((lane, number),) = Moment.parse(where).heads
+    except (InvalidInputError, ValueError):
+        # A mark that is none contradicts nothing, and the next one takes its place.
+        return None
     heads = dict(log.now().heads)
     if heads.get(lane, 0) < number:
         return f"the projection {name} has seen an event at it, and the log ends before it"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ...domain.errors import RefoldError
 from ...domain.ports import LiveLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition
+from ...domain.streams import SLICES
 from ...domain.system import Stopwatch
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
 from ..databases import open_database
@@ -151,7 +152,7 @@ class PartitionedBuild:
         is_noted = False
         while not is_noted:
             before = self._store.note(self._note)
-            of = partitions if before is None else _of(before)
+            of = (0 if before is None else _of(before)) or partitions
             self._plan = f"{of}.{uuid.uuid4().hex[:8]}"
             is_noted = self._store.set_note(self._note, before=before, after=self._plan)
 
@@ -256,4 +257,7 @@ def _plan_note(projection: Projection) -> str:
 
 
 def _of(plan: str) -> int:
-    return int(plan.partition(".")[0])
+    number = plan.partition(".")[0]
+    # A plan that cannot be read is none, and the rebuild begins anew.
+    of = int(number) if number.isdecimal() and len(number) <= len(str(SLICES)) else 0
+    return of if of <= SLICES else 0

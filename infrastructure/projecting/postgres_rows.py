@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 from psycopg import errors
 
-from ...domain.positions import BEGINNING, Moment
+from ...domain.errors import DamagedError
+from ...domain.positions import Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..postgres_log.appending import TRIP_BYTES_MAX
 from ..postgres_log.log import PostgresLog
 from ..postgres_log.translation import translated
 from ..postgres_log.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
+from ..row_faults import REBUILD
 from .postgres_keeping import (
     MAKE_NOTES,
     drop_calls,
@@ -43,6 +45,7 @@ from .store import (
     SetAside,
     Snapshot,
     aside_note,
+    checkpoint_moment,
     end_of_prefix,
     is_replaceable,
     made_found,
@@ -66,6 +69,7 @@ MAKE_CHECKPOINTS = Call(
 )
 BEGIN_STILL = Call("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE slice = $1 AND projection = $2 AND version = $3"
+TABLE_GONE = f"SELECT to_regclass($4::text) IS NULL AND EXISTS ({CHECKPOINT})"
 ADD_CHECKPOINT = "INSERT INTO checkpoint VALUES ($1, $2, $3, $4)"
 SET_CHECKPOINT = "UPDATE checkpoint SET moment = $4 WHERE slice = $1 AND projection = $2 AND version = $3"
 
@@ -86,7 +90,7 @@ class PostgresProjectionStore:
         if not found:
             # Its table may have become another's, or none, by the hand of another process.
             self._made.discard(_table(projection))
-        return _moment(found)
+        return _moment(projection, found)
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """
@@ -135,7 +139,7 @@ class PostgresProjectionStore:
             # The row is locked, so that of two runners one goes on and the other sees that it came second.
             sql, values = _checkpoint(projection)
             found = wire.run(BEGIN, Call(sql + " FOR UPDATE", values))[1]
-            if _moment(found) != before:
+            if _moment(projection, found) != before:
                 wire.run(ROLLBACK)
                 return False
             try:
@@ -166,7 +170,7 @@ class PostgresProjectionStore:
         """
         self._make(projection)
         _, found, rows, _ = self._log.database.ask(BEGIN_STILL, _checkpoint(projection), _all_rows(projection), COMMIT)
-        return Snapshot(_moment(found), made_rows(projection, rows))
+        return Snapshot(_moment(projection, found), made_rows(projection, rows))
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
@@ -200,7 +204,7 @@ class PostgresProjectionStore:
         with translated(self._log.database.where), self._log.database.writing() as wire:
             locked = [Call(call.sql + " FOR UPDATE", call.values) for call in map(_checkpoint, (projection, shadow))]
             _, live, built = wire.run(BEGIN, *locked)
-            if not is_replaceable(_moment(live), _moment(built), before):
+            if not is_replaceable(_moment(projection, live), _moment(shadow, built), before):
                 wire.run(ROLLBACK)
                 return False
             try:
@@ -225,7 +229,9 @@ class PostgresProjectionStore:
         drops = [call for part, table in zip(parts, tables, strict=True) for call in drop_calls(table, LANE, part)]
         try:
             self._run(*copies, Call(ADD_CHECKPOINT, values), *noted, *drops)
-        except errors.UniqueViolation as error:
+        except DamagedError as error:
+            if not isinstance(error.__cause__, errors.UniqueViolation):
+                raise
             raise twice_made(shadow) from error
         self._made.difference_update(tables)
 
@@ -314,6 +320,10 @@ class PostgresProjectionStore:
         columns = ", ".join([*fields, *([VECTOR_COLUMN] if is_searched else [])])
         make = f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {columns}, PRIMARY KEY (slice, key))"
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
+        is_gone = Call(TABLE_GONE, (*_checkpoint(projection).values, table.encode()))
+        # Twice: another process may be dropping both, the table and its checkpoint, at this very moment.
+        if all(self._log.database.ask(is_gone)[0][0][0] for _ in range(2)):
+            raise DamagedError(f"the table of {projection.name}", "it cannot be read (it is gone)", remedy=REBUILD)
         self._make_one(Call(make))
         if is_searched and not self._log.database.ask(index_found_call(table))[0]:
             # Even to find it there it would wait for whoever writes rows.
@@ -347,8 +357,8 @@ def _all_rows(projection: Projection) -> Call:
     return Call(f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 ORDER BY key", (LANE,))
 
 
-def _moment(found: Rows) -> Moment:
-    return Moment.parse(found[0][0]) if found else BEGINNING
+def _moment(projection: Projection, found: Rows) -> Moment:
+    return checkpoint_moment(projection, found[0] if found else None)
 
 
 def _columns(projection: Projection) -> str:

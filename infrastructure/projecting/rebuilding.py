@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...domain.errors import DamagedError
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...domain.system import REAL_SYSTEM, Stopwatch
@@ -89,6 +90,7 @@ def rebuild(
         if restart:
             store.drop(build.shadow)
             forget_partitions(store, projection)
+        _forget_unreadable(store, projection)
         is_built = _build_in_partitions(log, store, projection, build, stop, workers, watch)
         if not is_built or not _build_and_replace(store, projection, build, stop):
             return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
@@ -100,6 +102,14 @@ def rebuild(
         seconds=watch.monotonic() - began,
         set_aside=len(store.set_aside(projection)),
     )
+
+
+def _forget_unreadable(store: ProjectionStore, projection: Projection) -> None:
+    """Drop rows whose checkpoint cannot be read: nothing could take their place, as they may stand anywhere."""
+    try:
+        store.checkpoint(projection)
+    except DamagedError:
+        store.drop(projection)
 
 
 def _build_in_partitions(

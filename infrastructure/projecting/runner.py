@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...domain.envelope import RecordedEvent, Undecodable
-from ...domain.errors import LogWentBackError, StorageError
+from ...domain.errors import DamagedError, LogWentBackError, StorageError
 from ...domain.ports import Page, PagedLog
 from ...domain.positions import Moment
 from ...projections.contract import (
@@ -137,7 +137,8 @@ class ProjectionRunner:
                 if not rows and not read.is_last and bare_pages < BARE_PAGES_MAX:
                     return page.moment, _Standing(projection, stored, bare_pages + 1)
                 saved = self._save(projection, rows, page.events, stored, page.moment)
-            except StorageError:
+            except (StorageError, DamagedError):
+                # The rows that it goes on from cannot be read, which is no fault of the events.
                 raise
             except Exception:
                 saved = self._go_around(standing, read)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
+from ...domain.errors import DamagedError
 from ...projections.contract import Projection, SearchedRow
 from .sqlite_search import drop_index, rename_searched
 from .store import SetAside, aside_note, noted_aside, said_aside, twice_made
@@ -80,17 +81,20 @@ def note(connection: sqlite3.Connection, name: str) -> str | None:
     if not _has_table(connection, "note"):
         return None
     found = connection.execute("SELECT value FROM note WHERE name = ?", (name,)).fetchone()
+    if found and not isinstance(found[0], str):
+        remedy = "delete its row from the table note"
+        raise DamagedError(f"the note {name}", f"{found[0]!r:.100} is no text", remedy=remedy)
     return found[0] if found else None
 
 
 def notes_between(connection: sqlite3.Connection, first: str, end: str) -> dict[str, str]:
     """
-    Return all that was noted under names from `first` on and before `end`.
+    Return all texts that were noted under names from `first` on and before `end`.
     """
     if not _has_table(connection, "note"):
         return {}
-    found = connection.execute("SELECT name, value FROM note WHERE name >= ? AND name < ? ORDER BY name", (first, end))
-    return dict(found)
+    asked = "SELECT name, value FROM note WHERE name >= ? AND name < ? AND typeof(value) = 'text' ORDER BY name"
+    return dict(connection.execute(asked, (first, end)))
 
 
 def put_notes(connection: sqlite3.Connection, noted: Mapping[str, str]) -> None:

@@ -50,12 +50,13 @@ def require_keys(keys: Iterable[str]) -> None:
     Require that rows can be stored under keys, and looked up.
 
     Raises:
-        ValueError: one has a NUL in it, or is larger than KEY_BYTES_MAX.
+        ValueError: one has a NUL in it, is larger than KEY_BYTES_MAX, or cannot be encoded.
     """
     for key in keys:
         if "\0" in key:
             raise ValueError(f"there is a NUL in the key {key!r}")
-        if 4 * len(key) > KEY_BYTES_MAX and len(key.encode()) > KEY_BYTES_MAX:
+        # Here, and not where the rows are read: whatever fails there says that what is stored is damaged.
+        if (len(key) if key.isascii() else len(key.encode())) > KEY_BYTES_MAX:
             raise ValueError(f"the key {key[:80]!r}... has more than KEY_BYTES_MAX ({KEY_BYTES_MAX:,}) bytes")
 
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...domain.errors import InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.locks import synchronized
 from ...domain.positions import BEGINNING, Moment
 from ...domain.process_forks import fork_safe_lock
 from ...projections.contract import Found, Projection, SearchQuery
+from ..row_faults import REBUILD, opening
 
 __all__ = [
     "MemoryProjectionStore",
@@ -23,12 +24,14 @@ __all__ = [
     "SetAside",
     "Snapshot",
     "aside_note",
+    "checkpoint_moment",
     "end_of_prefix",
     "is_replaceable",
     "made_found",
     "made_rows",
     "noted_aside",
     "said_aside",
+    "stored_moment",
     "twice_made",
 ]
 
@@ -377,8 +380,12 @@ def aside_note(projection: Projection) -> str:
 def noted_aside(note: str | None) -> list[SetAside]:
     """
     Return what a note says was set aside.
+
+    Raises:
+        DamagedError: the note is none.
     """
-    return [] if note is None else msgspec.json.decode(note, type=list[SetAside])
+    with opening("the note of the events that a projection set aside", remedy=REBUILD):
+        return [] if note is None else msgspec.json.decode(note, type=list[SetAside])
 
 
 def said_aside(aside: Sequence[SetAside]) -> str | None:
@@ -422,6 +429,29 @@ def made_found(projection: Projection, found: Sequence[Sequence[Any]]) -> list[F
     """
     rows = made_rows(projection, (values[:-1] for values in found))
     return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
+
+
+def stored_moment(text: object, what: str, **remedy: str) -> Moment:
+    """
+    Return the moment that was stored as a text; `what` names where.
+
+    Raises:
+        DamagedError: it is none.
+    """
+    try:
+        return Moment.parse(text if isinstance(text, str) else repr(text))
+    except InvalidInputError as error:
+        raise DamagedError(what, f"{text!r} is no position", **remedy) from error
+
+
+def checkpoint_moment(projection: Projection, found: Sequence[object] | None) -> Moment:
+    """
+    Return the moment of a projection's checkpoint, given its row; the beginning where there is none.
+
+    Raises:
+        DamagedError: it holds no moment.
+    """
+    return stored_moment(found[0], f"the checkpoint of {projection.name}", remedy=REBUILD) if found else BEGINNING
 
 
 def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:

@@ -24,6 +24,7 @@ from ...domain.system import System
 from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
 from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request
+from ..row_faults import digest_of_row, whole
 from ..texts import LARGE_TEXT_BYTES, LargeText, insert_references
 from .inserting import Inserter, NewStream, Row
 
@@ -224,7 +225,10 @@ class Appender:
             # The last transaction came to nothing.
             self.forget()
         self._heads.clear()
-        self._last = connection.execute(self._sql.last).fetchone() or EMPTY
+        number, recorded_at, digest = connection.execute(self._sql.last).fetchone() or EMPTY
+        what = f"the last position of the log, {number}"
+        # What follows is counted on from these: a wrong one would be written on into every event to come.
+        self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
         self._is_alone = self._last[2] == self._left_at
         if not self._is_alone:
             # Tags are never changed, but this may be an older copy of the log, without them.
@@ -289,7 +293,8 @@ class Appender:
             return None
         key = self._head(connection, part.stream).key
         found = connection.execute(self._sql.known_key, (key, part.idempotency_key)).fetchone()
-        return Known(*found) if found else None
+        what = f"the idempotency key {part.idempotency_key!r} of {part.stream}"
+        return Known(*[whole(what, version) for version in found]) if found else None
 
     def _check(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
         """Refuse before anything is written; a stream may come up again later in the request."""
@@ -346,7 +351,10 @@ class Appender:
                 connection.execute(self._sql.head, found).fetchone()
                 or connection.execute(self._sql.sealed_head, found).fetchone()
             )
-            head = Head(found[0] if found else 0, *(last or (None, NO_DIGEST)))
+            head = Head(found[0] if found else 0, None, NO_DIGEST)
+            if last:
+                version = whole(f"the last version of {stream}", last[0])
+                head = Head(found[0], version, digest_of_row(f"event {stream}@{version}", last[1]))
             self._heads[stream] = head
         return head
 
@@ -363,7 +371,7 @@ class Appender:
     def _blob(self, connection: sqlite3.Connection, text: LargeText, key_id: str) -> int:
         found = connection.execute(self._sql.blob, (text.digest, key_id)).fetchone()
         if found:
-            return int(found[0])
+            return whole("the key of a large text", found[0])
         data = self._compression.shrink_block(text.data)
         return int(connection.execute(self._sql.add_blob, (text.digest, key_id, data)).lastrowid or 0)
 

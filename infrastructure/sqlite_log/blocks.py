@@ -22,6 +22,7 @@ from ...domain.positions import Position
 from ..chain import CheckedBefore, require_digests
 from ..codec import Codec
 from ..compression import Compression, has_references
+from ..row_faults import VALUE_FAULTS, unreadable
 from ..texts import resolve_references, text_of
 from .sealing import Block, BlockPart, checked_body
 
@@ -152,7 +153,10 @@ class BlockReader:
         kept = self._opened
         known = next((pair for pair in kept if pair[0].key == block.key and pair[0] == block), None)
         if known is None:
-            known = (block, self._open_unknown(block, is_whole=place is None or _is_much(bounds, place.part)))
+            try:
+                known = (block, self._open_unknown(block, is_whole=place is None or _is_much(bounds, place.part)))
+            except VALUE_FAULTS as error:
+                raise unreadable(f"block {block.key}", error) from error
         if not kept or known is not kept[0]:
             self._opened = (known, *[pair for pair in kept if pair is not known][: BLOCKS_KEPT - 1])
         opened = known[1]

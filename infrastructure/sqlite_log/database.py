@@ -24,6 +24,7 @@ from ...domain.errors import (
     DamagedError,
     LogWentBackError,
     Lost,
+    RefoldError,
     StorageBusyError,
     StorageClosedError,
     StorageError,
@@ -33,6 +34,7 @@ from ...domain.errors import (
 )
 from ...domain.locks import locked
 from ...domain.process_forks import keep_for_ever, renew_in_child
+from ..row_faults import opening
 from .open_files import OpenFiles
 
 __all__ = ["SqliteDatabase", "in_transaction", "translate", "translated"]
@@ -52,7 +54,9 @@ WAL_BYTES = 4 * 1024 * 1024 + 4096
 @contextmanager
 def translated(where: str) -> Iterator[None]:
     """
-    Turn errors of sqlite3 into Refold's own, with the file's name and a way out.
+    Turn errors of sqlite3 and of the file system into Refold's own, with the file's name and a way out.
+
+    What says that a statement was used wrongly is a mistake of ours, and stays what it is.
     """
     try:
         yield
@@ -60,11 +64,14 @@ def translated(where: str) -> Iterator[None]:
         if "closed" in str(error):
             raise StorageClosedError(f"{where} was closed while it was in use") from error
         raise
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
         raise translate(error, where) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageUnavailableError(f"{where} cannot be opened ({reason}): check its folder and rights") from error
 
 
-def translate(error: sqlite3.DatabaseError, where: str) -> Exception:
+def translate(error: sqlite3.Error, where: str) -> RefoldError:
     """
     Return the error of Refold's that says what an error of sqlite3 means for this file.
     """
@@ -84,10 +91,18 @@ def translate(error: sqlite3.DatabaseError, where: str) -> Exception:
             return DamagedError(where, str(error))
         case sqlite3.SQLITE_IOERR:
             return StorageError(f"the disk of {where} failed: {error}")
-        case _ if isinstance(error, sqlite3.OperationalError):
-            return StorageError(f"{where}: {error}")
+        case sqlite3.SQLITE_CONSTRAINT:
+            return DamagedError(where, f"it refuses a row that it should take ({error})")
+        case sqlite3.SQLITE_ERROR if _lacks(error):
+            return StorageUnavailableError(f"{where} lacks a table of Refold's ({error}): restore it from a copy")
+        case _ if "decode to UTF-8" in str(error):
+            return DamagedError(where, str(error))
         case _:
-            return error
+            return StorageError(f"{where} failed ({error}): look at the file with `refold verify`")
+
+
+def _lacks(error: sqlite3.Error) -> bool:
+    return str(error).startswith(("no such table", "no such column"))
 
 
 # fmt: off
@@ -142,9 +157,9 @@ class SqliteDatabase:
         self.lost: Callable[[], Sequence[Lost]] = tuple
         self._lost: Sequence[Lost] | None = None
         self._renew()
-        if not self.in_memory:
-            self._check_file(create)
         with translated(self.where):
+            if not self.in_memory:
+                self._check_file(create)
             self._open_writer()
         renew_in_child(self)
 
@@ -222,7 +237,7 @@ class SqliteDatabase:
         Lend a connection for one consistent view of the file; several statements see the same moment.
         """
         if self.in_memory:
-            with self.memory_lock, translated(self.where):
+            with self.memory_lock, translated(self.where), opening(self.where):
                 self._require_open()
                 yield self.writer
             return
@@ -231,7 +246,7 @@ class SqliteDatabase:
             # Behind the seat: whoever is about to fork, or to close, lets go of the folder when nobody has one.
             self.require_files()
             connection = seat.connection = self._idle_or_new()
-            with translated(self.where):
+            with translated(self.where), opening(self.where):
                 connection.execute("BEGIN")
                 yield connection
                 is_over = True
@@ -391,13 +406,13 @@ class SqliteDatabase:
         """
         if self._closed or self._writer is None or self._writer.in_transaction:
             return
-        pages, free, size = (
-            self.writer.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
-            return
         with contextlib.suppress(sqlite3.Error):
+            pages, free, size = (
+                self.writer.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
+                return
             self.writer.execute("PRAGMA busy_timeout = 0")
             self.writer.execute("VACUUM")
 

@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...domain.envelope import Event, RecordedEvent
-from ...domain.errors import (
-    ConcurrencyError,
-    DamagedError,
-    InvalidInputError,
-    Lost,
-    RefoldError,
-)
+from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
 from ...domain.locks import News, locked
 from ...domain.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
@@ -37,6 +31,7 @@ from ..drafting import drafts_of
 from ..group_commit import GroupCommitter, Ticket
 from ..receipts import receipts_of
 from ..records import ANY, Appended, Part, Request
+from ..row_faults import whole
 from .appending import Appender
 from .blocks import ONE_SEQUENCE
 from .database import SqliteDatabase, translate
@@ -166,7 +161,7 @@ class SqliteLog:
             return None
         try:
             receipts = locked(self.database.memory_lock, self._appender.append_quickly, connection, batch)
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
             self._appender.forget()
             raise translate(error, self.database.where) from error
         if receipts is not None:
@@ -264,7 +259,7 @@ class SqliteLog:
     def _read(
         self, read: Callable[[sqlite3.Connection, int, Range], list[T]], wanted: Range, known: StreamEnd | None
     ) -> list[T]:
-        is_empty = wanted.until <= max(wanted.after, 0)
+        is_empty = min(wanted.until, NO_LIMIT) <= max(wanted.after, 0)
         if is_empty and known is None:
             return []
         with self.database.reading() as connection:
@@ -299,7 +294,13 @@ class SqliteLog:
             events = reader.read_between(
                 connection, partial(self._name_of, connection), after=start, until=start + limit
             )
-            end = start + len(events) if events else self._last(connection)
+            end = start + len(events)
+            if len(events) < limit:
+                last = self._last(connection)
+                # A hole as wide as the page must not look like the end.
+                if last > end:
+                    raise DamagedError(f"position {end + 1}", "there is no event at it")
+                end = end if events else last
         return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 
     @property
@@ -333,7 +334,8 @@ class SqliteLog:
 
     def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
         version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
-        return int(version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0)
+        version = version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0
+        return whole(f"the last version of stream {key}", version)
 
     def end(self, stream: str) -> StreamEnd:
         """

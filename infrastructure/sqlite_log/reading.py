@@ -17,6 +17,7 @@ from ...domain.ports import Range
 from ...domain.positions import Partition, Position
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
+from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from ..stretches import Stretch, stretches
 from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
 from .sealing import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
@@ -28,7 +29,8 @@ KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = 
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
 PARTS_OF_STREAM = (
     f"SELECT first_version, last_version, start, first_position, first_recorded_at, {BLOCK_COLUMNS}"
-    " FROM part JOIN block ON block.key = part.block"
+    # A part whose block is gone is told of, and not left out.
+    " FROM part LEFT JOIN block ON block.key = part.block"
     # No part is longer than a block, so the stream's later ones need not be looked at.
     f" WHERE stream = ?1 AND last_version BETWEEN ?2 AND ?3 + {SLICE_EVENTS} AND first_version <= ?3"
     " ORDER BY last_version"
@@ -217,14 +219,28 @@ class Reader:
         """
         if stretch.is_empty:
             return []
+        with opening(f"stream {stretch.stream}"):
+            return self._read_open(connection, key, stretch, openers)
+
+    def _read_open(
+        self,
+        connection: sqlite3.Connection,
+        key: int,
+        stretch: Stretch,
+        openers: tuple[BlockOpener[T], RowOpener[T]],
+    ) -> list[T]:
         stream, after, until = stretch.stream, stretch.after, min(stretch.until, VERSION_MAX)
         is_one, (open_block, open_row) = len(stretch.ranges) == 1, openers
         pieces: list[tuple[int, list[Any]]] = []
         digests = {0: NO_DIGEST}
         for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until)):
             block, count = Block(*columns[2:]), last - first + 1
-            digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
             begin, end = max(first, after + 1), min(last, until) + 1
+            if block.key is None:
+                if begin < end:
+                    raise DamagedError(f"event {stream}@{begin}", "it is missing: its block is gone")
+                continue
+            digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
             if begin < end:
                 wanted = stretch.bounds(begin, end)
                 piece: list[Any] = [None] * (end - begin)
@@ -292,10 +308,14 @@ class Reader:
         self, connection: sqlite3.Connection, stream: str, row: Row, previous: bytes
     ) -> tuple[bytes, Position, Meta]:
         version, number, recorded_at, packed_meta, stored, digest = row
-        payload = stored[1:] if stored[:1] == b"\x00" else self._payload(connection, stream, row)
-        meta = NO_META if packed_meta is None else decode_meta(packed_meta, f"event {stream}@{version}")
-        position = Position(ONE_SEQUENCE, number)
-        if chain_digest(previous, stream, version, position, recorded_at, meta, payload) != digest:
+        try:
+            payload = stored[1:] if stored[:1] == b"\x00" else self._payload(connection, stream, row)
+            meta = NO_META if packed_meta is None else decode_meta(packed_meta, f"event {stream}@{version}")
+            position = Position(ONE_SEQUENCE, number)
+            found = chain_digest(previous, stream, version, position, recorded_at, meta, payload)
+        except VALUE_FAULTS as error:
+            raise unreadable(f"event {stream}@{version}", error) from error
+        if found != digest:
             raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
         return payload, position, meta
 
@@ -367,7 +387,7 @@ def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key
         connection.execute(DIGEST_OF_ROW, (key, version)).fetchone()
         or connection.execute(DIGEST_IN_BLOCK, (version, key)).fetchone()
     )
-    return bytes(found[0]) if found else None
+    return digest_of_row(f"event {stream}@{version}", found[0]) if found else None
 
 
 def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: int) -> list[T]:

@@ -13,10 +13,12 @@ from ...domain.ports import LiveLog
 from ...domain.totals import Totals
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
 from ..projecting.runner import ProjectionRunner
+from ..row_faults import REBUILD, opening
 
 __all__ = ["CountedPast", "totals_at"]
 
 
+@opening("the table of growth", remedy=REBUILD)
 def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int) -> Totals:
     """
     Return what a context held at a version: the sum of whole blocks of versions, and of the events behind them.

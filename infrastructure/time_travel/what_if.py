@@ -17,7 +17,7 @@ from ...domain.pool import ContextPool, ContextQueue
 from ...domain.ports import LiveLog
 from ...domain.streams import stream_id
 from ...domain.system import REAL_SYSTEM
-from ..opening import root_of
+from ..opening import first_event, root_of
 from .moments import Cut
 
 __all__ = ["WhatIf"]
@@ -99,7 +99,7 @@ class WhatIf:
         version = self._overlay.head(stream)
         if not version:
             raise NotFoundError(f"there was no {kind} context {context_id!r} at that moment")
-        first: Any = self._overlay.read_events(stream, until=1)[0]
+        first: Any = first_event(self._overlay, stream)
         return Journal(self._overlay, Place(stream, root_of(first, stream), first.agent), decider, version=version)
 
     def _home(self) -> Home:

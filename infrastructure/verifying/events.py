@@ -24,6 +24,7 @@ from .report import Problem
 __all__ = ["EventCheck"]
 
 PAGE_EVENTS = 2_048
+EMPTY_PAGES_MAX = 100
 KEYS_TOLD = 100
 
 
@@ -95,8 +96,15 @@ class EventCheck:
             end = max(head, self._ends.get(stream, 0))
             if not end:
                 self.empty.append(stream)
+            empty = 0
             for after in range(0, end, PAGE_EVENTS):
+                before = self._unreadable.count
                 self._read_some(stream, after, min(end, after + PAGE_EVENTS))
+                empty = empty + 1 if self._unreadable.count - before == PAGE_EVENTS else 0
+                if empty == EMPTY_PAGES_MAX:
+                    reason = f"its last version is {end}, and there is none for long: what follows was not looked at"
+                    self.problems.append(Problem("version", f"{stream}@{after + PAGE_EVENTS}", reason))
+                    break
 
     def _read_some(self, stream: str, after: int, until: int) -> None:
         """Look at some versions of a stream: where they cannot be read together, at each half of them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ...domain.errors import InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
+from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, ProjectionError, StorageReadOnlyError
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
@@ -146,7 +146,11 @@ def _set_aside_by(
     log: LiveLog, store: ProjectionStore, projection: Projection, repair: bool, progress: Progress | None
 ) -> list[Problem]:
     """Return a problem for each event that the rows are made without, which a repair folds again."""
-    aside = store.set_aside(projection)
+    try:
+        aside = store.set_aside(projection)
+    except DamagedError:
+        # Comparing its rows told of it.
+        return []
     if aside and repair:
         rebuild(log, store, projection, restart=True, progress=progress)
     left = store.set_aside(projection)
@@ -172,6 +176,8 @@ class _Fault(NamedTuple):
 def _fault_of(log: LiveLog, store: ProjectionStore, projection: Projection, progress: Progress | None) -> _Fault | None:
     try:
         report = check(log, store, projection, progress=progress)
+        # Without this nobody knows what the rows lack.
+        kept_by(store).set_aside(projection)
         is_met = report.is_done
     except ProjectionError:
         raise

@@ -1,5 +1,8 @@
 """Positions and moments, and their text form."""
 
+import base64
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +67,12 @@ def test_texts_that_are_no_position(text: str) -> None:
     """An error that shows the text and what would be right."""
     with pytest.raises(InvalidInputError, match="is not a position"):
         Moment.parse(text)
+
+
+@pytest.mark.parametrize("heads", [((-2, 5),), ((3, -1),), ((-1, -5),)])
+def test_a_moment_before_everything(heads: tuple[tuple[int, int], ...]) -> None:
+    """Numbers below nothing are refused, however they are written."""
+    packed = base64.urlsafe_b64encode(msgspec.msgpack.encode(heads)).decode().rstrip("=")
+
+    with pytest.raises(InvalidInputError, match="is not a position"):
+        Moment.parse("v" + packed)

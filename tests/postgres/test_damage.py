@@ -96,7 +96,7 @@ def test_a_missing_event(full: PostgresLog, pg_url: str) -> None:
 def test_a_large_text(full: PostgresLog, pg_url: str) -> None:
     """Changed or missing, the row of the text is named; where it fits its hash, the event that refers to it."""
     spoil(pg_url, "update blob set data = '\\x00' || convert_to(repeat('x', 6600), 'UTF8')")
-    with pytest.raises(DamagedError, match=r"blob \d+\.1 is damaged: it does not match its hash"):
+    with pytest.raises(DamagedError, match=r"blob \d+\.1 is damaged: its bytes do not match its hash"):
         full.read_events("chat:a")
 
     spoil(pg_url, "update blob set data = '\\x0061', hash = '\\x" + blake2b(b"a", digest_size=32).hexdigest() + "'")

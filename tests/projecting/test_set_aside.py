@@ -4,6 +4,7 @@ What cannot be folded, or not even decoded, is set aside: the projection goes on
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from refold.infrastructure.projecting.store import SetAside
 from refold.infrastructure.sqlite_log.log import SqliteLog
 from refold.infrastructure.store import Store
 from tests.contract.writing import append
+from tests.verifying.damaging import sql
 
 from .counts import Count, Counts
 from .histories import projections_of, something_of_everything, talk_at_length
@@ -167,6 +169,122 @@ def test_opened_again(place: str) -> None:
     with refold.open(place) as store:
         store.add_projection(Going())
         assert standing(store).set_aside == ASIDE
+
+
+# Damage
+
+UNKNOWN = b'\x00{"t":"chat.whispered.v1","words":"psst"}'
+
+
+@pytest.fixture
+def said(place: str) -> str:
+    """
+    A database with a chat of six events, and rows of the projection up to the last but one.
+    """
+    return say(place)
+
+
+def say(place: str) -> str:
+    """
+    Make such a database at a place, and return that.
+    """
+    with refold.open(place) as store:
+        store.add_projection(Going())
+        for word in WORDS[:-1]:
+            store.chat("a").add_message("user", word)
+        assert store.rows("counts") == [Count("chat:a", 4)]
+        store.chat("a").add_message("user", WORDS[-1])
+    return place
+
+
+def test_an_event_that_is_damaged(place: str) -> None:
+    """It may have said anything: nothing goes on without it, though no projection could fold, or decode, what it is."""
+    with refold.open(place) as store:
+        for word in WORDS:
+            store.chat("a").add_message("user", word)
+    sql(place, "UPDATE event SET payload = ? WHERE version = 3", UNKNOWN)
+
+    with refold.open(place) as store:
+        store.add_projection(Going())
+        for name in ("counts", "catalogue", "counts"):
+            with pytest.raises(DamagedError, match="event chat:a@3 is damaged: it does not match its digest"):
+                store.rows(name)
+            assert (standing(store, name).set_aside, standing(store, name).behind) == ((), 6)
+
+
+def test_rows_that_cannot_be_read(poisoned: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event is set aside for them, and none passed over: the next time it goes on where it stood."""
+
+    def load(*arguments: object) -> dict[str, Any]:
+        raise DamagedError("the table of counts", "a value in it cannot be read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(poisoned._projections, "load", load)
+        with pytest.raises(DamagedError, match="the table of counts"):
+            poisoned.rows("counts")
+
+    assert (standing(poisoned).set_aside, standing(poisoned).behind) == ((), 6)
+    assert poisoned.rows("counts") == [Count("chat:a", 4)]
+
+
+def test_a_row_of_another_type(tmp_path: Path) -> None:
+    """The same where it is so, as SQLite alone lets it be: it goes on once the rows were made anew."""
+    place = say(str(tmp_path / "store.db"))
+    sql(place, "UPDATE view_counts SET events = 'many'")
+
+    with refold.open(place) as store:
+        store.add_projection(Going())
+        with pytest.raises(DamagedError, match="the table of counts is damaged: 'many' is in its column events"):
+            store.rows("counts")
+        assert [one.event for one in standing(store).set_aside] == ["chat:a@3"]
+        assert store.rebuild("counts").set_aside == 2
+        assert store.rows("counts") == [Count("chat:a", 4)]
+
+
+def test_a_list_that_cannot_be_read(said: str) -> None:
+    """Nobody knows then what the rows lack: `verify` says so, and mends it."""
+    sql(said, "UPDATE note SET value = 'nothing' WHERE name LIKE 'aside/%'")
+
+    with refold.open(said) as store:
+        store.add_projection(Going())
+        with pytest.raises(DamagedError, match=r"set aside is damaged.*`rebuild` makes it anew"):
+            standing(store)
+        assert [problem.where for problem in store.verify().problems] == ["counts"]
+        assert [problem.is_repaired for problem in store.verify(repair=True).problems] == [True, False, False]
+        assert standing(store).set_aside == ASIDE
+
+
+def test_a_mark_that_cannot_be_read(said: str) -> None:
+    """It says nothing about the log, and the next one takes its place."""
+    sql(said, "UPDATE note SET value = 'nothing' WHERE name LIKE 'mark/%'")
+
+    with refold.open(said) as store:
+        store.add_projection(Going())
+        assert all(problem.kind == "projection" for problem in store.verify().problems)
+        assert store.rows("counts") == [Count("chat:a", 4)]
+    assert sql(said, "SELECT count(*) FROM note WHERE name = 'mark/counts' AND value = 'nothing'") == [(0,)]
+
+
+class Unencodable(Going):
+    """It makes a key that no database can hold of a poisoned event."""
+
+    def keys(self, event: RecordedEvent) -> list[str]:
+        """
+        Return the stream, or half of a pair.
+        """
+        return ["\ud800" if getattr(event.event, "content", None) == ("poison",) else event.stream]
+
+    evolve = Mended.evolve
+
+
+def test_a_key_that_cannot_be_looked_up(store: refold.Store) -> None:
+    """That is no damage, on no database."""
+    store.add_projection(Unencodable())
+    for word in WORDS:
+        store.chat("a").add_message("user", word)
+
+    assert store.rows("counts") == [Count("chat:a", 4)]
+    assert [one.event for one in standing(store).set_aside] == ["chat:a@3", "chat:a@6"]
 
 
 # Events that cannot be decoded

@@ -4,13 +4,12 @@ The quick way to append takes one statement or one short transaction, whatever w
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 
-from refold.domain.errors import ConcurrencyError
+from refold.domain.errors import ConcurrencyError, DamagedError
 from refold.infrastructure.sqlite_log.inserting import ROWS_IN_ONE_MAX
 from refold.infrastructure.sqlite_log.log import SqliteLog
 
@@ -139,7 +138,7 @@ def test_no_stream_without_its_events(tmp_path: Path) -> None:
     writer = log.database.writer
     writer.execute("CREATE TEMP TRIGGER no BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'no'); END")
 
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(DamagedError, match="refuses a row"):
         append(log, "chat:b", said(1), expected=0)
     streams = writer.execute("SELECT id FROM stream").fetchall()
     writer.execute("DROP TRIGGER no")

@@ -255,3 +255,36 @@ def test_a_store_that_is_open(database: Path) -> None:
 
         assert "news" in refold("show", "now", db=database).out
         assert '"now"' in refold("contexts", "--json", db=database).out
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE event SET payload = 'text', meta = 7",
+        "UPDATE event SET recorded_at = 'never'",
+        "UPDATE event SET version = 9000000000000000000 WHERE position = (SELECT max(position) FROM event)",
+        "UPDATE stream SET id = cast(x'ff' AS TEXT) WHERE key = 1",
+        "DELETE FROM event WHERE version = 1",
+        "DELETE FROM stream",
+        "DROP TABLE part",
+        "UPDATE checkpoint SET moment = 'nowhere'",
+        "UPDATE view_catalogue SET items = 'many'",
+        "DROP TABLE view_search_words",
+    ],
+)
+def test_stored_values_that_are_wrong(database: Path, statement: str) -> None:
+    """Whatever is asked or changed ends with an answer, or with a line that says what is wrong, never a traceback."""
+    with package.open(database) as store:
+        assert store.contexts()
+        assert not store.search("nothing like it")
+    with sqlite3.connect(database) as connection:
+        connection.execute(statement)
+    connection.close()
+
+    failed = 0
+    for arguments in (*READING, *CHANGING, ["search", "hello"], ["audit", "air-1"], ["projections"]):
+        ended = refold(*arguments, db=database)
+        failed += ended.code
+        assert ended.code in (0, 1), (arguments, ended.err)
+        assert ended.code == 0 or "refold: " in ended.err
+    assert (failed > 0, refold("verify", db=database).code) == (True, 1)

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from refold.domain.envelope import Meta, chain_digests
+from refold.domain.errors import DamagedError
 from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.sqlite_log.sealing import block_checksum
@@ -131,6 +132,16 @@ def test_a_changed_row_is_named(store: Store, change: str, naming: str) -> None:
     sql(store, f"UPDATE event SET {change} WHERE stream = 1 AND version = 2")
 
     require_damage(log, naming)
+
+
+def test_a_hole_as_wide_as_a_page(store: Store) -> None:
+    """It is not taken for the end of the log."""
+    log = three_rows(store)
+    sql(store, "DELETE FROM event WHERE position BETWEEN 3 AND 4")
+    moment = log.read_all(after=BEGINNING, limit=2).moment
+
+    with pytest.raises(DamagedError, match="position 3 is damaged: there is no event at it"):
+        log.read_all(after=moment, limit=2)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -4,8 +4,12 @@ Files: another program's is left exactly as it is, and a closed one is small and
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
 import sqlite3
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,11 +17,21 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.domain.errors import (
+    DamagedError,
+    InvalidInputError,
+    NotFoundError,
+    RefoldError,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from refold.infrastructure.log_pages import pages_up_to_now
 from refold.infrastructure.sqlite_log import schema
-from refold.infrastructure.sqlite_log.database import WAL_BYTES
+from refold.infrastructure.sqlite_log.database import WAL_BYTES, SqliteDatabase
 from refold.infrastructure.sqlite_log.inspecting import damaged_texts
+from tests.support.every_kind import fill
+from tests.verifying.answers import ANSWERS, wrong_answers
 
 
 def foreign_file(path: Path) -> bytes:
@@ -193,3 +207,111 @@ def test_a_program_that_changes_its_folder(tmp_path: Path, monkeypatch: pytest.M
 
         assert [item.content for item in store.chat("a").items] == [["Hello."]]  # type: ignore[union-attr]
         assert list(Path().iterdir()) == []
+
+
+def overwrite(path: Path, start: int, data: bytes) -> None:
+    """
+    Write over a part of a file.
+    """
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(data)
+
+
+def lose_the_folder(path: Path) -> None:
+    """
+    Remove the folder, and all that is in it.
+    """
+    shutil.rmtree(path.parent)
+
+
+DISASTERS: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: os.truncate(path, 0),
+    "cut in half": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "another header": lambda path: overwrite(path, 0, b"\xa5" * 100),
+    "other pages": lambda path: overwrite(path, 4_096, b"\xa5" * 8_192),
+    "no folder": lose_the_folder,
+}
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "opened then"])
+@pytest.mark.parametrize("name", DISASTERS)
+def test_a_file_that_goes_wrong(tmp_path: Path, name: str, is_open: bool) -> None:
+    """Under an open store or before it is opened: whatever is asked or written gives an answer or a typed error."""
+    path = tmp_path / "folder" / "store.db"
+    path.parent.mkdir()
+    with refold.open(path) as store:
+        asyncio.run(fill(store))
+
+    if is_open:
+        with refold.open(path) as store:
+            store.chat("a").add_message("user", "one more")
+            DISASTERS[name](path)
+            errors = [error for answer in ANSWERS.values() if (error := failure_of(answer, store)) is not None]
+    else:
+        DISASTERS[name](path)
+        errors = [error for _, error in wrong_answers(str(path))]
+
+    assert [error for error in errors if not isinstance(error, RefoldError)] == []
+    assert errors or (name == "no folder" and is_open)
+
+
+def failure_of(answer: Callable[[refold.Store], object], store: refold.Store) -> Exception | None:
+    """
+    Return what an answer fails with, if it does.
+    """
+    try:
+        answer(store)
+    except Exception as error:
+        return error
+    return None
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    """Whoever needs room is told that there is none; reading goes on, and so does all once there is some."""
+    with refold.open(tmp_path / "store.db") as store:
+        asyncio.run(fill(store))
+        pages = store.log.database.writer.execute("PRAGMA page_count").fetchone()[0]  # type: ignore[attr-defined]
+        store.log.database.writer.execute(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
+
+        kinds = {type(failure_of(answer, store)) for answer in ANSWERS.values()}
+        assert StorageFullError in kinds
+        assert kinds <= {type(None), StorageFullError, NotFoundError}
+        assert store.chat("a").items
+
+        store.log.database.writer.execute("PRAGMA max_page_count = 100000")  # type: ignore[attr-defined]
+        assert {type(failure_of(answer, store)) for answer in ANSWERS.values()} == {type(None)}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (sqlite3.InterfaceError("bad parameter or other API misuse"), StorageError),
+        (sqlite3.DataError("string or blob too big"), StorageError),
+        (sqlite3.IntegrityError("UNIQUE constraint failed"), StorageError),
+        (sqlite3.InternalError("it is so"), StorageError),
+        (sqlite3.OperationalError("Could not decode to UTF-8 column 'id'"), DamagedError),
+        (FileNotFoundError(2, "No such file or directory"), StorageUnavailableError),
+        (MemoryError(), StorageError),
+        (TypeError("an int, not str"), DamagedError),
+    ],
+)
+def test_what_reading_may_meet(tmp_path: Path, error: Exception, kind: type[Exception]) -> None:
+    """It is an error of Refold's that names the file, and has what happened as its cause."""
+    database = SqliteDatabase(tmp_path / "store.db")
+    with pytest.raises(kind, match=r"store\.db") as met, database.reading():
+        raise error
+    assert met.value.__cause__ is error
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError(), sqlite3.ProgrammingError("Incorrect number of bindings"), TypeError()]
+)
+def test_mistakes_of_ours(tmp_path: Path, error: Exception) -> None:
+    """They stay what they are, where nothing stored is read."""
+    database = SqliteDatabase(tmp_path / "store.db")
+    with pytest.raises(type(error)) as met, database.writing():
+        raise error
+    assert met.value is error
+    database.close()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..domain.addressing import microseconds
+from ..domain.canonical import require_unicode
 from ..domain.errors import InvalidInputError
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from .projecting.runner import ProjectionRunner
@@ -45,14 +46,15 @@ def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: st
     Return the contexts that are wanted, ordered by kind and id, from a cursor on.
 
     Raises:
-        InvalidInputError: there is no such kind, a time without a zone, or a limit that is none.
+        InvalidInputError: there is no such kind, a time without a zone, a limit that is none, or a text that cannot be
+            encoded.
     """
     if wish.kind is not None and wish.kind not in KINDS:
         raise InvalidInputError(f"there is no kind of context {wish.kind!r}: there are {', '.join(KINDS)}")
     if not 1 <= limit <= CONTEXTS_MAX:
         raise InvalidInputError(f"limit is {limit}: it is a number from 1 to {CONTEXTS_MAX:,}")
     found: list[CatalogueRow] = []
-    for row in _wanted(runner, wish, cursor or "", limit + 1):
+    for row in _wanted(runner, wish, require_unicode(cursor or "", "the cursor"), limit + 1):
         if len(found) == limit:
             return ContextPage(found, found[-1].key)
         found.append(row)
@@ -61,7 +63,7 @@ def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: st
 
 def _wanted(runner: ProjectionRunner, wish: Wish, after: str, wanted: int) -> Iterator[CatalogueRow]:
     fields = {name: getattr(wish, name) for name in ("kind", "user", "session", "agent")}
-    where = {name: value for name, value in fields.items() if value is not None}
+    where = {name: require_unicode(value, name) for name, value in fields.items() if value is not None}
     since, until = (None if time is None else _microseconds(time) for time in (wish.since, wish.until))
     if wish.kind is not None:
         # The keys of a kind lie together.

@@ -10,6 +10,7 @@ from contextlib import ContextDecorator
 import msgspec
 import zstandard
 
+from ..domain.canonical import require_unicode
 from ..domain.envelope import NO_DIGEST
 from ..domain.errors import DamagedError, RefoldError, StorageError
 
@@ -55,6 +56,9 @@ class _Opening(ContextDecorator):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, RefoldError):
             return
+        if isinstance(error, UnicodeEncodeError):
+            # Stored texts are decoded. One that cannot be encoded is the caller's, and no row can have it.
+            require_unicode(error.object, "a text that is asked for")
         if isinstance(error, VALUE_FAULTS):
             raise unreadable(self._what, error, **self._remedy) from error
         if isinstance(error, MemoryError):
@@ -69,6 +73,7 @@ def opening(what: str, **remedy: str) -> _Opening:
     Only the reading of stored values belongs into the block: anywhere else these errors are mistakes of our own.
 
     Raises:
+        InvalidInputError: what was asked for holds a lone surrogate.
         StorageError: there is too little memory for what is read.
     """
     return _Opening(what, remedy)

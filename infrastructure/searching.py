@@ -12,7 +12,7 @@ from ..projections.contract import Found, SearchQuery
 from ..projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
 from .opening import first_event
 from .projecting.runner import ProjectionRunner
-from .row_faults import REBUILD
+from .row_faults import NUMBER_MAX, REBUILD
 
 __all__ = ["search"]
 
@@ -29,7 +29,8 @@ def search(
     if not isinstance(limit, int) or limit < 1:
         raise InvalidInputError(f"limit is {limit!r}: take a whole number from 1")
     streams = None if context is None else _streams(log, context, (kind,) if kind else SEARCHED_KINDS)
-    found = runner.search(SEARCH, SearchQuery(terms, limit, kind, streams))
+    # No database counts further.
+    found = runner.search(SEARCH, SearchQuery(terms, min(limit, NUMBER_MAX), kind, streams))
     return [_hit(log, one, terms[0]) for one in found]
 
 

@@ -148,6 +148,10 @@ class Reader:
 
     def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
         """Return what a statement gives for each stream, with what it takes besides; streams are looked up anew."""
+        with opening("a row of the log"):
+            return self._found_of_places(wanted, statement)
+
+    def _found_of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
         self.forget_places()
         places = self._places_of({stream for stream, _ in wanted})
         there = [(places[stream], values) for stream, values in wanted if stream in places]

@@ -292,7 +292,7 @@ class SqliteLog:
         with self.database.reading() as connection:
             self._require_acknowledged(connection)
             events = reader.read_between(
-                connection, partial(self._name_of, connection), after=start, until=start + limit
+                connection, partial(self._name_of, connection), after=start, until=min(start + limit, NO_LIMIT)
             )
             end = start + len(events)
             if len(events) < limit:

@@ -1,12 +1,16 @@
 """A store that was damaged: everything that is wrong is described, and nothing crashes."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import refold
 from refold.domain.chat.events import ItemsEvicted
+from refold.domain.errors import InvalidInputError
+from refold.domain.ports import Range
+from refold.domain.positions import BEGINNING
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from tests.contract.writing import append
@@ -25,6 +29,39 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
     written(place)
     return place
+
+
+HALF = "chat:\ud800"
+ASKED_WRONGLY: list[Callable[[refold.Store], object]] = [
+    lambda store: store.validity("\ud800"),
+    lambda store: store.lineage("\ud800"),
+    lambda store: store.audit(HALF),
+    lambda store: store.find_contexts(user="\ud800"),
+    lambda store: store.find_contexts(cursor=HALF),
+    lambda store: store.log.read(HALF),
+    lambda store: store.log.read_events(HALF),
+    lambda store: store.log.read_ranges([Range(HALF, 0, 5)]),
+    lambda store: store.log.head(HALF),
+    lambda store: store.log.end(HALF),
+    lambda store: store.log.version_at(HALF, 5),
+]
+
+
+def test_a_text_that_no_row_can_have(place: str) -> None:
+    """That is the fault of whoever asks, and not damage."""
+    with refold.open(place) as store:
+        for ask in ASKED_WRONGLY:
+            with pytest.raises(InvalidInputError, match="lone surrogate"):
+                ask(store)
+
+
+def test_more_than_there_can_be(place: str) -> None:
+    """Numbers that no database counts up to bring what there is."""
+    with refold.open(place) as store:
+        assert store.search("large", limit=1 << 70) == store.search("large")
+        assert store.log.read_all(after=BEGINNING, limit=1 << 70) == store.log.read_all(after=BEGINNING, limit=100)
+        assert store.log.read("chat:a", after=1 << 70, until=1 << 71) == []
+        assert store.log.read("chat:a", until=1 << 71) == store.log.read("chat:a")
 
 
 # What is done to chat:a (versions 1 to 4), chat:f (a fork of it), or the whole log, and what is told of it.

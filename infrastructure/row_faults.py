@@ -43,9 +43,7 @@ VALUE_FAULTS = (
 
 
 class _Opening(ContextDecorator):
-    """Its own class, and no generator: this takes a third of the time, and every question to a log comes by here."""
-
-    __slots__ = ("_remedy", "_what")
+    """A class and no generator: that takes a third of the time, and every question to a log comes by here."""
 
     def __init__(self, what: str, remedy: dict[str, str]) -> None:
         self._what, self._remedy = what, remedy

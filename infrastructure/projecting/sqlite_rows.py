@@ -235,7 +235,9 @@ class SqliteProjectionStore:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
             found = find(connection, f"view_{projection.name}", projection.row.__struct_fields__, query)
-            return made_found(projection, _typed(projection, found))
+            # Behind each row stands its rank.
+            _require_types(projection, [values[:-1] for values in found])
+            return made_found(projection, found)
 
     def index_fault(self, projection: Projection) -> str | None:
         """
@@ -281,29 +283,33 @@ def _checkpoint(connection: sqlite3.Connection, projection: Projection) -> Momen
 
 
 def _rows(projection: Projection, found: Iterable[Sequence[Any]]) -> list[Any]:
-    return made_rows(projection, _typed(projection, list(found)))
+    rows = list(found)
+    _require_types(projection, rows)
+    return made_rows(projection, rows)
 
 
-def _typed(projection: Projection, found: list[Sequence[Any]]) -> list[Sequence[Any]]:
+def _require_types(projection: Projection, rows: list[Sequence[Any]]) -> None:
     """
-    Return rows whose values have the types of their columns; those that a query adds behind them may have any.
-
-    SQLite takes a text in a column of integers. Column by column that is looked at in a tenth of the time of reading.
+    Require that values have the types of their columns: SQLite takes a text in a column of integers.
 
     Raises:
-        DamagedError: a value has another type.
+        DamagedError: one has another type.
     """
-    for (name, kind), values in zip(_kinds_of(projection.row), zip(*found, strict=False), strict=False):
-        if set(map(type, values)) != {kind}:
-            wrong = next(value for value in values if type(value) is not kind)
-            what = f"the table of {projection.name}"
-            raise DamagedError(what, f"{wrong!r:.100} is in its column {name}", remedy=REBUILD)
-    return found
+    try:
+        # That takes a third of the time of any loop here.
+        msgspec.convert(rows, _types_of(projection.row), builtin_types=(bytes,))
+    except msgspec.ValidationError:
+        fields = msgspec.structs.fields(projection.row)
+        pairs = ((value, field) for row in rows for value, field in zip(row, fields, strict=True))
+        wrong, field = next(pair for pair in pairs if type(pair[0]) is not pair[1].type)
+        reason = f"{wrong!r:.100} is in its column {field.name}"
+        raise DamagedError(f"the table of {projection.name}", reason, remedy=REBUILD) from None
 
 
 @cache
-def _kinds_of(row: type[msgspec.Struct]) -> list[tuple[str, type]]:
-    return [(field.name, field.type) for field in msgspec.structs.fields(row)]
+def _types_of(row: type[msgspec.Struct]) -> Any:
+    types = [field.type for field in msgspec.structs.fields(row)]
+    return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
 
 
 def _create(connection: sqlite3.Connection, projection: Projection) -> None:

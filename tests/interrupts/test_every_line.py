@@ -215,7 +215,7 @@ def test_an_interrupt_while_sealing(tmp_path: Path) -> None:
     """Rows and blocks say the same as before, and sealing goes on."""
     world = World(str(tmp_path / "log.db"))
     world.say()
-    points = points_of(lambda: seal(world))
+    points = [point for point in points_of(lambda: seal(world)) if IS_DEEP or point.time == 1]
 
     reached = list(visited(points, lambda: seal(world), world.check, InterruptedHereError))
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ...domain.admission import require_few_named
 from ...domain.envelope import RecordedEvent
+from ...domain.errors import DamagedError
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection
 from .storable import require_keys, require_storable
 
@@ -30,24 +31,38 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
     Return the rows that `events` change, as they are afterwards.
 
     Raises:
-        TypeError, ValueError: a row cannot be stored; and whatever the projection itself raises.
+        TypeError, ValueError: a row cannot be stored, or an event holds what no log takes; and whatever the projection
+            itself raises.
+        DamagedError: the rows that are there cannot be read, which is no event's fault.
     """
     touched: dict[str, list[RecordedEvent]] = {}
-    for event in _concerning(projection, events):
-        require_few_named(event.event)
-        for key in projection.keys(event):
-            touched.setdefault(key, []).append(event)
+    with _BlamedOnEvents():
+        for event in _concerning(projection, events):
+            require_few_named(event.event)
+            for key in projection.keys(event):
+                touched.setdefault(key, []).append(event)
+        require_keys(touched)
     if not touched:
         return {}
-    require_keys(touched)
     rows: dict[str, Any] = store.load(projection, touched)
     evolve_all = projection.evolve_all if isinstance(projection, BulkProjection) else partial(_evolve_all, projection)
-    for key, of_key in touched.items():
-        row = evolve_all(key, rows.get(key), of_key)
-        if row is not None:
-            rows[key] = row
-    require_storable(projection, rows)
+    with _BlamedOnEvents():
+        for key, of_key in touched.items():
+            row = evolve_all(key, rows.get(key), of_key)
+            if row is not None:
+                rows[key] = row
+        require_storable(projection, rows)
     return rows
+
+
+class _BlamedOnEvents:
+    """A block that reads nothing but events: what is damaged there came in so, and lies as it was written."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DamagedError):
+            raise ValueError(f"{error.what}: {error.reason}") from error
 
 
 def _concerning(projection: Projection, events: Sequence[RecordedEvent]) -> Sequence[RecordedEvent]:

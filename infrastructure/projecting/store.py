@@ -207,6 +207,7 @@ class MemoryProjectionStore:
         self._notes: dict[str, str] = {}
         self._lock = fork_safe_lock()
 
+    @synchronized
     def checkpoint(self, projection: Projection) -> Moment:
         """
         Return the moment up to which the rows are made.
@@ -286,6 +287,7 @@ class MemoryProjectionStore:
         asked = (row for row in behind if all(getattr(row, name) == value for name, value in (where or {}).items()))
         return list(islice(asked, limit))
 
+    @synchronized
     def count(self, projection: Projection) -> int:
         """
         Return the number of rows.

@@ -103,6 +103,7 @@ class Acknowledged:
         for receipt in noted:
             self._recent.extend(receipt.events[-RECENT_MAX:])
 
+    @synchronized
     def _take(self, receipts: Sequence[Receipt]) -> None:
         last = {one.events[-1].stream: one.events[-1] for one in receipts if one.events and not one.replayed}
         for stream, event in last.items():
@@ -135,8 +136,8 @@ class Acknowledged:
 
         So the log tells this process of it once, and after that each view that shows it, until it is read again.
         """
-        self._put_in_order()
-        ends = {**self._ends}
+        noted = self._all_noted()
+        ends = {**noted}
         for stream, end in known.items():
             ends[stream] = max(end, ends.get(stream, end))
         digests = present.digests([(stream, end.version) for stream, end in ends.items()])
@@ -150,8 +151,19 @@ class Acknowledged:
             for stream, head in zip(gone, present.heads(gone), strict=True)
             for one in self._lost_of(stream, head, ends[stream].version, present)
         ]
-        self._ends, self._witnesses = {}, {}
+        self._trust_no_more(noted)
         return lost
+
+    @synchronized
+    def _all_noted(self) -> dict[str, StreamEnd]:
+        self._put_in_order()
+        return {**self._ends}
+
+    @synchronized
+    def _trust_no_more(self, noted: Mapping[str, StreamEnd]) -> None:
+        # What was noted since then is perhaps gone as well, and nobody was told of it.
+        self._ends = {stream: end for stream, end in self._ends.items() if noted.get(stream) != end}
+        self._witnesses = {lane: one for lane, one in self._witnesses.items() if one.stream in self._ends}
 
     def _lost_of(self, stream: str, head: int, end: int, present: Present) -> Iterator[Lost]:
         """Yield the versions behind `head`, and of those before it the ones that are known to be others now."""

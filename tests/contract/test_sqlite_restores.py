@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, LogWentBackError
+from refold.infrastructure.acknowledged import Acknowledged, Nothing
+from refold.infrastructure.sqlite_log.log import SqliteLog
 from refold.infrastructure.sqlite_log.open_files import OpenFiles
 
 from .restores import RestoreContract, texts
+from .writing import append, said
 
 
 class File:
@@ -239,3 +242,20 @@ def test_a_folder_that_changed_just_now_is_not_trusted(tmp_path: Path) -> None:
     assert (files.missing(), files.trusted) == (None, 0)
 
     files.close()
+
+
+def test_what_is_acknowledged_while_somebody_is_told(tmp_path: Path) -> None:
+    """It is not forgotten with what that one is told of: it may be gone as well."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        first, second = append(log, "chat:a", said(1)), append(log, "chat:b", said(2))
+    known = Acknowledged()
+    known.note([first])
+
+    class Meanwhile(Nothing):
+        def digests(self, places: Sequence[tuple[str, int]]) -> list[None]:
+            known.note([second])
+            return super().digests(places)
+
+    told = [[one.reference for one in known.lost(present)] for present in (Meanwhile(), Nothing(), Nothing())]
+
+    assert told == [["chat:a@1"], ["chat:b@1"], []]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -25,12 +26,13 @@ NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})
 
 
 class Witness(NamedTuple):
-    """The event that was acknowledged last in a slice: while it is there, so is everything before it in that slice."""
+    """An event that was acknowledged: while it is there, so is everything before it in its slice, the lane."""
 
     stream: str
     version: int
     digest: bytes
     number: int
+    lane: int
 
 
 class Present(Protocol):
@@ -74,7 +76,7 @@ class Acknowledged:
     """The ends of the streams that this process wrote to, and the newest small events as they were."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, StreamEnd] = {}
+        self._ends: dict[str, Witness] = {}
         self._witnesses: dict[int, Witness] = {}
         self._recent: deque[RecordedEvent] = deque(maxlen=RECENT_MAX)
         self._noted: list[Receipt] = []
@@ -107,11 +109,11 @@ class Acknowledged:
     def _take(self, receipts: Sequence[Receipt]) -> None:
         last = {one.events[-1].stream: one.events[-1] for one in receipts if one.events and not one.replayed}
         for stream, event in last.items():
-            self._ends[stream] = StreamEnd(event.version, event.digest)
-            # A stream comes where it was noted first, so that another one of its slice may have been noted later.
             lane, number = event.position.slice, event.position.number
+            end = self._ends[stream] = Witness(stream, event.version, event.digest, number, lane)
+            # A stream comes where it was noted first, so that another one of its slice may have been noted later.
             if lane not in self._witnesses or self._witnesses[lane].number < number:
-                self._witnesses[lane] = Witness(stream, event.version, event.digest, number)
+                self._witnesses[lane] = end
         if len(self._ends) > ENDS_MAX:
             self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
 
@@ -132,12 +134,12 @@ class Acknowledged:
 
     def lost(self, present: Present, known: Mapping[str, StreamEnd] = NOTHING) -> list[Lost]:
         """
-        Return what was acknowledged, or else is `known`, and is not there; then trust nothing that was acknowledged.
+        Return what was acknowledged, or else is `known`, and is not there; then trust only what is there.
 
         So the log tells this process of it once, and after that each view that shows it, until it is read again.
         """
         noted = self._all_noted()
-        ends = {**noted}
+        ends = {stream: StreamEnd(end.version, end.digest) for stream, end in noted.items()}
         for stream, end in known.items():
             ends[stream] = max(end, ends.get(stream, end))
         digests = present.digests([(stream, end.version) for stream, end in ends.items()])
@@ -151,19 +153,19 @@ class Acknowledged:
             for stream, head in zip(gone, present.heads(gone), strict=True)
             for one in self._lost_of(stream, head, ends[stream].version, present)
         ]
-        self._trust_no_more(noted)
+        self._forget({stream: noted[stream] for stream in gone if stream in noted})
         return lost
 
     @synchronized
-    def _all_noted(self) -> dict[str, StreamEnd]:
+    def _all_noted(self) -> dict[str, Witness]:
         self._put_in_order()
         return {**self._ends}
 
     @synchronized
-    def _trust_no_more(self, noted: Mapping[str, StreamEnd]) -> None:
-        # What was noted since then is perhaps gone as well, and nobody was told of it.
-        self._ends = {stream: end for stream, end in self._ends.items() if noted.get(stream) != end}
-        self._witnesses = {lane: one for lane, one in self._witnesses.items() if one.stream in self._ends}
+    def _forget(self, gone: Mapping[str, Witness]) -> None:
+        # What was noted since it was looked for may be gone as well, and nobody was told of it.
+        self._ends = {stream: end for stream, end in self._ends.items() if gone.get(stream) != end}
+        self._witnesses = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}
 
     def _lost_of(self, stream: str, head: int, end: int, present: Present) -> Iterator[Lost]:
         """Yield the versions behind `head`, and of those before it the ones that are known to be others now."""

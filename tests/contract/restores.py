@@ -265,6 +265,22 @@ class RestoreContract:
             store.chat("b", session="s").add_message("user", "two")
             assert store.verify().is_whole
 
+    def test_what_was_there_when_others_were_gone(self, place: Place) -> None:
+        """It is not forgotten, and missed when it goes too."""
+        with refold.open(place.url) as store:
+            store.chat("kept", session="s")
+            place.keep()
+            store.chat("a", session="s")
+            place.put_back()
+            with pytest.raises(LogWentBackError):
+                store.chat("b", session="s")
+            place.cut_tail()
+
+            with pytest.raises(LogWentBackError) as caught:
+                store.chat("b", session="s")
+
+            assert [one.reference for one in caught.value.lost] == ["chat:kept@1"]
+
     def test_a_transaction(self, place: Place) -> None:
         """Nothing of it is recorded, and its views are as they were before."""
         with refold.open(place.url) as store:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from psycopg import errors
 
+from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
 from ...domain.positions import Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
@@ -114,6 +115,7 @@ class PostgresProjectionStore:
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
+        seen: RecordedEvent | None = None,
     ) -> bool:
         """
         Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`.
@@ -124,7 +126,7 @@ class PostgresProjectionStore:
         if aside:
             # Whoever adds to it as well moves the checkpoint, and this one comes second then.
             calls.append(put_aside_call(LANE, projection, [*self.set_aside(projection), *aside]))
-        return self._log.exclusively(lambda: self._save(projection, rows, before, after, calls))
+        return self._log.exclusively(lambda: self._save(projection, rows, before, after, calls, seen))
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """
@@ -133,13 +135,20 @@ class PostgresProjectionStore:
         return noted_aside(self.note(aside_note(projection)))
 
     def _save(
-        self, projection: Projection, rows: Mapping[str, Any], before: Moment, after: Moment, notes: Sequence[Call]
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        before: Moment,
+        after: Moment,
+        notes: Sequence[Call],
+        seen: RecordedEvent | None,
     ) -> bool:
         with translated(self._log.database.where), self._log.database.writing() as wire:
             # The row is locked, so that of two runners one goes on and the other sees that it came second.
             sql, values = _checkpoint(projection)
-            found = wire.run(BEGIN, Call(sql + " FOR UPDATE", values))[1]
-            if _moment(projection, found) != before:
+            found, there = wire.run(BEGIN, Call(sql + " FOR UPDATE", values), _digest_of(seen))[1:]
+            is_there = seen is None or [tuple(row) for row in there] == [(seen.digest,)]
+            if _moment(projection, found) != before or not is_there:
                 wire.run(ROLLBACK)
                 return False
             try:
@@ -347,6 +356,11 @@ class PostgresProjectionStore:
 
 def _table(projection: Projection) -> str:
     return f"view_{projection.name}_{projection.version}"
+
+
+def _digest_of(event: RecordedEvent | None) -> Call:
+    lane, number = (event.position.slice, event.position.number) if event else (0, 0)
+    return Call("SELECT digest FROM event WHERE slice = $1 AND position = $2", (int4(lane), int8(number)))
 
 
 def _checkpoint(projection: Projection) -> Call:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...domain.envelope import RecordedEvent, Undecodable
@@ -159,7 +160,9 @@ class ProjectionRunner:
             look_back(self._log, self._store, projection)
             self._looked_back.add(projection.name)
         notes = {mark_note(projection): mark_of(events[-1])} if events else {}
-        return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside)
+        # While the newest is there, so are the others.
+        seen = max(events, key=attrgetter("recorded_at"), default=None)
+        return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside, seen=seen)
 
     def _go_around(self, standing: _Standing, read: _Read) -> bool:
         """Store what a page gives without the events that cannot be folded, or what comes before the first of them."""

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..row_faults import REBUILD, opening
 from ..sqlite_log.log import SqliteLog
+from ..sqlite_log.reading import stored_digest
 from .sqlite_keeping import add_aside, copy_rows, drop_table, note, notes_between, put_in_place, put_notes, set_note
 from .sqlite_search import create_searched, drop_index, find, index_fault
 from .store import (
@@ -94,12 +96,15 @@ class SqliteProjectionStore:
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
+        seen: RecordedEvent | None = None,
     ) -> bool:
         """
         Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`.
         """
 
         def save(connection: sqlite3.Connection) -> bool:
+            if seen and stored_digest(connection, seen.stream, seen.version) != seen.digest:
+                return False
             if not _save(connection, projection, rows, before, after, notes or {}):
                 return False
             if aside:

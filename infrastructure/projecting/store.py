@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.locks import synchronized
 from ...domain.positions import BEGINNING, Moment
@@ -72,12 +73,13 @@ class ProjectionStore(Protocol):
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
+        seen: RecordedEvent | None = None,
     ) -> bool:
         """
         Store rows, the checkpoint `after` and `notes` in one transaction, if the checkpoint is still `before`.
 
         With them goes what was set `aside` between the two. Returns False, and stores nothing, when another runner was
-        there first.
+        there first, or the log has lost what was `seen` meanwhile: an older copy took its place.
         """
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
@@ -232,6 +234,7 @@ class MemoryProjectionStore:
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
+        seen: RecordedEvent | None = None,
     ) -> bool:
         """
         Store rows and checkpoint, if the checkpoint is still `before`.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import pytest
 
 import refold
@@ -82,6 +83,15 @@ KINDS = {
         lambda scope: [record.key for record in reversed(scope.search(limit=99))],
     ),
 }
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many events there are."""
+
+    key: str
+    events: int
+
+
 ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
@@ -382,6 +392,41 @@ class RestoreContract:
                 next(subscription)
             with pytest.raises(LogWentBackError):
                 next(reader.subscribe(after=moment))
+
+    def test_a_copy_put_back_while_a_projection_folds(self, place: Place) -> None:
+        """Rows made of what is gone are not stored: they would stay there, since the checkpoint had gone back too."""
+        with refold.open(place.url) as store, refold.open(place.url) as reader:
+            store.chat("kept")
+            place.keep()
+            store.chat("gone")
+
+            class Restoring:
+                name, version, row = "restoring", 1, Count
+
+                def keys(self, event: Any) -> list[str]:
+                    return ["all"]
+
+                def evolve(self, key: str, row: Count | None, event: Any) -> Count:
+                    if event.stream == "chat:gone":
+                        place.put_back()
+                    return Count(key, row.events + 1 if row else 1)
+
+            reader.add_projection(Restoring())
+
+            assert reader.rows("restoring") == [Count("all", 1)]
+
+    def test_what_verify_says_of_projections_that_saw_more(self, place: Place) -> None:
+        """It raises nothing; repaired, they are made of what there is."""
+        with refold.open(place.url) as store:
+            store.chat("a").add_message("user", "one")
+            store.contexts()
+        place.cut_tail()
+        with refold.open(place.url) as store:
+            assert "catalogue" in {one.where for one in store.verify().problems}
+
+            store.verify(repair=True)
+
+            assert [row.version for row in store.contexts()] == [1]
 
     def test_projections_that_saw_more(self, place: Place) -> None:
         """A checkpoint behind the end of the log is an error, until the projection is rebuilt."""

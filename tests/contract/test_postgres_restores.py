@@ -31,6 +31,8 @@ class Tables:
         Keep a copy of what there is.
         """
         with psycopg.connect(self.url) as connection:
+            # As of one moment: others may be writing.
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             names = [
                 name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
             ]
@@ -44,9 +46,14 @@ class Tables:
         Put the copy that was kept in the place of what there is.
         """
         with psycopg.connect(self.url) as connection:
+            # Those who read see it before or after; TRUNCATE would have them see nothing at all.
+            # Where others write meanwhile, and each waits for the other, it is they who are refused.
+            connection.execute("SET deadlock_timeout = '1min'")
+            tables = sql.SQL(", ").join(map(sql.Identifier, self._copy))
+            connection.execute(sql.SQL("LOCK TABLE {}").format(tables))
             for name, rows in self._copy.items():
                 table = sql.Identifier(name)
-                connection.execute(sql.SQL("TRUNCATE {}").format(table))
+                connection.execute(sql.SQL("DELETE FROM {}").format(table))
                 if rows:
                     values = sql.SQL(", ").join([sql.Placeholder()] * len(rows[0]))
                     insert = sql.SQL("INSERT INTO {} VALUES ({})").format(table, values)

@@ -9,7 +9,13 @@ from typing import NamedTuple
 
 import psycopg
 
-from refold.domain.errors import DecisionRefusedError, LogWentBackError, StorageError, StorageUnavailableError
+from refold.domain.errors import (
+    DecisionRefusedError,
+    LogWentBackError,
+    StorageBusyError,
+    StorageError,
+    StorageUnavailableError,
+)
 
 from ..contract.restores import Place
 from ..support.postgres import Server
@@ -95,15 +101,17 @@ def stopped(mode: str) -> Callable[[Target, int], int]:
     return throw
 
 
+WENT_BACK = (LogWentBackError, DecisionRefusedError)
 OUTAGE = (StorageUnavailableError,)
 ENDINGS = {
     "kill": Ending(sent(signal.SIGKILL), -signal.SIGKILL),
     "terminate": Ending(sent(signal.SIGTERM), -signal.SIGTERM, share=0.5),
-    "exit": Ending(sent(signal.SIGTERM), 0, share=0.5),
     # Those whose commit an interrupted thread had taken along are told that it is not known.
+    "exit": Ending(sent(signal.SIGTERM), 0, may_raise=(StorageError,), share=0.5),
     "interrupt": Ending(sent(signal.SIGINT), may_raise=(StorageError,), of_one_log=200, pause_seconds_max=0.004),
     "fork": Ending(sent(signal.SIGUSR2), share=0.25),
-    "restore": Ending(restore, may_raise=(LogWentBackError, DecisionRefusedError), share=0.05, of_one_log=3),
+    # PostgreSQL refuses a writer, whose lock is in the way of the one who restores.
+    "restore": Ending(restore, may_raise=(*WENT_BACK, StorageBusyError), share=0.05, of_one_log=3),
     "backends": Ending(end_backends, may_raise=OUTAGE, databases=["postgres"], share=0.5),
     "stop-fast": Ending(stopped("fast"), may_raise=OUTAGE, databases=["postgres"], share=0.02, of_one_log=3),
     "stop-immediate": Ending(stopped("immediate"), may_raise=OUTAGE, databases=["postgres"], share=0.02, of_one_log=3),

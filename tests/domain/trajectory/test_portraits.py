@@ -28,6 +28,21 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portrayed, "FIRST_PAUSE_SECONDS", 0.0)
 
 
+async def test_pauses_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first there is none; each behind it is twice as long as the one before."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(portrayed, "FIRST_PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for attempt in range(4):
+        await portrayed._pause(attempt)
+
+    assert pauses == [0.5, 1.0, 2.0]
+
+
 def test_undescribed_data_are_described() -> None:
     """Those with a description, queries, states and actions never; nothing is done twice."""
     run, action = run_that_acted()

@@ -1,0 +1,50 @@
+"""The defects that scripts/mutants draws from: each is put into one place, and the rest of the text stays."""
+
+import ast
+
+import pytest
+
+from tests.support.project import ROOT
+
+from .mutations import mutants_of
+from .sample import places
+
+KINDS = [
+    ("a < b", "comparison flipped", "(a <= b)"),
+    ("a and b", "and, or", "(a or b)"),
+    ("a + b", "plus, minus", "(a - b)"),
+    ("x = 1", "constant changed", "x = 2"),
+    ("x = True", "constant changed", "x = False"),
+    ("if a: b()", "condition negated", "if (not a): b()"),
+    ("def f(): return a", "return value replaced", "def f(): return None"),
+    ("self.x = a", "statement removed", "pass"),
+    ("f(a)", "statement removed", "pass"),
+    ("with lock: a", "lock removed", "if True:\n    a"),
+    ("x = locked(lock, f, a)", "lock removed", "x = (f(a))"),
+    ("@synchronized\ndef f(): pass", "lock removed", "@(lambda method: method)\ndef f(): pass"),
+]
+
+
+@pytest.mark.parametrize(("source", "kind", "changed"), KINDS, ids=lambda one: str(one)[:12])
+def test_each_kind(source: str, kind: str, changed: str) -> None:
+    """It says what stands there instead, behind a text that takes more bytes than characters too."""
+    before = "'ü'; " if "\n" not in source and source[0] in "axsf" else ""
+    found = [one.text(before + source) for one in mutants_of(before + source) if one.kind == kind]
+
+    assert before + changed in found
+
+
+def test_all_are_python() -> None:
+    """Each of a module can be read, and is another module than the one it was put into."""
+    file = "domain/ordered_map.py"
+    source = (ROOT / file).read_text()
+    found = [place.mutant.text(source) for place in places(file)]
+
+    assert len(found) > 50
+    assert ast.dump(ast.parse(source)) not in {ast.dump(ast.parse(text)) for text in found}
+
+
+def test_types_are_left_alone() -> None:
+    """What only a type checker reads is no place for a defect."""
+    assert mutants_of("def f(a: Literal[1]) -> Literal[2]: ...") == []
+    assert mutants_of("if TYPE_CHECKING:\n    f(1)") == []

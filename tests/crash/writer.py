@@ -215,7 +215,7 @@ class Signals:
             signal.SIGINT: self._interrupt,
             signal.SIGUSR1: lambda *_: self.stop.set(),
             signal.SIGUSR2: self._fork,
-            **({signal.SIGTERM: lambda *_: sys.exit()} if task.exits_on_sigterm else {}),
+            **({signal.SIGTERM: self._exit} if task.exits_on_sigterm else {}),
         }.items():
             signal.signal(number, handler)
 
@@ -224,6 +224,11 @@ class Signals:
         if self._is_exposed:
             self._is_exposed = False
             raise self._chance.choice(INTERRUPTS)
+
+    def _exit(self, *_: object) -> None:
+        # Python drops what comes upon a callback of a weak reference.
+        self.stop.set()
+        sys.exit()
 
     def _fork(self, *_: object) -> None:
         self.forks += 1

@@ -8,7 +8,6 @@ import struct
 from contextlib import ContextDecorator
 
 import msgspec
-import zstandard
 
 from ..domain.canonical import require_unicode
 from ..domain.envelope import NO_DIGEST
@@ -38,7 +37,6 @@ VALUE_FAULTS = (
     ValueError,
     msgspec.MsgspecError,
     struct.error,
-    zstandard.ZstdError,
 )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...domain.chat.events import ITEM_EVENTS, Opened
+from ...domain.chat.formats import anthropic_origin, openai_origin
 from ...domain.encoded_ids import decoded_id
 from ...domain.envelope import Event, Meta, RecordedEvent
 from ...domain.errors import InvalidInputError, RefusedError, StorageError
@@ -178,6 +179,9 @@ def _look_at(ahead: Any, stream: str) -> None:
         context = getattr(store, kind)(context_id, create=False)
     asked = [getattr(context, name) for name in SHOWN[kind]]
     if any(getattr(event, "origin", None) is not None for event in events):
+        items = [event for event in events if isinstance(event, ITEM_EVENTS)]
+        for shape in (openai_origin, anthropic_origin):
+            shape.require_shape(items)
         asked += [getattr(context, name) for name in CONVERTED] + [partial(context.to_openai_messages, exact=True)]
     for ask in asked:
         # A provider may not take what a chat may hold, and the class of a content may not be imported here.

@@ -1,0 +1,1 @@
+"""Defects are put into a copy of the project; the tests that run them should notice."""

@@ -25,7 +25,16 @@ from ..state.fold import active_config
 from .batches import arguments_of
 from .json_patch import MISSHAPEN, patched
 
-__all__ = ["SYSTEM", "beside_of", "message_of", "messages_as_came", "plain_blocks", "role_of", "source_messages"]
+__all__ = [
+    "SYSTEM",
+    "beside_of",
+    "message_of",
+    "messages_as_came",
+    "plain_blocks",
+    "require_shape",
+    "role_of",
+    "source_messages",
+]
 
 SYSTEM = "system"
 Beside = dict[str, Any]
@@ -74,6 +83,17 @@ def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
         return _message_of(piece, [beside_of(item) or {} for item in piece])
     except MISSHAPEN:
         return _message_of(piece, [{}] * len(piece))
+
+
+def require_shape(items: Sequence[ChatItemEvent]) -> None:
+    """
+    Require that messages can be made of items and of all that lies beside them, before they are taken in.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: they cannot.
+    """
+    for piece in (piece for group in _grouped(items) for piece in _pieces(group)):
+        _message_of(piece, [beside_of(item) or {} for item in piece])
 
 
 def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> AnthropicMessage:

@@ -21,7 +21,16 @@ from ...canonical import parse_json
 from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
 from .json_patch import MISSHAPEN, patched
 
-__all__ = ["OpenAIMessage", "grouped", "image_part", "message_of", "plain_call", "plain_message", "rest_of"]
+__all__ = [
+    "OpenAIMessage",
+    "grouped",
+    "image_part",
+    "message_of",
+    "plain_call",
+    "plain_message",
+    "require_shape",
+    "rest_of",
+]
 
 OpenAIMessage = dict[str, Any]
 
@@ -64,6 +73,18 @@ def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
         return _message_of(group, [rest_of(item) for item in group])
     except MISSHAPEN:
         return _message_of(group, [{}] * len(group))
+
+
+def require_shape(items: Sequence[ChatItemEvent]) -> None:
+    """
+    Require that messages can be made of items and of all that lies beside them, before they are taken in.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: they cannot.
+    """
+    for group in grouped(items):
+        taken = [items[index] for index in group]
+        _message_of(taken, [rest_of(item) for item in taken])
 
 
 def _message_of(group: Sequence[ChatItemEvent], rests: Sequence[dict[str, Any]]) -> OpenAIMessage:

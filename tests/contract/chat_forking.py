@@ -137,6 +137,18 @@ class ChatForkingContract:
         assert ids(handle_on(log, "chat:child")) == "b c"
         require_same_from_log(log, child, parent)
 
+    def test_all_that_is_queued_comes_before_a_fork(self, log: LiveLog) -> None:
+        """However much there is of it."""
+        parent = begun(log, message("a"), durability="enqueue")
+        for number in range(200):
+            parent.add_items([message(f"queued-{number}")])
+        child = parent.fork("child")
+        child.flush()
+
+        named, born = log.read(stream_of(parent))[-1], log.read("chat:child")[0]
+        assert named.version == parent.version
+        assert named.recorded_at <= born.recorded_at
+
     @pytest.mark.parametrize("is_kept", [True, False])
     def test_fork_and_merge_in_one_transaction(self, log: LiveLog, is_kept: bool) -> None:
         """The child is begun, written, read, forked and merged as one with its parent's change, or not at all."""

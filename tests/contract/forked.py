@@ -178,22 +178,26 @@ def while_threads_write(place: str) -> Written:
 
 
 def locks_are_held(place: str) -> Written:
-    """A thread holds a context's lock for ever, and others commit and exclude each other all the time."""
+    """A thread holds the locks of a context and of runs for ever; others commit and exclude each other all the time."""
     store, children = refold.open(place), Children()
     chat, exclusively = store.chat("a"), exclusively_of(store)
     written, is_held, stop = write(chat, "before", 3), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with chat._journal._lock:
+        with chat._journal._lock, store._runs._lock:
             is_held.set()
             stop.wait()
+
+    def go_on(number: int) -> Written:
+        assert store.run("user", f"session-{number}").version == 1
+        return write(chat, f"child.{number}", 2)
 
     holder = threading.Thread(target=hold)
     holder.start()
     is_held.wait()
     with threads_at(lambda: exclusively(lambda: threading.Event().wait(0.02))):
         for number in range(4):
-            children.start(lambda number=number: write(chat, f"child.{number}", 2))  # type: ignore[misc]
+            children.start(partial(go_on, number))
         written += children.written()
     stop.set()
     holder.join()

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .errors import DamagedError, RefoldError
+from .errors import MISSHAPEN, DamagedError, RefoldError
 from .ports import Log
 
 __all__ = ["Decider", "trusted"]
 
 # What a fold raises where events do not fit each other; nothing that a signal handler or a database does.
-MISFITS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, RecursionError)
+MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
 
 State = TypeVar("State")
 

@@ -49,6 +49,8 @@ __all__ = [
 
 
 MESSAGE_CHARACTERS_MAX = 2_000
+# Raised by Python where a stored value is of another shape than the code that uses it relies on.
+MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 
 class RefoldError(Exception):

@@ -11,7 +11,7 @@ import msgspec
 
 from ..domain.canonical import require_unicode
 from ..domain.envelope import NO_DIGEST
-from ..domain.errors import DamagedError, RefoldError, StorageError
+from ..domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError
 
 __all__ = [
     "NUMBER_MAX",
@@ -29,15 +29,7 @@ NUMBER_MAX = (1 << 62) - 1
 REBUILD = "`rebuild` makes it anew, events are not concerned"
 # A value of another type, NULL, or bytes cut short raise these where they are used. RecursionError is not among them:
 # it says more about the caller's stack than about a row.
-VALUE_FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-    struct.error,
-)
+VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
 
 
 class _Opening(ContextDecorator):

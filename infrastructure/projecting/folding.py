@@ -41,9 +41,9 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
             require_few_named(event.event)
             for key in projection.keys(event):
                 touched.setdefault(key, []).append(event)
-        require_keys(touched)
     if not touched:
         return {}
+    require_keys(touched)
     rows: dict[str, Any] = store.load(projection, touched)
     evolve_all = projection.evolve_all if isinstance(projection, BulkProjection) else partial(_evolve_all, projection)
     with _BlamedOnEvents():
@@ -51,12 +51,12 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
             row = evolve_all(key, rows.get(key), of_key)
             if row is not None:
                 rows[key] = row
-        require_storable(projection, rows)
+    require_storable(projection, rows)
     return rows
 
 
 class _BlamedOnEvents:
-    """A block that reads nothing but events: what is damaged there came in so, and lies as it was written."""
+    """A block that looks at events and reads no rows: what is damaged there was recorded like that."""
 
     def __enter__(self) -> None: ...
 

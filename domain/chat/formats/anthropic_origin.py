@@ -19,11 +19,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...canonical import parse_json
+from ...errors import MISSHAPEN
 from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
 from ..kinds import is_instructions
 from ..state.fold import active_config
 from .batches import arguments_of
-from .json_patch import MISSHAPEN, patched
+from .json_patch import patched
 
 __all__ = [
     "SYSTEM",

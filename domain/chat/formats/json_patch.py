@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MISSHAPEN", "Patch", "difference", "is_same", "patched"]
+__all__ = ["Patch", "difference", "is_same", "patched"]
 
 Patch = dict[str, Any]
-# Raised where a patch, or what else lies beside an item, is of no shape that an import gives it.
-MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def difference(plain: Any, wanted: Any) -> Patch:

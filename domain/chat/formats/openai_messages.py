@@ -14,12 +14,12 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
+from ...errors import MISSHAPEN
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..kinds import INSTRUCTION_ROLES
 from ..pairing import pair_calls
 from .batches import NO_OUTPUT
 from .instructions import Config, Placed, place_instructions
-from .json_patch import MISSHAPEN
 from .openai_origin import OpenAIMessage, grouped, image_part, message_of
 from .openai_rules import CHAT_CALL_ID_MAX, function_name, is_image_address, is_sound, left_out_image, unique_call_ids
 

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...canonical import parse_json
+from ...errors import MISSHAPEN
 from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
-from .json_patch import MISSHAPEN, patched
+from .json_patch import patched
 
 __all__ = [
     "OpenAIMessage",

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...errors import MISSHAPEN
 from ..events import ChatItemEvent, FunctionCalled, MessageAdded
 from ..kinds import INSTRUCTION_ROLES
 from ..pairing import pair_calls
 from .batches import NO_OUTPUT
 from .instructions import Config, place_instructions
-from .json_patch import MISSHAPEN
 from .openai_origin import grouped, rest_of
 from .openai_rules import RESPONSES_ID_MAX, function_name, unique_call_ids
 from .responses_origin import ResponsesItem, Spoken, item_as_came, message_id, plain_item
@@ -98,13 +98,14 @@ class _Input:
             return
         beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
         made = None
-        # What lies beside it counts for nothing where it is of no shape that an import gives it.
-        with suppress(*MISSHAPEN):
-            came = item_as_came(item, beside) if beside else None
-            around = [list(beside.get(where, ())) if beside else [] for where in ("before", "after")]
-            made = came if came is not None and is_sound_item(came) else None
-            self._input += around[0]
-            self._behind += around[1]
+        if beside:
+            # What lies beside it counts for nothing where it is of no shape that an import gives it.
+            with suppress(*MISSHAPEN):
+                came = item_as_came(item, beside)
+                before, after = list(beside.get("before", ())), list(beside.get("after", ()))
+                made = came if is_sound_item(came) else None
+                self._input += before
+                self._behind += after
         made = made or _made_anew(item)
         self._input.append(made if call_id is None else {**made, "call_id": call_id})
 

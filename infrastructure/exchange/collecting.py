@@ -63,19 +63,19 @@ class Collection:
         self._take_missing()
 
     def order(self) -> list[str]:
-        """
-        Return the streams so that each comes behind those that its first event names.
-        """
+        """Return the streams so that each comes behind those that its first event names."""
         order: dict[str, None] = {}
+        begun: set[str] = set()
         for start in sorted(self.versions):
             waiting = [start]
             while waiting:
                 stream = waiting[-1]
-                missing = [name for name in self._behind[stream] if name not in order and name in self.versions]
-                if missing:
-                    waiting += missing
-                else:
+                # Without this, first events that name each other, as no call writes them, would lead round for ever.
+                if stream in begun:
                     order[waiting.pop()] = None
+                    continue
+                begun.add(stream)
+                waiting += [name for name in self._behind[stream] if name not in begun and name in self.versions]
         return list(order)
 
     def lines_of(self, stream: str) -> Iterator[bytes]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -31,17 +34,21 @@ from refold.domain.chat.events import (
     Origin,
 )
 from refold.domain.content import Content
-from refold.domain.envelope import encode_payload
+from refold.domain.envelope import RecordedEvent, encode_payload
 from refold.domain.errors import DamagedError, InvalidInputError, RefoldError
 from refold.domain.memory.events import MemoryRemembered
+from refold.domain.moments import STREAM as MOMENTS
 from refold.domain.pool.events import QueueBranched
+from refold.domain.positions import BEGINNING
 from refold.domain.spans import Segment, Span
 from refold.domain.totals import Totals
 from refold.domain.trajectory.nodes import NODE_TYPES, own_fields
 from refold.infrastructure import drafting
 from refold.infrastructure.codec import CODEC, tag_of
+from refold.infrastructure.exchange import export_events, take_in_events
 from tests.contract.writing import append
 from tests.domain.strategies import JSON, PROPERTY, TEXT
+from tests.exchange.places import recorded
 
 from .histories import folded_rows, live_rows, projections_of, stored_rows
 
@@ -237,6 +244,24 @@ LOOKS: dict[str, list[Callable[[refold.Store], object]]] = {
 }
 
 
+def all_events(store: refold.Store) -> Sequence[RecordedEvent]:
+    """Return all that a log has."""
+    return store.log.read_all(after=BEGINNING, limit=1_000).events
+
+
+def why_not_taken_in(store: refold.Store, file: Path) -> str | None:
+    """Take a file in, and return nothing, or why it was refused."""
+    try:
+        take_in_events(store.log, file)
+    except InvalidInputError as error:
+        return str(error)
+    return None
+
+
+# Why a file is not taken in: a context could not be read where it came from either.
+UNREADABLE = re.compile(r"names version \d+ of .*, which is neither in it nor here|restore it from a copy|holds a NUL")
+
+
 def look_at(store: refold.Store, events: list[Any], errors: type[Exception] = RefoldError) -> None:
     """Look at the contexts of events in every way, which may raise no other errors."""
     kinds = {stream_of(event).partition(":")[0] for event in events}
@@ -294,6 +319,24 @@ def test_every_form_has_it(events: list[Any]) -> None:
             look(store)
 
 
+@LIVES
+@given(st.booleans(), st.lists(EVENTS, min_size=1, max_size=6))
+def test_it_goes_to_another_store(is_opened: bool, events: list[Any]) -> None:
+    """All of it is exported, and taken in again as it was; or nothing is, where what it names is in neither store."""
+    with refold.open(":memory:") as store, refold.open(":memory:") as other, TemporaryDirectory() as folder:
+        if is_opened:
+            open_all(store)
+        taken(store, events)
+        file = Path(folder) / "events"
+        moments = store.log.head(MOMENTS)
+        assert export_events(store.log, file).events == len(all_events(store)) - moments
+
+        refused = why_not_taken_in(other, file)
+
+        assert refused is None or UNREADABLE.search(refused), refused
+        assert recorded(other) == ({} if refused else recorded(store))
+
+
 def drawn_lives(events: Any) -> list[list[Any]]:
     """Return some lists of events, for a store that takes all of them: to make one takes long."""
     found: list[list[Any]] = []
@@ -348,6 +391,18 @@ def test_what_goes_on_from_itself(store: refold.Store) -> None:
         store.validity("chat:a")
     with pytest.raises(DamagedError, match="queue:a is damaged: what it goes on from leads back to queue:a"):
         store.entries("queue:a")
+
+
+def test_what_begins_with_each_other(store: refold.Store, tmp_path: Path) -> None:
+    """Contexts whose first events name each other are exported, each once."""
+    for name, other in (("a", "b"), ("b", "a")):
+        before = (Segment(f"queue:{other}", 1),)
+        branched = QueueBranched(
+            parent=f"queue:{other}", version=1, lineage=before, root=f"queue:{other}", change=Totals()
+        )
+        append(store.log, f"queue:{name}", branched)
+
+    assert export_events(store.log, tmp_path / "events").streams == 2
 
 
 def test_more_items_than_can_be(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,8 @@ class Journal(View[S]):
             )
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
-        self._wait_for_queue()
+        if self._unflushed:
+            self._wait_for_queue()
         self.came_between = ()
         open_transaction = current_transaction(self.log)
         if open_transaction is not None:

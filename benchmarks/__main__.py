@@ -1,6 +1,4 @@
-"""
-`python -m benchmarks [CASE...]`: measure Refold beside the bare database and the stock `eventsourcing` package.
-"""
+"""`python -m benchmarks [CASE...]`: measure Refold beside the bare database and the stock `eventsourcing` package."""
 
 from __future__ import annotations
 
@@ -22,16 +20,12 @@ from .rows import Row, Table
 from .table import as_json, as_markdown, as_text
 from .workload import SEED, compressibility, items
 
-__all__ = ["main"]
-
 STUDIES = {"compression"}
 DATABASES = {"sqlite": ("sqlite",), "postgres": ("postgres",), "both": ("sqlite", "postgres")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """
-    Run the cases asked for and print their tables; return 1 where one of them failed.
-    """
+    """Run the cases asked for and print their tables; return 1 where one of them failed."""
     options = _parser().parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="refold-bench-", dir=options.folder) as folder,

@@ -1,6 +1,4 @@
-"""
-What a case needs to run: how large, where, and fresh stores of every contestant.
-"""
+"""What a case needs to run: how large, where, and fresh stores of every contestant."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from .raw_postgres import RawPostgres
 from .raw_sqlite import RawSqlite, RawSqliteUnordered
 from .stock import Stock, StockStore
 from .subject import Subject
-
-__all__ = ["ALL", "FULL", "QUICK", "Bench", "Scale", "make_subject", "reopen"]
 
 ALL = ("ours", "raw", "stock", "stock put")
 
@@ -81,9 +77,7 @@ class Bench:
 
     @contextmanager
     def subjects(self, database: str, names: Sequence[str] = ALL) -> Iterator[dict[str, Subject]]:
-        """
-        Yield fresh, open contestants, each in a database of its own; they are gone afterwards.
-        """
+        """Yield fresh, open contestants, each in a database of its own; they are gone afterwards."""
         with ExitStack() as stack:
             opened: dict[str, Subject] = {}
             for name in names:
@@ -112,9 +106,7 @@ class Bench:
 
 
 def make_subject(name: str, location: str) -> Subject:
-    """
-    Return the contestant of a name, not yet open.
-    """
+    """Return the contestant of a name, not yet open."""
     is_postgres = "://" in location
     match name:
         case "ours":
@@ -132,8 +124,6 @@ def make_subject(name: str, location: str) -> Subject:
 
 
 def reopen(subject: Subject) -> None:
-    """
-    Close a contestant and open it again.
-    """
+    """Close a contestant and open it again."""
     subject.close()
     subject.open()

@@ -1,14 +1,10 @@
-"""
-How many bytes a store takes at rest.
-"""
+"""How many bytes a store takes at rest."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import psycopg
-
-__all__ = ["postgres_bytes", "sqlite_bytes"]
 
 TABLES_BYTES = """
     select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
@@ -18,17 +14,13 @@ TABLES_BYTES = """
 
 
 def sqlite_bytes(path: Path) -> int:
-    """
-    Return the bytes of the file, and of a WAL where one was left behind.
-    """
+    """Return the bytes of the file, and of a WAL where one was left behind."""
     files = [path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")]
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def postgres_bytes(url: str) -> int:
-    """
-    Return the bytes of all tables of a database with their indexes and TOAST tables, after a plain VACUUM.
-    """
+    """Return the bytes of all tables of a database with their indexes and TOAST tables, after a plain VACUUM."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("vacuum analyze")
         row = connection.execute(TABLES_BYTES).fetchone()

@@ -19,8 +19,6 @@ from refold.domain.chat.events import FunctionCalled, FunctionReturned, MessageA
 from .recorded import CREATED_AT, event_of
 from .workload import SEED, TURN, Item
 
-__all__ = ["Editor", "dated_events"]
-
 EVICTS, RESTORES, INSERTS = 0.5, 0.7, 0.8
 
 
@@ -50,9 +48,7 @@ class Editor:
         self._random = random.Random(SEED)
 
     def edit(self) -> None:
-        """
-        Make one edit; evicting what is gone, or restoring what came back with its call, is none, so try another.
-        """
+        """Make one edit; evicting what is gone, or restoring what came back with its call, is none, so try another."""
         before = self._chat.version
         while self._chat.version == before:
             self._try(self._random.random())

@@ -1,6 +1,4 @@
-"""
-How many bytes a fork with one item adds to a store.
-"""
+"""How many bytes a fork with one item adds to a store."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from .rows import Unit
 from .subject import Subject
 from .timing import Stats, idle, of_values
 from .workload import items
-
-__all__ = ["BYTES", "fork_bytes"]
 
 BYTES = Unit("B")
 # With an item each these are the events of one segment, so a segment of them is at rest in the end.

@@ -20,39 +20,29 @@ from .subject import Subject, batches
 from .timing import Task
 from .workload import Item
 
-__all__ = ["copy_streams", "first_payload", "fork_once", "fork_tasks", "grow", "raw_fork_once"]
-
 _NAMES = (f"child-{number}" for number in itertools.count())
 
 
 def fork_once(parent: refold.ChatContext, item: Item) -> refold.ChatContext:
-    """
-    Fork a context and add an item to the child.
-    """
+    """Fork a context and add an item to the child."""
     child = parent.fork()
     add(child, item)
     return child
 
 
 def raw_fork_once(raw: Subject, child: str, forked: bytes, item: bytes) -> None:
-    """
-    Write the same two rows, committed one by one.
-    """
+    """Write the same two rows, committed one by one."""
     raw.append(child, forked)
     raw.append(child, item)
 
 
 def first_payload(chat: refold.ChatContext) -> bytes:
-    """
-    Return the bytes of the event with which a context begins.
-    """
+    """Return the bytes of the event with which a context begins."""
     return encode_payload(chat.history(until=1)[0].event)
 
 
 def fork_tasks(subjects: dict[str, Subject], context: str, texts: Sequence[Item], runs: int) -> dict[str, Task]:
-    """
-    Return how forks of a context are measured: of a loaded one, as an agent that reads it has it, and raw.
-    """
+    """Return how forks of a context are measured: of a loaded one, as an agent that reads it has it, and raw."""
     ours = cast(Ours, subjects["ours"])
     forked = first_payload(ours.store.chat(context).fork())
     return {"ours": _task(ours, context, texts, runs), "raw": _raw_task(subjects["raw"], forked, texts, runs)}
@@ -104,9 +94,7 @@ def grow(ours: Ours, depth: int, items: Sequence[Item]) -> list[str]:
 
 
 def copy_streams(ours: Ours, raw: Subject, contexts: Sequence[str]) -> None:
-    """
-    Write all that Refold holds of some contexts into a bare database.
-    """
+    """Write all that Refold holds of some contexts into a bare database."""
     for context in contexts:
         payloads = [encode_payload(one.event) for one in ours.store.chat(context).history()]
         for start in range(0, len(payloads), 1_000):

@@ -1,6 +1,4 @@
-"""
-What the figures depend on: processor, versions, and how long the disk takes to make one write safe.
-"""
+"""What the figures depend on: processor, versions, and how long the disk takes to make one write safe."""
 
 from __future__ import annotations
 
@@ -14,17 +12,13 @@ from time import perf_counter
 
 import psycopg
 
-__all__ = ["facts", "fdatasync_seconds"]
-
 SYNCS = 200
 PAGE = 4_096
 PAGES = 64
 
 
 def facts(folder: Path, *, postgres_url: str | None) -> dict[str, str]:
-    """
-    Return what is worth knowing about this machine, by name.
-    """
+    """Return what is worth knowing about this machine, by name."""
     known = {
         "cores": str(os.cpu_count()),
         "python": platform.python_version(),
@@ -41,9 +35,7 @@ def facts(folder: Path, *, postgres_url: str | None) -> dict[str, str]:
 
 
 def fdatasync_seconds(folder: Path) -> float:
-    """
-    Return the median time to overwrite one page of a file and sync it.
-    """
+    """Return the median time to overwrite one page of a file and sync it."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         file.write(bytes(PAGE * PAGES))
         os.fsync(file.fileno())

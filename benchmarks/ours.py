@@ -1,6 +1,4 @@
-"""
-Refold, through its public calls, on either database.
-"""
+"""Refold, through its public calls, on either database."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ from .recorded import ROLES, event_of, public_item
 from .subject import Write, batches
 from .workload import Item
 
-__all__ = ["Ours", "add", "read_public"]
-
 _VERSIONS = itertools.count(1_000)
 
 
@@ -36,15 +32,11 @@ class Ours:
         self._chats: dict[str, refold.ChatContext] = {}
 
     def open(self) -> None:
-        """
-        Open the store.
-        """
+        """Open the store."""
         self.store = refold.open(self.location)
 
     def close(self) -> None:
-        """
-        Close it, and forget its contexts.
-        """
+        """Close it, and forget its contexts."""
         self._chats.clear()
         self.store.close()
 
@@ -55,35 +47,25 @@ class Ours:
         return chat
 
     def build(self, context: str, items: Sequence[Item]) -> None:
-        """
-        Record items in batches.
-        """
+        """Record items in batches."""
         chat = self._chat(context)
         for batch in batches(items):
             chat.record_items([event_of(item) for item in batch])
 
     def warm(self, context: str) -> None:
-        """
-        Load the context's state.
-        """
+        """Load the context's state."""
         self._chat(context).recorded_items()
 
     def ready(self, item: Item) -> Item:
-        """
-        Return the item: texts and names are what a caller has.
-        """
+        """Return the item: texts and names are what a caller has."""
         return item
 
     def append(self, context: str, given: Item) -> object:
-        """
-        Append by the call for this kind of item.
-        """
+        """Append by the call for this kind of item."""
         return add(self._chat(context), given)
 
     def append_turn(self, context: str, given: Sequence[Item]) -> object:
-        """
-        Append by several calls within one transaction.
-        """
+        """Append by several calls within one transaction."""
         chat = self._chat(context)
         with self.store.transaction():
             for item in given:
@@ -91,52 +73,36 @@ class Ours:
         return chat
 
     def ready_batch(self, items: Sequence[Item]) -> list[Any]:
-        """
-        Return the items as `add_items` takes them.
-        """
+        """Return the items as `add_items` takes them."""
         return [public_item(item) for item in items]
 
     def append_batch(self, context: str, given: Sequence[Any]) -> object:
-        """
-        Append by `add_items`.
-        """
+        """Append by `add_items`."""
         return self._chat(context).add_items(given)
 
     def writer(self, context: str) -> Write:
-        """
-        Return the calls of one context.
-        """
+        """Return the calls of one context."""
         chat = self.store.chat(context)
         return lambda item: add(chat, item)
 
     def load(self, context: str) -> object:
-        """
-        Open the context anew and read it all.
-        """
+        """Open the context anew and read it all."""
         return self.store.chat(context).recorded_items()
 
     def load_public(self, context: str) -> object:
-        """
-        Open the context anew and look at every public item.
-        """
+        """Open the context anew and look at every public item."""
         return read_public(self.store.chat(context).items)
 
     def load_until(self, context: str, count: int) -> object:
-        """
-        Read an earlier version; the first event opened the context.
-        """
+        """Read an earlier version; the first event opened the context."""
         return self.store.chat(context).at(count + 1).recorded_items()
 
     def tail(self, context: str, count: int) -> object:
-        """
-        Open the context anew and read its last items.
-        """
+        """Open the context anew and read its last items."""
         return self.store.chat(context).tail(count)
 
     def rebuild(self) -> int:
-        """
-        Fold the catalogue from the beginning, under a version that nobody has folded yet, and store its rows.
-        """
+        """Fold the catalogue from the beginning, under a version that nobody has folded yet, and store its rows."""
         projection = Catalogue()
         projection.version = next(_VERSIONS)
         runner = ProjectionRunner(self.store.log, self._projection_store(), [projection])
@@ -144,15 +110,11 @@ class Ours:
         return sum(row.version for row in rows)
 
     def rebuild_by(self, executor: Executor) -> int:
-        """
-        Have the catalogue made anew by the workers of an executor.
-        """
+        """Have the catalogue made anew by the workers of an executor."""
         return self.store.rebuild("catalogue", executor=executor, restart=True).events
 
     def rest(self) -> None:
-        """
-        Have done what is done when nobody writes for a while: complete segments are sealed.
-        """
+        """Have done what is done when nobody writes for a while: complete segments are sealed."""
         log: Any = self.store.log
         seal = getattr(log, "_seal_slice", lambda: False)
         while seal():
@@ -170,16 +132,12 @@ class Ours:
         return SqliteProjectionStore(log)
 
     def bytes_used(self) -> int:
-        """
-        Return the bytes on disk.
-        """
+        """Return the bytes on disk."""
         return postgres_bytes(self.location) if "://" in self.location else sqlite_bytes(Path(self.location))
 
 
 def add(chat: refold.ChatContext, item: Item) -> object:
-    """
-    Add an item by the public call for its kind.
-    """
+    """Add an item by the public call for its kind."""
     if item.kind == "call":
         return chat.add_function_call(item.name, item.text, item.call_id)
     if item.kind == "output":
@@ -188,9 +146,7 @@ def add(chat: refold.ChatContext, item: Item) -> object:
 
 
 def read_public(items: Iterable[Any]) -> list[tuple[str, str, str]]:
-    """
-    Read role, text and id of each item.
-    """
+    """Read role, text and id of each item."""
     read: list[tuple[str, str, str]] = []
     for item in items:
         if item.type == "message":

@@ -1,6 +1,4 @@
-"""
-How many bytes a closed store takes when its tables are written anew, without holes: small differences show.
-"""
+"""How many bytes a closed store takes when its tables are written anew, without holes: small differences show."""
 
 from __future__ import annotations
 
@@ -12,13 +10,9 @@ import psycopg
 
 from .database_size import postgres_bytes, sqlite_bytes
 
-__all__ = ["packed_bytes"]
-
 
 def packed_bytes(location: str) -> int:
-    """
-    Return the bytes of a path or URL; an SQLite file is left as it is, PostgreSQL's tables are rewritten.
-    """
+    """Return the bytes of a path or URL; an SQLite file is left as it is, PostgreSQL's tables are rewritten."""
     return _postgres(location) if "://" in location else _sqlite(Path(location))
 
 

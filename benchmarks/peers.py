@@ -17,13 +17,9 @@ from typing import Any
 from .recorded import ROLES
 from .workload import Item
 
-__all__ = ["Saver", "langchain_messages", "openai_from_langchain", "saver", "seed_context"]
-
 
 def seed_context(items: Sequence[Item]) -> Callable[[], Any] | None:
-    """
-    Return a function that makes a context of the seed's package with these items.
-    """
+    """Return a function that makes a context of the seed's package with these items."""
     llm = _module("videosdk.agents.llm")
     if llm is None:
         return None
@@ -43,9 +39,7 @@ def seed_context(items: Sequence[Item]) -> Callable[[], Any] | None:
 
 
 def langchain_messages(items: Sequence[Item]) -> list[Any] | None:
-    """
-    Return items as LangChain's messages, which LangGraph keeps.
-    """
+    """Return items as LangChain's messages, which LangGraph keeps."""
     messages = _module("langchain_core.messages")
     return None if messages is None else [_langchain_message(messages, n, item) for n, item in enumerate(items)]
 
@@ -64,9 +58,7 @@ def _langchain_message(messages: Any, number: int, item: Item) -> Any:
 
 
 def openai_from_langchain(messages: list[Any]) -> object:
-    """
-    Return LangChain's messages as those of OpenAI's chat completions, by its own converter.
-    """
+    """Return LangChain's messages as those of OpenAI's chat completions, by its own converter."""
     return import_module("langchain_core.messages").convert_to_openai_messages(messages)
 
 
@@ -78,9 +70,7 @@ class Saver:
         self._config = {"configurable": {"thread_id": "context", "checkpoint_ns": ""}}
 
     def put(self, messages: list[Any]) -> None:
-        """
-        Save the messages as the state after a step.
-        """
+        """Save the messages as the state after a step."""
         checkpoint = import_module("langgraph.checkpoint.base").empty_checkpoint()
         checkpoint["channel_values"] = {"messages": messages}
         checkpoint["channel_versions"] = versions = {"messages": "1"}
@@ -88,9 +78,7 @@ class Saver:
             opened.put(self._config, checkpoint, {"source": "loop", "step": 1}, versions)
 
     def messages(self) -> list[Any]:
-        """
-        Open the file and return the messages of the last checkpoint.
-        """
+        """Open the file and return the messages of the last checkpoint."""
         with self._opened() as opened:
             loaded: list[Any] = opened.get_tuple(self._config).checkpoint["channel_values"]["messages"]
             return loaded
@@ -100,9 +88,7 @@ class Saver:
 
 
 def saver(path: Path) -> Saver | None:
-    """
-    Return LangGraph's saver on an SQLite file.
-    """
+    """Return LangGraph's saver on an SQLite file."""
     is_installed = _module("langgraph.checkpoint.sqlite") is not None
     return Saver(path) if is_installed else None
 

@@ -16,8 +16,6 @@ import psycopg
 
 from .watched import Change
 
-__all__ = ["RawAudit", "raw_audit"]
-
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS change (node {text} NOT NULL, attribute {text} NOT NULL, number {number} NOT NULL,"
     " old {text} NOT NULL, new {text} NOT NULL, recorded_at {number} NOT NULL, actor {text} NOT NULL,"
@@ -41,27 +39,19 @@ class RawAudit(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """
-        Connect, and make the table where there is none.
-        """
+        """Connect, and make the table where there is none."""
 
     @abstractmethod
     def close(self) -> None:
-        """
-        Close the connection.
-        """
+        """Close the connection."""
 
     def reopen(self) -> None:
-        """
-        Close the connection, and open another.
-        """
+        """Close the connection, and open another."""
         self.close()
         self.open()
 
     def add(self, changes: Iterable[Change]) -> None:
-        """
-        Put changes into the table, in one transaction.
-        """
+        """Put changes into the table, in one transaction."""
         rows: Answer = []
         for node, attribute, old, new in changes:
             self._count += 1
@@ -72,9 +62,7 @@ class RawAudit(ABC):
     def _insert(self, rows: Answer) -> None: ...
 
     def audit(self, node: str, attribute: str) -> Answer:
-        """
-        Return all changes of an attribute of a node.
-        """
+        """Return all changes of an attribute of a node."""
         return [(json.loads(old), json.loads(new), *rest) for old, new, *rest in self._select(node, attribute)]
 
     @abstractmethod
@@ -122,7 +110,5 @@ class _PostgresAudit(RawAudit):
 
 
 def raw_audit(location: str) -> RawAudit:
-    """
-    Return the table at a path or a URL, not yet open.
-    """
+    """Return the table at a path or a URL, not yet open."""
     return _PostgresAudit(location) if "://" in location else _SqliteAudit(location)

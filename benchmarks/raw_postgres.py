@@ -23,8 +23,6 @@ from .recorded import payload_of, stream_key
 from .subject import Write, batches
 from .workload import Item
 
-__all__ = ["RawPostgres"]
-
 SCHEMA = (
     "create table if not exists event (position bigint generated always as identity primary key,"
     " stream integer not null, version integer not null, recorded_at bigint not null,"
@@ -59,9 +57,7 @@ class RawPostgres:
         self._heads: dict[str, int] = {}
 
     def open(self) -> None:
-        """
-        Connect.
-        """
+        """Connect."""
         self._connection = self._connect()
         self._connection.execute("set client_min_messages = warning")
         self._connection.execute(SCHEMA)
@@ -70,9 +66,7 @@ class RawPostgres:
         return psycopg.connect(self.location, autocommit=True)
 
     def close(self) -> None:
-        """
-        Close all connections.
-        """
+        """Close all connections."""
         for connection in (*self._others, self._connection):
             connection.close()
         self._others.clear()
@@ -87,53 +81,37 @@ class RawPostgres:
         return head + 1
 
     def build(self, context: str, items: Sequence[Item]) -> None:
-        """
-        Insert items in batches.
-        """
+        """Insert items in batches."""
         for batch in batches(items):
             self.append_batch(context, self.ready_batch(batch))
 
     def warm(self, context: str) -> None:
-        """
-        Ask for the last version.
-        """
+        """Ask for the last version."""
         self._next(context, 0)
 
     def ready(self, item: Item) -> bytes:
-        """
-        Return the payload.
-        """
+        """Return the payload."""
         return payload_of(item)
 
     def ready_batch(self, items: Sequence[Item]) -> list[bytes]:
-        """
-        Return the payloads.
-        """
+        """Return the payloads."""
         return [payload_of(item) for item in items]
 
     def append(self, context: str, given: bytes) -> object:
-        """
-        Insert one row.
-        """
+        """Insert one row."""
         return self.append_batch(context, (given,))
 
     def append_turn(self, context: str, given: Sequence[bytes]) -> object:
-        """
-        Insert some rows with one statement.
-        """
+        """Insert some rows with one statement."""
         return self.append_batch(context, given)
 
     def append_batch(self, context: str, given: Sequence[bytes]) -> object:
-        """
-        Insert many rows with one statement.
-        """
+        """Insert many rows with one statement."""
         first = self._next(context, len(given))
         return _insert(self._connection, stream_key(context), first, given)
 
     def writer(self, context: str) -> Write:
-        """
-        Return an insert on a connection of its own.
-        """
+        """Return an insert on a connection of its own."""
         connection, key, version = self._connect(), stream_key(context), self._next(context, 0)
         self._others.append(connection)
 
@@ -145,35 +123,25 @@ class RawPostgres:
         return write
 
     def load(self, context: str) -> object:
-        """
-        Read and decode all rows of a context.
-        """
+        """Read and decode all rows of a context."""
         return self.load_until(context, EVERYTHING)
 
     def load_public(self, context: str) -> object:
-        """
-        Read and decode: there are no other items.
-        """
+        """Read and decode: there are no other items."""
         return self.load(context)
 
     def load_until(self, context: str, count: int) -> object:
-        """
-        Read and decode rows up to a version.
-        """
+        """Read and decode rows up to a version."""
         decode = self._decode
         return [decode(row[2]) for row in self._rows(SELECT, stream_key(context), count)]
 
     def tail(self, context: str, count: int) -> object:
-        """
-        Read and decode the last rows.
-        """
+        """Read and decode the last rows."""
         decode = self._decode
         return [decode(row[2]) for row in reversed(self._rows(LAST, stream_key(context), count))]
 
     def rebuild(self) -> int:
-        """
-        Read and decode everything, page by page, and store how many events each context has.
-        """
+        """Read and decode everything, page by page, and store how many events each context has."""
         decode, position, counts = self._decode, 0, Counter[int]()
         while rows := self._rows(SCAN, position, PAGE):
             for row in rows:
@@ -190,9 +158,7 @@ class RawPostgres:
             return cursor.execute(statement.encode(), values, prepare=True).fetchall()
 
     def bytes_used(self) -> int:
-        """
-        Return the bytes of the table and its indexes.
-        """
+        """Return the bytes of the table and its indexes."""
         return postgres_bytes(self.location)
 
 

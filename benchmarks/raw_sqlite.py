@@ -26,8 +26,6 @@ from .recorded import payload_of, stream_key
 from .subject import Write, batches
 from .workload import Item
 
-__all__ = ["RawSqlite", "RawSqliteUnordered"]
-
 WAL_BYTES = 4 * 1024 * 1024 + 4096
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS event (position INTEGER PRIMARY KEY, stream INTEGER NOT NULL,"
@@ -59,9 +57,7 @@ class RawSqlite:
         self._filled = False
 
     def open(self) -> None:
-        """
-        Connect.
-        """
+        """Connect."""
         self._connection = self._connect()
         self._connection.execute(SCHEMA)
         self._filled = False
@@ -73,9 +69,7 @@ class RawSqlite:
         return connection
 
     def close(self) -> None:
-        """
-        Close all connections.
-        """
+        """Close all connections."""
         for connection in (*self._others, self._connection):
             connection.close()
         self._others.clear()
@@ -108,49 +102,35 @@ class RawSqlite:
         return head + 1
 
     def build(self, context: str, items: Sequence[Item]) -> None:
-        """
-        Insert items in batches.
-        """
+        """Insert items in batches."""
         for batch in batches(items):
             self.append_batch(context, self.ready_batch(batch))
 
     def warm(self, context: str) -> None:
-        """
-        Ask for the last version.
-        """
+        """Ask for the last version."""
         self._next(context, 0)
 
     def ready(self, item: Item) -> bytes:
-        """
-        Return the payload.
-        """
+        """Return the payload."""
         return payload_of(item)
 
     def ready_batch(self, items: Sequence[Item]) -> list[bytes]:
-        """
-        Return the payloads.
-        """
+        """Return the payloads."""
         return [payload_of(item) for item in items]
 
     def append(self, context: str, given: bytes) -> object:
-        """
-        Insert one row.
-        """
+        """Insert one row."""
         if not self._filled:
             self._fill_wal()
         values = (self._key(context), self._next(context), time.time_ns() // 1000, given)
         return self._connection.execute(INSERT, values)
 
     def append_turn(self, context: str, given: Sequence[bytes]) -> object:
-        """
-        Insert some rows in one transaction.
-        """
+        """Insert some rows in one transaction."""
         return self.append_batch(context, given)
 
     def append_batch(self, context: str, given: Sequence[bytes]) -> object:
-        """
-        Insert many rows in one transaction.
-        """
+        """Insert many rows in one transaction."""
         if not self._filled:
             self._fill_wal()
         key, first, now = self._key(context), self._next(context, len(given)), time.time_ns() // 1000
@@ -160,9 +140,7 @@ class RawSqlite:
         return self._connection.execute("COMMIT")
 
     def writer(self, context: str) -> Write:
-        """
-        Return an insert on a connection of its own; threads take turns.
-        """
+        """Return an insert on a connection of its own; threads take turns."""
         if not self._filled:
             self._fill_wal()
         connection, key, version = self._connect(), self._key(context), self._next(context, 0)
@@ -177,36 +155,26 @@ class RawSqlite:
         return write
 
     def load(self, context: str) -> object:
-        """
-        Read and decode all rows of a context.
-        """
+        """Read and decode all rows of a context."""
         return self.load_until(context, EVERYTHING)
 
     def load_public(self, context: str) -> object:
-        """
-        Read and decode: there are no other items.
-        """
+        """Read and decode: there are no other items."""
         return self.load(context)
 
     def load_until(self, context: str, count: int) -> object:
-        """
-        Read and decode rows up to a version.
-        """
+        """Read and decode rows up to a version."""
         decode = self._decode
         return [decode(row[2]) for row in self._connection.execute(SELECT, (self._key(context), count))]
 
     def tail(self, context: str, count: int) -> object:
-        """
-        Read and decode the last rows.
-        """
+        """Read and decode the last rows."""
         decode = self._decode
         rows = self._connection.execute(LAST, (self._key(context), count)).fetchall()
         return [decode(row[2]) for row in reversed(rows)]
 
     def rebuild(self) -> int:
-        """
-        Read and decode everything, and store how many events each context has.
-        """
+        """Read and decode everything, and store how many events each context has."""
         decode, counts = self._decode, Counter[int]()
         for row in self._connection.execute(SCAN):
             decode(row[4])
@@ -218,9 +186,7 @@ class RawSqlite:
         return counts.total()
 
     def bytes_used(self) -> int:
-        """
-        Return the bytes on disk.
-        """
+        """Return the bytes on disk."""
         return sqlite_bytes(Path(self.location))
 
 

@@ -1,6 +1,4 @@
-"""
-Real runs of an airline agent, where they lie beside the checkout: half of them to measure, half to train on.
-"""
+"""Real runs of an airline agent, where they lie beside the checkout: half of them to measure, half to train on."""
 
 from __future__ import annotations
 
@@ -10,16 +8,12 @@ from typing import Any
 
 from .workload import Item, Kind
 
-__all__ = ["REAL_RUNS", "real_runs"]
-
 REAL_RUNS = Path(__file__).resolve().parents[2] / "shared" / "data" / "tau_airline_100.json"
 KINDS: dict[str, Kind] = {"system": "system", "user": "user", "assistant": "answer"}
 
 
 def real_runs(*, measured: bool) -> list[list[Item]]:
-    """
-    Return the items of every other run: those to measure, or the rest; none where the file is missing.
-    """
+    """Return the items of every other run: those to measure, or the rest; none where the file is missing."""
     if not REAL_RUNS.exists():
         return []
     runs = json.loads(REAL_RUNS.read_bytes())

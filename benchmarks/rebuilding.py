@@ -10,24 +10,18 @@ from pathlib import Path
 
 from .bench import make_subject
 
-__all__ = ["memory_of"]
-
 KIB_PER_MIB = 1_024
 
 
 def memory_of(name: str, location: str) -> float:
-    """
-    Return how much memory a contestant's rebuild takes at most, in MiB, all of the process counted.
-    """
+    """Return how much memory a contestant's rebuild takes at most, in MiB, all of the process counted."""
     command = [sys.executable, "-m", "benchmarks.rebuilding", name, location]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 
 def main(name: str, location: str) -> None:
-    """
-    Rebuild, and print the most memory that was used.
-    """
+    """Rebuild, and print the most memory that was used."""
     subject = make_subject(name, location)
     subject.open()
     subject.rebuild()

@@ -1,6 +1,4 @@
-"""
-Items of the workload in the forms that Refold records and takes.
-"""
+"""Items of the workload in the forms that Refold records and takes."""
 
 from __future__ import annotations
 
@@ -14,17 +12,13 @@ from refold.domain.envelope import encode_payload
 
 from .workload import Item
 
-__all__ = ["ROLES", "event_of", "payload_of", "public_item", "stream_key"]
-
 ROLES = {"system": "system", "user": "user", "answer": "assistant"}
 CREATED_AT = 1_790_000_000.25
 _NUMBERS = itertools.count(1)
 
 
 def event_of(item: Item) -> MessageAdded | FunctionCalled | FunctionReturned:
-    """
-    Return the event that adds an item; as many bytes as those that the public calls record.
-    """
+    """Return the event that adds an item; as many bytes as those that the public calls record."""
     number = f"{next(_NUMBERS):012x}"
     if item.kind == "call":
         return FunctionCalled(
@@ -38,16 +32,12 @@ def event_of(item: Item) -> MessageAdded | FunctionCalled | FunctionReturned:
 
 
 def payload_of(item: Item) -> bytes:
-    """
-    Return the payload of that event.
-    """
+    """Return the payload of that event."""
     return encode_payload(event_of(item))
 
 
 def public_item(item: Item) -> Any:
-    """
-    Return an item as a caller builds it.
-    """
+    """Return an item as a caller builds it."""
     if item.kind == "call":
         return refold.chat.FunctionCall(name=item.name, arguments=item.text, call_id=item.call_id)
     if item.kind == "output":
@@ -57,7 +47,5 @@ def public_item(item: Item) -> Any:
 
 
 def stream_key(context: str) -> int:
-    """
-    Return the integer under which the bare databases keep a context, the same in every process.
-    """
+    """Return the integer under which the bare databases keep a context, the same in every process."""
     return int.from_bytes(hashlib.blake2b(context.encode(), digest_size=4).digest(), "big") >> 1

@@ -1,6 +1,4 @@
-"""
-What a case hands back: rows of the one table, each with its goal, and tables of its own where it is a study.
-"""
+"""What a case hands back: rows of the one table, each with its goal, and tables of its own where it is a study."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .timing import Stats
-
-__all__ = ["MICROSECONDS", "MILLISECONDS", "PLAIN", "RATE", "Goal", "Row", "Table", "Unit"]
 
 
 class Unit(NamedTuple):
@@ -21,9 +17,7 @@ class Unit(NamedTuple):
     is_rate: bool = False
 
     def show(self, measured: float) -> float:
-        """
-        Return a measured figure in this unit.
-        """
+        """Return a measured figure in this unit."""
         return 1 / measured if self.is_rate else measured * self.factor
 
 
@@ -41,9 +35,7 @@ class Goal(NamedTuple):
     absolute: bool = False
 
     def text(self, unit: Unit) -> str:
-        """
-        Return the goal in words.
-        """
+        """Return the goal in words."""
         sign = ">=" if self.at_least else "<="
         return f"{sign} {self.limit:g}" + (f" {unit.name}".rstrip() if self.absolute else " x raw")
 
@@ -59,16 +51,12 @@ class Row:
     goal: Goal | None = None
 
     def shown(self, name: str) -> float | None:
-        """
-        Return a contestant's figure in the row's unit; None where it did not take part.
-        """
+        """Return a contestant's figure in the row's unit; None where it did not take part."""
         stats = self.stats.get(name)
         return None if stats is None else self.unit.show(stats.median)
 
     def to_raw(self, name: str) -> float | None:
-        """
-        Return a contestant's figure as a multiple of raw.
-        """
+        """Return a contestant's figure as a multiple of raw."""
         figure, raw = self.shown(name), self.shown("raw")
         return None if figure is None or not raw else figure / raw
 
@@ -83,9 +71,7 @@ class Row:
         return reached >= self.goal.limit if self.goal.at_least else reached <= self.goal.limit
 
     def as_json(self) -> dict[str, Any]:
-        """
-        Return the row as plain data, with all that was measured.
-        """
+        """Return the row as plain data, with all that was measured."""
         return {
             "case": self.label,
             "database": self.database,

@@ -23,8 +23,6 @@ from .stock_projection import StockProjection
 from .subject import BASE_BATCH, Write, batches
 from .workload import Item
 
-__all__ = ["Stock", "StockStore"]
-
 PAGE = 2_048
 PIPELINED = 50
 Given = dict[str, Any]
@@ -39,16 +37,12 @@ class Conversation(Aggregate):
 
     @staticmethod
     def create_id(context: str) -> UUID:
-        """
-        Return the id of the conversation of this name.
-        """
+        """Return the id of the conversation of this name."""
         return uuid5(NAMESPACE_URL, context)
 
     @event("ItemAdded")
     def add(self, item: Given) -> None:
-        """
-        Put an item at the end.
-        """
+        """Put an item at the end."""
         self.items.append(item)
 
 
@@ -64,15 +58,11 @@ class Stock:
         self._projection: StockProjection | None = None
 
     def open(self) -> None:
-        """
-        Construct the application.
-        """
+        """Construct the application."""
         self.app = Application(env=_environment(self.location))
 
     def close(self) -> None:
-        """
-        Close it.
-        """
+        """Close it."""
         self.app.close()
         self._heads.clear()
 
@@ -85,18 +75,14 @@ class Stock:
             self.app.save(Conversation(context))
 
     def build(self, context: str, items: Sequence[Item]) -> None:
-        """
-        Put events into the store, in batches.
-        """
+        """Put events into the store, in batches."""
         self._create(context)
         # Its pipelined inserts into PostgreSQL can hang where they fill the socket's buffer.
         for batch in batches(items, PIPELINED if "://" in self.location else BASE_BATCH):
             self.put(context, [self.ready(item) for item in batch])
 
     def put(self, context: str, given: Iterable[Given]) -> None:
-        """
-        Put the events that add items behind those the conversation has.
-        """
+        """Put the events that add items behind those the conversation has."""
         conversation_id = Conversation.create_id(context)
         head = self._heads.get(context)
         if head is None:
@@ -115,48 +101,34 @@ class Stock:
         self._heads[context] = head + len(events)
 
     def warm(self, context: str) -> None:
-        """
-        Do nothing: the aggregate is got for each change.
-        """
+        """Do nothing: the aggregate is got for each change."""
 
     def ready(self, item: Item) -> Given:
-        """
-        Return the payload as a dict.
-        """
+        """Return the payload as a dict."""
         given: Given = msgspec.to_builtins(event_of(item))
         return given
 
     def ready_batch(self, items: Sequence[Item]) -> list[Given]:
-        """
-        Return the payloads as dicts.
-        """
+        """Return the payloads as dicts."""
         return [self.ready(item) for item in items]
 
     def append(self, context: str, given: Given) -> object:
-        """
-        Get, change, save.
-        """
+        """Get, change, save."""
         return self.append_batch(context, (given,))
 
     def append_turn(self, context: str, given: Sequence[Given]) -> object:
-        """
-        Get, change a few times, save.
-        """
+        """Get, change a few times, save."""
         return self.append_batch(context, given)
 
     def append_batch(self, context: str, given: Sequence[Given]) -> object:
-        """
-        Get, change many times, save.
-        """
+        """Get, change many times, save."""
         conversation = self._get(context)
         for item in given:
             conversation.add(item)
         return self.app.save(conversation)
 
     def writer(self, context: str) -> Write:
-        """
-        Return a function that changes one conversation, kept in memory, and saves it.
-        """
+        """Return a function that changes one conversation, kept in memory, and saves it."""
         self._create(context)
         conversation = self._get(context)
 
@@ -167,33 +139,23 @@ class Stock:
         return write
 
     def load(self, context: str) -> object:
-        """
-        Get the conversation.
-        """
+        """Get the conversation."""
         return self._get(context).items
 
     def load_public(self, context: str) -> object:
-        """
-        Get the conversation and look at each item.
-        """
+        """Get the conversation and look at each item."""
         return [(item["t"], item.get("content"), item["id"]) for item in self._get(context).items]
 
     def load_until(self, context: str, count: int) -> object:
-        """
-        Get an earlier version; the first event created the conversation.
-        """
+        """Get an earlier version; the first event created the conversation."""
         return self._get(context, count + 1).items
 
     def tail(self, context: str, count: int) -> object:
-        """
-        Get the conversation and take its last items.
-        """
+        """Get the conversation and take its last items."""
         return self._get(context).items[-count:]
 
     def rebuild(self) -> int:
-        """
-        Read and decode all notifications, page by page.
-        """
+        """Read and decode all notifications, page by page."""
         recorder, mapper, start, count = self.app.recorder, self.app.mapper, 1, 0
         while notifications := recorder.select_notifications(start=start, limit=PAGE):
             count += len([mapper.to_domain_event(one) for one in notifications])
@@ -201,17 +163,13 @@ class Stock:
         return count
 
     def project(self, events: int) -> int:
-        """
-        Make a projection from its beginning, one transaction for each event.
-        """
+        """Make a projection from its beginning, one transaction for each event."""
         if self._projection is None:
             self._projection = StockProjection(self.app, _environment(self.location))
         return self._projection.run(events)
 
     def bytes_used(self) -> int:
-        """
-        Return the bytes on disk.
-        """
+        """Return the bytes on disk."""
         return postgres_bytes(self.location) if "://" in self.location else sqlite_bytes(Path(self.location))
 
 
@@ -221,28 +179,20 @@ class StockStore(Stock):
     name = "stock put"
 
     def append_batch(self, context: str, given: Sequence[Given]) -> object:
-        """
-        Put events behind the known head.
-        """
+        """Put events behind the known head."""
         self.put(context, given)
         return None
 
     def load_until(self, context: str, count: int) -> object:
-        """
-        Get the events up to a version.
-        """
+        """Get the events up to a version."""
         return [one.item for one in self._events(context, lte=count + 1)]
 
     def load(self, context: str) -> object:
-        """
-        Get all events.
-        """
+        """Get all events."""
         return [one.item for one in self._events(context)]
 
     def tail(self, context: str, count: int) -> object:
-        """
-        Get the last events.
-        """
+        """Get the last events."""
         return [one.item for one in reversed(list(self._events(context, desc=True, limit=count)))]
 
     def _events(self, context: str, **wanted: Any) -> Iterable[Any]:

@@ -16,8 +16,6 @@ from eventsourcing.persistence import InfrastructureFactory, Tracking
 from eventsourcing.postgres import PostgresTrackingRecorder
 from eventsourcing.sqlite import SQLiteTrackingRecorder
 
-__all__ = ["StockProjection"]
-
 PAGE = 2_048
 TABLE = "CREATE TABLE IF NOT EXISTS counted (context TEXT PRIMARY KEY, items INTEGER NOT NULL)"
 COUNT = (
@@ -30,15 +28,11 @@ class CountsOnSqlite(SQLiteTrackingRecorder):
     """How many items each context has, on SQLite."""
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statements that create its tables.
-        """
+        """Return the statements that create its tables."""
         return [*super().construct_create_table_statements(), TABLE]
 
     def count(self, context: str, tracking: Tracking) -> None:
-        """
-        Count one more, and how far that is.
-        """
+        """Count one more, and how far that is."""
         with self.datastore.transaction(commit=True) as cursor:
             self._insert_tracking(cursor, tracking)
             cursor.execute(COUNT.format(mark="?"), (context,))
@@ -48,17 +42,13 @@ class CountsOnPostgres(PostgresTrackingRecorder):
     """How many items each context has, on PostgreSQL."""
 
     def create_table(self) -> None:
-        """
-        Create its tables.
-        """
+        """Create its tables."""
         super().create_table()
         with self.datastore.transaction(commit=True) as cursor:
             cursor.execute(TABLE)
 
     def count(self, context: str, tracking: Tracking) -> None:
-        """
-        Count one more, and how far that is.
-        """
+        """Count one more, and how far that is."""
         with self.datastore.transaction(commit=True) as cursor:
             self._insert_tracking(cursor, tracking)
             cursor.execute(COUNT.format(mark="%s"), (context,))
@@ -74,9 +64,7 @@ class StockProjection:
         self._view = factory.tracking_recorder(view)
 
     def run(self, events: int) -> int:
-        """
-        Fold so many events from the beginning on; return how many there were.
-        """
+        """Fold so many events from the beginning on; return how many there were."""
         name, start, done = f"run-{next(_NAMES)}", 1, 0
         recorder, mapper = self._app.recorder, self._app.mapper
         while done < events:

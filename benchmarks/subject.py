@@ -1,6 +1,4 @@
-"""
-What every contestant can do, so that a case is written once for all of them and both databases.
-"""
+"""What every contestant can do, so that a case is written once for all of them and both databases."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .workload import Item
-
-__all__ = ["BASE_BATCH", "Subject", "Write", "batches"]
 
 BASE_BATCH = 1_000
 Write = Callable[[Any], object]
@@ -22,88 +18,54 @@ class Subject(Protocol):
     location: str
 
     def open(self) -> None:
-        """
-        Open the store; create it where there is none.
-        """
+        """Open the store; create it where there is none."""
 
     def close(self) -> None:
-        """
-        Close it.
-        """
+        """Close it."""
 
     def build(self, context: str, items: Sequence[Item]) -> None:
-        """
-        Put items into a context quickly, in batches.
-        """
+        """Put items into a context quickly, in batches."""
 
     def warm(self, context: str) -> None:
-        """
-        Make ready to append to a context, as an agent that has read it is.
-        """
+        """Make ready to append to a context, as an agent that has read it is."""
 
     def ready(self, item: Item) -> Any:
-        """
-        Return an item in the form that `append` takes: what a caller would have in hand.
-        """
+        """Return an item in the form that `append` takes: what a caller would have in hand."""
 
     def append(self, context: str, given: Any) -> object:
-        """
-        Append one item, committed.
-        """
+        """Append one item, committed."""
 
     def append_turn(self, context: str, given: Sequence[Any]) -> object:
-        """
-        Append a few items in one commit.
-        """
+        """Append a few items in one commit."""
 
     def ready_batch(self, items: Sequence[Item]) -> Any:
-        """
-        Return items in the form that `append_batch` takes.
-        """
+        """Return items in the form that `append_batch` takes."""
 
     def append_batch(self, context: str, given: Any) -> object:
-        """
-        Append many items in one commit.
-        """
+        """Append many items in one commit."""
 
     def writer(self, context: str) -> Write:
-        """
-        Return a function that appends one ready item to a context; each thread asks for its own.
-        """
+        """Return a function that appends one ready item to a context; each thread asks for its own."""
 
     def load(self, context: str) -> object:
-        """
-        Return the items of a context, as Structs or what comes nearest.
-        """
+        """Return the items of a context, as Structs or what comes nearest."""
 
     def load_public(self, context: str) -> object:
-        """
-        Return the items as users see them, having read role, text and id of each.
-        """
+        """Return the items as users see them, having read role, text and id of each."""
 
     def load_until(self, context: str, count: int) -> object:
-        """
-        Return the items of a context as they were when it had `count`.
-        """
+        """Return the items of a context as they were when it had `count`."""
 
     def tail(self, context: str, count: int) -> object:
-        """
-        Return the last items of a context.
-        """
+        """Return the last items of a context."""
 
     def rebuild(self) -> int:
-        """
-        Read the whole log from its beginning, as a projection made anew does; return the number of events.
-        """
+        """Read the whole log from its beginning, as a projection made anew does; return the number of events."""
 
     def bytes_used(self) -> int:
-        """
-        Return the bytes that the closed store takes.
-        """
+        """Return the bytes that the closed store takes."""
 
 
 def batches(items: Sequence[Item], size: int = BASE_BATCH) -> list[Sequence[Item]]:
-    """
-    Return items in the batches that a base is built with.
-    """
+    """Return items in the batches that a base is built with."""
     return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,6 +1,4 @@
-"""
-The results as text for a terminal, as Markdown for the docs, and as JSON.
-"""
+"""The results as text for a terminal, as Markdown for the docs, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from .rows import Row, Table
-
-__all__ = ["as_json", "as_markdown", "as_text"]
 
 HEADERS = ("case", "database", "ours", "raw", "stock", "ours/raw", "stock/raw", "goal", "met")
 DETAIL_HEADERS = ("case", "database", "first run", "raw's first", "p50", "p95", "p99", "mean", "mean/raw's")
@@ -26,9 +22,7 @@ Results = Sequence[Row | Table]
 
 
 def as_text(facts: Mapping[str, str], results: Results) -> str:
-    """
-    Return all tables with aligned columns.
-    """
+    """Return all tables with aligned columns."""
     parts = ["  ".join(f"{name}: {value}" for name, value in facts.items())]
     for table in _tables(results):
         widths = [max(map(len, column)) for column in zip(table.headers, *table.lines, strict=True)]
@@ -39,9 +33,7 @@ def as_text(facts: Mapping[str, str], results: Results) -> str:
 
 
 def as_markdown(facts: Mapping[str, str], results: Results) -> str:
-    """
-    Return all tables in Markdown.
-    """
+    """Return all tables in Markdown."""
     parts = ["\n".join(f"- {name}: {value}" for name, value in facts.items())]
     for table in _tables(results):
         rule = ["---"] + ["---:" for _ in table.headers[1:]]
@@ -51,9 +43,7 @@ def as_markdown(facts: Mapping[str, str], results: Results) -> str:
 
 
 def as_json(facts: Mapping[str, str], results: Results) -> bytes:
-    """
-    Return everything that was measured as JSON.
-    """
+    """Return everything that was measured as JSON."""
     rows = [result.as_json() for result in results if isinstance(result, Row)]
     tables = [result for result in results if isinstance(result, Table)]
     return msgspec.json.format(msgspec.json.encode({"facts": facts, "rows": rows, "tables": tables}))

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time, sleep
 from typing import Any
 
-__all__ = ["Stats", "Task", "idle", "measure", "of_values"]
-
 # Longer than housekeeping waits for a pause, or it would begin while the next contestant is measured.
 IDLE_SECONDS = 0.12
 BUSY_SHARE = 0.1
@@ -32,9 +30,7 @@ def _nothing() -> None:
 
 
 def idle() -> None:
-    """
-    Wait until no thread of this process has work any more.
-    """
+    """Wait until no thread of this process has work any more."""
     end = perf_counter() + SETTLE_SECONDS_MAX
     while perf_counter() < end:
         before = process_time()
@@ -89,24 +85,18 @@ class Stats:
         return statistics.median(self.processor) if self.processor else None
 
     def percentile(self, percent: int) -> float:
-        """
-        Return a percentile of all warm runs.
-        """
+        """Return a percentile of all warm runs."""
         values = sorted(value for block in self.blocks for value in block)
         return values[math.ceil(len(values) * percent / 100) - 1]
 
 
 def of_values(*values: float) -> Stats:
-    """
-    Return figures that were counted, not timed.
-    """
+    """Return figures that were counted, not timed."""
     return Stats(blocks=[[value] for value in values])
 
 
 def measure(tasks: Mapping[str, Task], *, blocks: int, openings: int = 1) -> dict[str, Stats]:
-    """
-    Measure all tasks, `blocks` blocks each after each of `openings` openings.
-    """
+    """Measure all tasks, `blocks` blocks each after each of `openings` openings."""
     measured = {name: Stats() for name in tasks}
     for _ in range(openings):
         for name, task in tasks.items():

@@ -22,8 +22,6 @@ from refold.domain.trajectory.events import (
 )
 from refold.domain.trajectory.identity import RunId
 
-__all__ = ["ATTRIBUTE", "ROUNDS", "USER", "WATCHED", "Change", "changes_in", "changes_of", "node_of", "watched_log"]
-
 USER, WATCHED, ATTRIBUTE = "mia", "watched", "path"
 ROUNDS = 10
 RUN_EVENTS = 1_000
@@ -43,23 +41,17 @@ class Change(NamedTuple):
 
 
 def node_of(session: str, label: str) -> str:
-    """
-    Return how a table of a session is called in all that is compared.
-    """
+    """Return how a table of a session is called in all that is compared."""
     return f"{USER}/{session}/Table({label})"
 
 
 def changes_of(events: int) -> dict[str, int]:
-    """
-    Return how often the path of each watched table is changed in a log of so many events.
-    """
+    """Return how often the path of each watched table is changed in a log of so many events."""
     return {"parts": ROUNDS * max(1, events // 100_000), "orders": ROUNDS * max(2, events // 10_000)}
 
 
 def watched_log(events: int) -> Iterator[NewEvents]:
-    """
-    Yield about so many events, one run at a time.
-    """
+    """Yield about so many events, one run at a time."""
     runs = max(ROUNDS, events // RUN_EVENTS)
     size = min(RUN_EVENTS, events // ROUNDS)
     for number in range(runs):
@@ -117,9 +109,7 @@ def _appended(session: str, number: int, events: list[RunEvent]) -> NewEvents:
 
 
 def changes_in(new: NewEvents) -> Iterator[Change]:
-    """
-    Yield what the events of a run change, one attribute at a time: what a table made for audits would hold.
-    """
+    """Yield what the events of a run change, one attribute at a time: what a table made for audits would hold."""
     session = new.root
     names: dict[int, str] = {}
     for version, event in enumerate(new.events, 1):

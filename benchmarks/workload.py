@@ -17,8 +17,6 @@ from typing import Any, Literal, NamedTuple
 
 import zstandard
 
-__all__ = ["Compressibility", "Item", "compressibility", "items", "text_bytes", "turns"]
-
 SEED = 20_260_101
 TURNS_KEPT = 2_500
 TURN = 4
@@ -70,9 +68,7 @@ class _Speaker:
         return self.random.choices(self._words, cum_weights=self._weights, k=count)
 
     def prose(self, length: int) -> str:
-        """
-        Return sentences of about `length` characters.
-        """
+        """Return sentences of about `length` characters."""
         parts: list[str] = []
         size = 0
         while size < length:
@@ -82,9 +78,7 @@ class _Speaker:
         return " ".join(parts)[: max(length, 20)]
 
     def sentence(self) -> str:
-        """
-        Return one sentence; half of its words follow from the word before.
-        """
+        """Return one sentence; half of its words follow from the word before."""
         words = self._pick(1)
         for fresh in self._pick(self.random.randint(5, 16)):
             usual = self._followers[words[-1]]
@@ -97,9 +91,7 @@ class _Speaker:
         return "_".join(self._pick(2)), {"id": "id", **fields, "note": "text"}
 
     def record(self, name: str, fields: dict[str, str]) -> dict[str, Any]:
-        """
-        Return a JSON object with a value for each field: a new one, or one that this tool gave lately.
-        """
+        """Return a JSON object with a value for each field: a new one, or one that this tool gave lately."""
         seen = self._seen[name]
         if seen and self.random.random() < SEEN_BEFORE:
             return self.random.choice(seen[-SEEN_KEPT:])
@@ -107,9 +99,7 @@ class _Speaker:
         return seen[-1]
 
     def value(self, kind: str) -> Any:
-        """
-        Return a value of a kind.
-        """
+        """Return a value of a kind."""
         draw = self.random
         match kind:
             case "id":
@@ -132,9 +122,7 @@ class _Speaker:
                 return self.sentence().strip()
 
     def turn(self, number: int) -> list[Item]:
-        """
-        Return the four items of one turn.
-        """
+        """Return the four items of one turn."""
         name, fields = self.random.choice(self._tools)
         call_id = f"call_{self.random.getrandbits(96):024x}"
         asked = {key: self.value(kind) for key, kind in list(fields.items())[:3]}
@@ -152,41 +140,31 @@ class _Speaker:
         ]
 
     def answer(self, records: list[dict[str, Any]]) -> str:
-        """
-        Return an answer of about 800 characters that quotes two records.
-        """
+        """Return an answer of about 800 characters that quotes two records."""
         quotes = [f"- {record['id']}: {record['note']}" for record in (records[0], records[-1])]
         rest = 800 - sum(map(len, quotes)) + self.random.randint(-150, 150)
         return "\n".join([self.prose(rest // 2), *quotes, self.prose(rest // 2)])
 
 
 def turns(count: int, *, seed: int = SEED) -> list[list[Item]]:
-    """
-    Return `count` turns; behind the first 2,500 they begin again.
-    """
+    """Return `count` turns; behind the first 2,500 they begin again."""
     speaker = _Speaker(seed)
     made = [speaker.turn(number) for number in range(min(count, TURNS_KEPT))]
     return [made[number % TURNS_KEPT] for number in range(count)]
 
 
 def items(count: int, *, seed: int = SEED) -> list[Item]:
-    """
-    Return the first `count` items of such turns.
-    """
+    """Return the first `count` items of such turns."""
     return [item for turn in turns(-(-count // TURN), seed=seed) for item in turn][:count]
 
 
 def text_bytes(some: Sequence[Item]) -> int:
-    """
-    Return how many bytes of UTF-8 the texts of items have: contents, arguments and outputs, nothing else.
-    """
+    """Return how many bytes of UTF-8 the texts of items have: contents, arguments and outputs, nothing else."""
     return sum(len(item.text.encode()) for item in some)
 
 
 def compressibility(some: Sequence[Item]) -> Compressibility:
-    """
-    Return how well the texts of items compress.
-    """
+    """Return how well the texts of items compress."""
     shrink = zstandard.ZstdCompressor(level=3).compress
     texts = [item.text.encode() for item in some]
     total = sum(map(len, texts))

@@ -1,6 +1,4 @@
-"""
-Who acts, and why: set once around a piece of work, written into the envelope of every event within it.
-"""
+"""Who acts, and why: set once around a piece of work, written into the envelope of every event within it."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from contextvars import ContextVar
 
 from .canonical import require_unicode
 from .envelope import NO_META, Meta, RecordedEvent
-
-__all__ = ["acting", "current_meta"]
 
 _ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)
 
@@ -44,9 +40,7 @@ def acting(
 
 
 def current_meta(*, default_actor: str | None, idempotency_key: str | None, fingerprint: bytes | None = None) -> Meta:
-    """
-    Return what the envelope of an event recorded now says of who and why.
-    """
+    """Return what the envelope of an event recorded now says of who and why."""
     now = _ACTING.get()
     if now is NO_META and idempotency_key is None and fingerprint is None:
         return Meta(default_actor) if default_actor else NO_META

@@ -13,8 +13,6 @@ from typing import NewType
 from .errors import InvalidInputError
 from .positions import Moment
 
-__all__ = ["Address", "Name", "microseconds", "parse_address", "require_name"]
-
 Name = NewType("Name", str)
 Address = int | datetime | Moment | Name
 VERSION = re.compile(r"[+-]?[0-9]{1,18}")
@@ -59,9 +57,7 @@ def require_name(name: str) -> str:
 
 
 def microseconds(time: datetime) -> int:
-    """
-    Return an aware time in microseconds since 1970, UTC.
-    """
+    """Return an aware time in microseconds since 1970, UTC."""
     since = time - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 

@@ -65,9 +65,7 @@ def _require_object(data: bytes) -> None:
 
 
 def is_deeper(value: object, depth: int) -> bool:
-    """
-    Return whether lists and dicts are nested deeper than that.
-    """
+    """Return whether lists and dicts are nested deeper than that."""
     if not isinstance(value, dict | list | tuple):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -102,9 +100,7 @@ _PLAIN = {
 
 
 def one_of(*texts: str) -> _As:
-    """
-    Return what lets a field, `Annotated` with it, be one of some texts.
-    """
+    """Return what lets a field, `Annotated` with it, be one of some texts."""
     return _As(Literal[texts])
 
 

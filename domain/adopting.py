@@ -19,8 +19,6 @@ from .spans import Ref, Segment, Span
 from .streams import split_stream_id, stream_id
 from .system import System
 
-__all__ = ["AdoptedCopy", "adopted_copy", "adopted_events", "named_streams", "names_in", "streams_said"]
-
 Names = Mapping[str, str]
 
 
@@ -83,9 +81,7 @@ def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: Syste
 
 
 def named_streams(event: Event) -> Iterator[str]:
-    """
-    Yield the streams that an event names, but its own.
-    """
+    """Yield the streams that an event names, but its own."""
     yield from streams_said(event)
     for named in names_in(event):
         if named.stream:
@@ -93,17 +89,13 @@ def named_streams(event: Event) -> Iterator[str]:
 
 
 def streams_said(event: Event) -> Iterator[str]:
-    """
-    Yield the streams whose plain names an event holds.
-    """
+    """Yield the streams whose plain names an event holds."""
     for field in _stream_fields(event):
         yield getattr(event, field)
 
 
 def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
-    """
-    Yield what an event names, items and streams, those of its own stream too.
-    """
+    """Yield what an event names, items and streams, those of its own stream too."""
     waiting = _holding(getattr(event, field) for field in event.__struct_fields__)
     while waiting:
         value = waiting.pop()

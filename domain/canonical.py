@@ -16,17 +16,6 @@ import msgspec
 from .errors import DamagedError, InvalidInputError
 from .streams import ID_BYTES_MAX
 
-__all__ = [
-    "FINGERPRINT_BYTES",
-    "Without",
-    "canonical_json",
-    "fingerprint",
-    "parse_json",
-    "require_key",
-    "require_short",
-    "require_unicode",
-]
-
 FINGERPRINT_BYTES = 16
 # PostgreSQL's index takes 2,704 with what else is in it.
 KEY_BYTES_MAX = 1_000

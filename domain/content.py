@@ -20,16 +20,6 @@ from .canonical import canonical_json, parse_json, require_unicode
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
 
-__all__ = [
-    "Content",
-    "estimated_tokens",
-    "is_typed",
-    "plain_content",
-    "restored_content",
-    "stored_content",
-    "typed_content",
-]
-
 # As for chats: four characters, here bytes, make a token.
 TOKEN_BYTES = 4
 # Classes seen in this process, also those that no module gives by name.
@@ -44,9 +34,7 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     type: str = ""
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where it is two things at once.
-        """
+        """Raise InvalidInputError where it is two things at once."""
         if self.text is not None and (self.json or self.type):
             raise InvalidInputError("content is a text or JSON, and not both")
 
@@ -87,24 +75,18 @@ def restored_content(content: Content) -> Any:
 
 
 def plain_content(content: Content) -> Any:
-    """
-    Return the JSON value that was stored, without need of its class.
-    """
+    """Return the JSON value that was stored, without need of its class."""
     return content.text if content.text is not None else parse_json(content.json)
 
 
 def estimated_tokens(content: Content, beside: str) -> int:
-    """
-    Return about how many tokens content makes, with the text beside it: four bytes of what is stored make one.
-    """
+    """Return about how many tokens content makes, with the text beside it: four bytes of what is stored make one."""
     size = len(content.text.encode() if content.text is not None else content.json)
     return (size + len(beside.encode())) // TOKEN_BYTES
 
 
 def is_typed(value: object) -> bool:
-    """
-    Return whether `value` is an instance whose class is stored by name.
-    """
+    """Return whether `value` is an instance whose class is stored by name."""
     is_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
     return is_dataclass or isinstance(value, msgspec.Struct | BaseModel)
 

@@ -1,6 +1,4 @@
-"""
-What contexts of every kind have in common: a journal, versions, a past, and other writers.
-"""
+"""What contexts of every kind have in common: a journal, versions, a past, and other writers."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from .journal import Journal
 from .positions import Moment
 from .streams import split_stream_id
 from .threads import in_thread
-
-__all__ = ["Context"]
 
 T = TypeVar("T")
 Self = TypeVar("Self", bound="Context")
@@ -103,15 +99,11 @@ class Context:
         return named if first is None else int(first.version)
 
     def names(self) -> dict[str, int]:
-        """
-        Return the names given so far and the versions they stand for.
-        """
+        """Return the names given so far and the versions they stand for."""
         return dict(self._journal.state.names)
 
     def recorded_events(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
-        """
-        Return the recorded events themselves: versions above `after`, up to and including `until`.
-        """
+        """Return the recorded events themselves: versions above `after`, up to and including `until`."""
         self.flush()
         journal = self._journal
         return journal.log.read(journal.place.stream, after=after, until=until, known=journal.known)
@@ -160,7 +152,5 @@ class Context:
         self._journal.flush()
 
     async def aflush(self) -> None:
-        """
-        `flush()` for a running event loop.
-        """
+        """`flush()` for a running event loop."""
         await in_thread(self.flush)

@@ -14,8 +14,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from .errors import MISSHAPEN, DamagedError, RefoldError
 from .ports import Log
 
-__all__ = ["Decider", "trusted"]
-
 # What a fold raises where events do not fit each other; nothing that a signal handler or a database does.
 MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
 

@@ -1,6 +1,4 @@
-"""
-Ids of contexts made from names that others chose: what an id cannot hold is percent-encoded, reversibly.
-"""
+"""Ids of contexts made from names that others chose: what an id cannot hold is percent-encoded, reversibly."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from urllib.parse import quote, unquote
 from .canonical import require_unicode
 from .errors import InvalidInputError
 from .streams import ID_BYTES_MAX
-
-__all__ = ["decoded_id", "encoded_id"]
 
 # The percent sign itself, what addresses need, a dot behind a dot, and control characters (see `stream_id`).
 RESERVED = re.compile("[%@\x00-\x1f\x7f-\x9f]|(?<=\\.)\\.")
@@ -34,9 +30,7 @@ def encoded_id(name: str, what: str) -> str:
 
 
 def decoded_id(context_id: str) -> str:
-    """
-    Return the name that `encoded_id` was given.
-    """
+    """Return the name that `encoded_id` was given."""
     return unquote(context_id)
 
 

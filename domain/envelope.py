@@ -19,22 +19,6 @@ import msgspec
 from .errors import LimitExceededError
 from .positions import Position
 
-__all__ = [
-    "NO_DIGEST",
-    "NO_META",
-    "PAYLOAD",
-    "PAYLOAD_BYTES_MAX",
-    "Event",
-    "Meta",
-    "RecordedEvent",
-    "Undecodable",
-    "chain_digest",
-    "chain_digests",
-    "encode_payload",
-    "require_meta_size",
-    "require_payload_size",
-]
-
 Event = msgspec.Struct
 # A quarter of what SQLite and PostgreSQL take in one value: what is read back is held several times over.
 PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
@@ -96,9 +80,7 @@ class Undecodable(msgspec.Struct, frozen=True, gc=False, tag="undecodable"):
 
 
 def encode_payload(event: Any) -> bytes:
-    """
-    Return the canonical bytes of an event: its Struct in msgpack, the tag first, defaults left out.
-    """
+    """Return the canonical bytes of an event: its Struct in msgpack, the tag first, defaults left out."""
     return _encode(event)
 
 
@@ -135,9 +117,7 @@ def chain_digest(
     meta: Meta,
     payload: bytes,
 ) -> bytes:
-    """
-    Return the digest of an event: it covers envelope, payload and the digest before it in its stream.
-    """
+    """Return the digest of an event: it covers envelope, payload and the digest before it in its stream."""
     covered = (
         previous, stream, version, position.slice, position.number, recorded_at,
         meta.actor, meta.correlation_id, meta.causation, meta.idempotency_key, meta.key_id, payload,

@@ -26,28 +26,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = [
-    "ConcurrencyError",
-    "DamagedError",
-    "DecisionRefusedError",
-    "DuplicateItemError",
-    "IdempotencyError",
-    "InvalidInputError",
-    "LimitExceededError",
-    "LogWentBackError",
-    "NotFoundError",
-    "ProjectionError",
-    "RefoldError",
-    "RefusedError",
-    "StorageBusyError",
-    "StorageClosedError",
-    "StorageError",
-    "StorageFullError",
-    "StorageReadOnlyError",
-    "StorageUnavailableError",
-]
-
-
 MESSAGE_CHARACTERS_MAX = 2_000
 # Raised by Python where a stored value is of another shape than the code that uses it relies on.
 MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)

@@ -11,8 +11,6 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from .errors import DecisionRefusedError
 
-__all__ = ["FrozenDict", "FrozenList", "freeze", "thaw"]
-
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,9 +52,7 @@ class FrozenDict(dict[K, V], Generic[K, V]):
 
 
 def freeze(value: Any) -> Any:
-    """
-    Return `value` with all its lists and dicts frozen, all the way down.
-    """
+    """Return `value` with all its lists and dicts frozen, all the way down."""
     if isinstance(value, dict):
         return FrozenDict({key: freeze(inner) for key, inner in value.items()})
     if isinstance(value, (list, tuple)):
@@ -65,9 +61,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """
-    Return `value` with plain lists and dicts all the way down: who changes them does not change what was frozen.
-    """
+    """Return `value` with plain lists and dicts all the way down: who changes them does not change what was frozen."""
     if isinstance(value, Mapping):
         return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,6 +1,4 @@
-"""
-The past of one stream: from an address to a version, and from a version to a state.
-"""
+"""The past of one stream: from an address to a version, and from a version to a state."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from .addressing import Address, microseconds, parse_address
 from .errors import NotFoundError
 from .ports import Log
 from .positions import Moment
-
-__all__ = ["resolve_version"]
 
 
 def resolve_version(

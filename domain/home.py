@@ -1,6 +1,4 @@
-"""
-Where a context lives: what it shares with its forks and branches, which live there too.
-"""
+"""Where a context lives: what it shares with its forks and branches, which live there too."""
 
 from __future__ import annotations
 
@@ -8,14 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from .journal import Durability, Journal
+from .journal import Journal
 from .ports import Log
 from .spans import Segment
 from .streams import derived_id, split_stream_id
 from .system import System
 from .transaction import current_transaction
-
-__all__ = ["Home"]
+from .view import Durability
 
 
 class Home:
@@ -49,7 +46,5 @@ class Home:
         return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
 
     def is_shared_with(self, other: Home) -> bool:
-        """
-        Return whether another context lies in the same log, so that each can name the other's items.
-        """
+        """Return whether another context lies in the same log, so that each can name the other's items."""
         return self.log is other.log

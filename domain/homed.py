@@ -1,6 +1,4 @@
-"""
-A context that stands in a home: a store's log, or one of its own in memory until a store adopts it.
-"""
+"""A context that stands in a home: a store's log, or one of its own in memory until a store adopts it."""
 
 from __future__ import annotations
 
@@ -10,13 +8,12 @@ from .adopting import adopted_events
 from .context import Context
 from .decider import Decider
 from .home import Home
-from .journal import Durability, Journal, Outcome, Place
+from .journal import Journal, Outcome
 from .memory_log import MemoryLog
 from .ports import Log, NewEvents
 from .system import REAL_SYSTEM
 from .tracing import NO_TRACE, Trace
-
-__all__ = ["HomedContext", "detached_home", "detached_journal"]
+from .view import Durability, Place
 
 S = TypeVar("S")
 
@@ -48,23 +45,17 @@ class HomedContext(Context):
         return self._home.is_detached
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """
-        Go on in a store's log, which holds the same events; `store.adopt` does this.
-        """
+        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
         self._journal.move_to(log, place, durability, unflushed)
         self._home = Home(log, system=self._home.system, durability=durability, unflushed=unflushed, is_detached=False)
         self._forget_shown()
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
-        """
-        Return what a store must append so that this detached context is there as `stream`.
-        """
+        """Return what a store must append so that this detached context is there as `stream`."""
         return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
 
     def name_version(self, name: str, version: int | None = None, **options: Any) -> int:
-        """
-        Give a version (the present one by default) a name, and return the version; see `Context.name_version`.
-        """
+        """Give a version (the present one by default) a name, and return the version; see `Context.name_version`."""
         with self._trace.recording():
             return super().name_version(name, version, **options)
 
@@ -97,14 +88,10 @@ class HomedContext(Context):
 
 
 def detached_home() -> Home:
-    """
-    Return a home on a log of its own in memory.
-    """
+    """Return a home on a log of its own in memory."""
     return Home(MemoryLog(REAL_SYSTEM), system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=True)
 
 
 def detached_journal(home: Home, kind: str, decider: Decider[S]) -> Journal[S]:
-    """
-    Return the journal of the one context of a kind in a home of its own.
-    """
+    """Return the journal of the one context of a kind in a home of its own."""
     return Journal(home.log, Place(f"{kind}:detached", "detached"), decider, version=0)

@@ -32,9 +32,7 @@ from .locks import synchronized
 from .outbox import Outbox
 from .ports import Log, NewEvents, Receipt, StreamEnd, require_same_call
 from .transaction import Call, Transaction, current_transaction, is_of_no_call
-from .view import Durability, Place, View, require_durability
-
-__all__ = ["OPENING", "Durability", "Journal", "Outcome", "Place", "require_durability"]
+from .view import Durability, Place, View
 
 S = TypeVar("S")
 CATCH_UPS_MAX = 100
@@ -322,9 +320,7 @@ class Journal(View[S]):
             self.refresh()
 
     def _settle_interrupted(self) -> None:
-        """
-        Put the view right after a call that was interrupted: what it had decided may be recorded, or may not.
-        """
+        """Put the view right after a call that was interrupted: what it had decided may be recorded, or may not."""
         joined, before = self._transaction, self._before_transaction
         if joined is not None and before is not None and joined.is_under_way:
             if self._is_unsettled:
@@ -385,9 +381,7 @@ class Journal(View[S]):
 
     @synchronized
     def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """
-        Go on in another log, where the same events were recorded as a stream of their own.
-        """
+        """Go on in another log, where the same events were recorded as a stream of their own."""
         self.log, self.place, self._base = log, place, None
         self._outbox = Outbox(log)
         self._state, self._digest = None, b""

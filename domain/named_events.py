@@ -1,6 +1,4 @@
-"""
-The events that spans name, read where they were recorded.
-"""
+"""The events that spans name, read where they were recorded."""
 
 from __future__ import annotations
 
@@ -13,21 +11,15 @@ from .errors import DamagedError
 from .ports import Range
 from .spans import Ref, Span
 
-__all__ = ["Seen", "read_named"]
-
 
 class Seen(Protocol):
     """Where the events of streams are read."""
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """
-        Return the events of a stream with versions above `after`, up to and including `until`.
-        """
+        """Return the events of a stream with versions above `after`, up to and including `until`."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """
-        Return the same for each of several ranges.
-        """
+        """Return the same for each of several ranges."""
 
 
 def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:

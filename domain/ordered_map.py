@@ -16,8 +16,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from .locks import locked, synchronized
 from .process_forks import fork_safe_lock
 
-__all__ = ["MapDraft", "OrderedMap", "draft_of", "settled"]
-
 K = TypeVar("K", bound=Hashable)
 K_in = TypeVar("K_in", bound=Hashable, contravariant=True)
 V = TypeVar("V")
@@ -65,18 +63,14 @@ class OrderedMap(Generic[K, V]):
 
     @classmethod
     def of(cls, values: dict[K, V]) -> OrderedMap[K, V]:
-        """
-        Return a mapping with these values, in their order; the dict must not be changed any more.
-        """
+        """Return a mapping with these values, in their order; the dict must not be changed any more."""
         made: OrderedMap[K, V] = cls()
         made._plain = values
         made._next_rank = made._size = len(values)
         return made
 
     def plus(self, key: K, value: V) -> OrderedMap[K, V]:
-        """
-        Return a mapping with `value` under `key`: in its old place if there is one, else at the end.
-        """
+        """Return a mapping with `value` under `key`: in its old place if there is one, else at the end."""
         if not self._size:
             # Nothing is shared with an empty map. One that is kept for ever, as a first state is, would keep all that
             # ever came of it.
@@ -86,15 +80,11 @@ class OrderedMap(Generic[K, V]):
 
     @synchronized
     def minus(self, key: K) -> OrderedMap[K, V]:
-        """
-        Return a mapping without `key`, which must be there.
-        """
+        """Return a mapping without `key`, which must be there."""
         return self._changed(key, self._own()[key], None)
 
     def get(self, key: K) -> V | None:
-        """
-        Return the value under `key`, or None.
-        """
+        """Return the value under `key`, or None."""
         if (plain := self._plain) is not None:
             return plain.get(key)
         entry = locked(self._lock, self._own_entry, key)
@@ -104,9 +94,7 @@ class OrderedMap(Generic[K, V]):
         return self._own().get(key)
 
     def first(self, count: int) -> list[tuple[K, V]]:
-        """
-        Return the first `count` keys and values, the oldest first.
-        """
+        """Return the first `count` keys and values, the oldest first."""
         if (plain := self._plain) is not None:
             return list(islice(plain.items(), max(0, count)))
         return locked(self._lock, self._own_items, max(0, count))
@@ -115,17 +103,13 @@ class OrderedMap(Generic[K, V]):
         return [(key, entry.value) for key, entry in islice(self._own().items(), count)]
 
     def values(self) -> list[V]:
-        """
-        Return all values in order.
-        """
+        """Return all values in order."""
         if (plain := self._plain) is not None:
             return list(plain.values())
         return [value for _, value in locked(self._lock, self._own_items, self._size)]
 
     def items(self) -> list[tuple[K, V]]:
-        """
-        Return all keys and values in order.
-        """
+        """Return all keys and values in order."""
         return self.first(self._size)
 
     def __iter__(self) -> Iterator[K]:
@@ -213,19 +197,13 @@ class MapDraft(Protocol[K_in, V]):
     """A mapping under change by a fold, from `draft_of` to `settled`."""
 
     def get(self, key: K_in, /) -> V | None:
-        """
-        Return the value under `key`, or None.
-        """
+        """Return the value under `key`, or None."""
 
     def __setitem__(self, key: K_in, value: V, /) -> None:
-        """
-        Put `value` under `key`: in its old place if there is one, else at the end.
-        """
+        """Put `value` under `key`: in its old place if there is one, else at the end."""
 
     def pop(self, key: K_in, default: None, /) -> V | None:
-        """
-        Take `key` away, if it is there.
-        """
+        """Take `key` away, if it is there."""
 
 
 def draft_of(base: OrderedMap[K, V]) -> MapDraft[K, V]:
@@ -239,9 +217,7 @@ def draft_of(base: OrderedMap[K, V]) -> MapDraft[K, V]:
 
 
 def settled(draft: MapDraft[K, V], base: OrderedMap[K, V]) -> OrderedMap[K, V]:
-    """
-    Return the mapping that a draft of `base` has become; the draft must not be changed any more.
-    """
+    """Return the mapping that a draft of `base` has become; the draft must not be changed any more."""
     if isinstance(draft, _Versions):
         return draft.newest
     assert isinstance(draft, dict), "a draft is one of the two"

@@ -18,8 +18,6 @@ from .envelope import Event
 from .locks import synchronized
 from .ports import Log, NewEvents, Pending, Receipt
 
-__all__ = ["Outbox", "Settlement"]
-
 
 class Settlement(NamedTuple):
     """

@@ -16,24 +16,6 @@ from .envelope import Event, Meta, RecordedEvent
 from .errors import DamagedError, IdempotencyError, InvalidInputError
 from .positions import Moment, Partition
 
-__all__ = [
-    "ANY_VERSION",
-    "KeyRow",
-    "LiveLog",
-    "Log",
-    "NewEvents",
-    "Page",
-    "PagedLog",
-    "PartitionedLog",
-    "Pending",
-    "Range",
-    "Receipt",
-    "StreamEnd",
-    "require_known",
-    "require_names",
-    "require_same_call",
-]
-
 ANY_VERSION = -1
 T_co = TypeVar("T_co", covariant=True)
 
@@ -42,24 +24,16 @@ class Pending(Protocol[T_co]):
     """What is being worked on, or done already: `concurrent.futures.Future` is one."""
 
     def result(self, timeout: float | None = None) -> T_co:
-        """
-        Wait for the result and return it, or raise what went wrong.
-        """
+        """Wait for the result and return it, or raise what went wrong."""
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """
-        Wait for the end and return what went wrong, if anything.
-        """
+        """Wait for the end and return what went wrong, if anything."""
 
     def done(self) -> bool:
-        """
-        Return whether `result` would not wait.
-        """
+        """Return whether `result` would not wait."""
 
     def add_done_callback(self, call: Callable[[Any], object], /) -> None:
-        """
-        Call `call` with this when it is done: at once when it is already.
-        """
+        """Call `call` with this when it is done: at once when it is already."""
 
 
 class StreamEnd(NamedTuple):
@@ -88,9 +62,7 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expected_digest: bytes = b""
 
     def fits(self, end: StreamEnd) -> bool:
-        """
-        Return whether these were decided on this end of their stream.
-        """
+        """Return whether these were decided on this end of their stream."""
         if self.expected_version == ANY_VERSION:
             return True
         return self.expected_version == end.version and self.expected_digest in (b"", end.digest)
@@ -211,9 +183,7 @@ class Log(Protocol):
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """
-        Return what `read` does without the envelopes, which is all that a fold needs.
-        """
+        """Return what `read` does without the envelopes, which is all that a fold needs."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
@@ -221,29 +191,19 @@ class Log(Protocol):
         """
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """
-        Return the events of a stream that were appended under an idempotency key, if any were.
-        """
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
 
     def head(self, stream: str) -> int:
-        """
-        Return the version of the last event of a stream; 0 where there is none.
-        """
+        """Return the version of the last event of a stream; 0 where there is none."""
 
     def end(self, stream: str) -> StreamEnd:
-        """
-        Return what `head` does, with the digest of that event; that of version 0 is empty.
-        """
+        """Return what `head` does, with the digest of that event; that of version 0 is empty."""
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
-        """
-        Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970.
-        """
+        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
 
     def streams(self, prefix: str = "") -> list[str]:
-        """
-        Return the ids of all streams, or of those that begin with `prefix`, in order.
-        """
+        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
 
 
 def require_known(log: Log, stream: str, known: StreamEnd) -> None:
@@ -270,9 +230,7 @@ class PagedLog(Protocol):
         """
 
     def now(self) -> Moment:
-        """
-        Return the moment of the last event.
-        """
+        """Return the moment of the last event."""
 
 
 @runtime_checkable
@@ -284,9 +242,7 @@ class PartitionedLog(Protocol):
         """The path or URL that it is opened with."""
 
     def prepare_partitions(self) -> None:
-        """
-        Make ready what is needed to read it in partitions quickly.
-        """
+        """Make ready what is needed to read it in partitions quickly."""
 
     def partition(self, partition: Partition) -> PagedLog:
         """
@@ -298,24 +254,16 @@ class LiveLog(Log, PagedLog, Protocol):
     """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        """
-        Return once there may be an event behind `seen`, or the time is up; a hint, never a promise.
-        """
+        """Return once there may be an event behind `seen`, or the time is up; a hint, never a promise."""
 
     def files(self) -> Sequence[str]:
-        """
-        Return the paths of the files that this log lies in, or will, over which nothing else may be written.
-        """
+        """Return the paths of the files that this log lies in, or will, over which nothing else may be written."""
 
     def damaged_files(self) -> Iterable[DamagedError]:
-        """
-        Return an error for each fault of the file itself that the database finds.
-        """
+        """Return an error for each fault of the file itself that the database finds."""
 
     def damaged_texts(self) -> Iterable[DamagedError]:
-        """
-        Return an error for each large text that is stored apart from its event and is not what was stored.
-        """
+        """Return an error for each large text that is stored apart from its event and is not what was stored."""
 
     def damaged_rows(self) -> Iterable[DamagedError]:
         """
@@ -323,11 +271,7 @@ class LiveLog(Log, PagedLog, Protocol):
         """
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
-        """
-        Yield what is kept of every idempotency key, in no order.
-        """
+        """Yield what is kept of every idempotency key, in no order."""
 
     def close(self) -> None:
-        """
-        Finish what was handed in, then let go of the database; may be called twice.
-        """
+        """Finish what was handed in, then let go of the database; may be called twice."""

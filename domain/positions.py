@@ -16,8 +16,6 @@ import msgspec
 
 from .errors import InvalidInputError
 
-__all__ = ["BEGINNING", "Moment", "Partition", "Position"]
-
 
 class Position(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """The place of one event: `number` within its slice; `slice` is -1 on a log with one sequence."""
@@ -44,9 +42,7 @@ class Moment(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, heads: dict[int, int]) -> Moment:
-        """
-        Return the moment with these heads (slice to number).
-        """
+        """Return the moment with these heads (slice to number)."""
         return cls(tuple(sorted(heads.items())))
 
     @classmethod
@@ -68,9 +64,7 @@ class Moment(msgspec.Struct, frozen=True):
             ) from error
 
     def head(self, slice_number: int) -> int:
-        """
-        Return the last number that is included of this slice; 0 where nothing is.
-        """
+        """Return the last number that is included of this slice; 0 where nothing is."""
         return dict(self.heads).get(slice_number, 0)
 
     @property
@@ -79,9 +73,7 @@ class Moment(msgspec.Struct, frozen=True):
         return sum(number for _, number in self.heads)
 
     def includes(self, other: Moment) -> bool:
-        """
-        Return whether everything up to `other` has happened.
-        """
+        """Return whether everything up to `other` has happened."""
         heads = dict(self.heads)
         return all(heads.get(lane, 0) >= number for lane, number in other.heads)
 
@@ -100,9 +92,7 @@ class Partition(NamedTuple):
     of: int
 
     def share(self, moment: Moment) -> Moment:
-        """
-        Return what of a moment concerns this partition; on a log with one sequence, that is the moment itself.
-        """
+        """Return what of a moment concerns this partition; on a log with one sequence, that is the moment itself."""
         heads = [(lane, head) for lane, head in moment.heads if lane < 0 or lane % self.of == self.number]
         return Moment(tuple(heads))
 

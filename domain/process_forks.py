@@ -16,15 +16,6 @@ from weakref import WeakValueDictionary
 
 from .system import REAL_SYSTEM
 
-__all__ = [
-    "Inherited",
-    "Paused",
-    "fork_safe_lock",
-    "keep_for_ever",
-    "pause_for_forks",
-    "renew_in_child",
-]
-
 PAUSE_SECONDS_MAX = 5.0
 
 
@@ -67,16 +58,12 @@ def fork_safe_lock() -> threading.RLock:
 
 
 def pause_for_forks(thing: Paused) -> None:
-    """
-    Have each fork wait for something, as long as that lives.
-    """
+    """Have each fork wait for something, as long as that lives."""
     _PAUSED[id(thing)] = thing
 
 
 def renew_in_child(thing: Inherited) -> None:
-    """
-    Have each child make something anew, as long as that lives.
-    """
+    """Have each child make something anew, as long as that lives."""
     _INHERITED[id(thing)] = thing
 
 

@@ -1,6 +1,4 @@
-"""
-Views of runs and windows that can be read only: as they were at a version, or as they are, live.
-"""
+"""Views of runs and windows that can be read only: as they were at a version, or as they are, live."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from typing import Any, NoReturn
 
 from .homed import HomedContext
 from .pool.read_only import ReadOnlyError
-
-__all__ = ["ReadOnlyView"]
 
 
 class ReadOnlyView(HomedContext):

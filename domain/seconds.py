@@ -6,8 +6,6 @@ from math import isfinite
 
 from .errors import InvalidInputError
 
-__all__ = ["require_time"]
-
 
 def require_time(seconds: float, what: str) -> float:
     """

@@ -14,8 +14,6 @@ import msgspec
 from .admission import VERSION_MAX, StreamName, VersionNumber
 from .errors import DamagedError, InvalidInputError
 
-__all__ = ["OWN", "Ref", "Segment", "Span", "joined_spans", "refs_of", "spans_of"]
-
 OWN = ""
 NUMBER_BITS_MAX = 56
 
@@ -45,17 +43,13 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @classmethod
     def of(cls, stream: str, versions: Iterable[int]) -> Span:
-        """
-        Return the span of these versions, of which there is at least one, and which must ascend.
-        """
+        """Return the span of these versions, of which there is at least one, and which must ascend."""
         (span,) = spans_of(Ref(version, stream) for version in versions)
         return span
 
     @classmethod
     def of_ranges(cls, stream: str, ranges: Iterable[range]) -> Span:
-        """
-        Return the span of these ranges of versions, which must ascend and not touch.
-        """
+        """Return the span of these ranges of versions, which must ascend and not touch."""
         numbers: list[int] = []
         end = 0
         for run in ranges:
@@ -64,9 +58,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return cls(stream, _packed(numbers))
 
     def ranges(self) -> list[range]:
-        """
-        Return the runs of versions.
-        """
+        """Return the runs of versions."""
         numbers = _unpacked(self)
         if len(numbers) % 2:
             raise DamagedError(f"a list of items of {self.stream or 'the own stream'}", "a gap has no run behind it")
@@ -78,9 +70,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return ranges
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where it names what cannot be.
-        """
+        """Raise InvalidInputError where it names what cannot be."""
         end = 0
         for run in self.ranges():
             if run.start < max(end, 1) or not run:
@@ -90,17 +80,13 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
             raise InvalidInputError(f"it names version {end - 1:,}, and versions go up to {VERSION_MAX:,}")
 
     def versions(self) -> Iterator[int]:
-        """
-        Yield the versions, ascending.
-        """
+        """Yield the versions, ascending."""
         for run in self.ranges():
             yield from run
 
 
 def spans_of(refs: Iterable[Ref]) -> tuple[Span, ...]:
-    """
-    Return spans that name these items in this order: a new one wherever the stream changes or a version falls.
-    """
+    """Return spans that name these items in this order: a new one wherever the stream changes or a version falls."""
     return joined_spans((ref.stream, range(ref.version, ref.version + 1)) for ref in refs)
 
 
@@ -124,9 +110,7 @@ def joined_spans(runs: Iterable[tuple[str, range]]) -> tuple[Span, ...]:
 
 
 def refs_of(spans: Iterable[Span]) -> Iterator[Ref]:
-    """
-    Yield the items that spans name, in their order.
-    """
+    """Yield the items that spans name, in their order."""
     for span in spans:
         for version in span.versions():
             yield Ref(version, span.stream)

@@ -11,8 +11,6 @@ import hashlib
 
 from .errors import InvalidInputError
 
-__all__ = ["ID_BYTES_MAX", "SLICES", "derived_id", "slice_of", "split_stream_id", "stream_id"]
-
 ID_BYTES_MAX = 255
 SLICES = 1024
 
@@ -31,25 +29,19 @@ def stream_id(kind: str, context_id: str) -> str:
 
 
 def split_stream_id(stream: str) -> tuple[str, str]:
-    """
-    Return `(kind, id)` of a stream id; the id itself may hold colons.
-    """
+    """Return `(kind, id)` of a stream id; the id itself may hold colons."""
     kind, _, context_id = stream.partition(":")
     return kind, context_id
 
 
 def derived_id(root_id: str, ending: str) -> str:
-    """
-    Return an id that is made of a root's and an ending, cut where both together would be too long.
-    """
+    """Return an id that is made of a root's and an ending, cut where both together would be too long."""
     room = ID_BYTES_MAX - len(ending.encode())
     return root_id.encode()[:room].decode(errors="ignore") + ending
 
 
 def slice_of(root: str) -> int:
-    """
-    Return the slice, 0 to 1,023, of everything that belongs to `root` (a session's or a context's id).
-    """
+    """Return the slice, 0 to 1,023, of everything that belongs to `root` (a session's or a context's id)."""
     digest = hashlib.blake2b(root.encode()).digest()
     return int.from_bytes(digest[:8], "big") % SLICES
 

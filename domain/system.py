@@ -10,51 +10,37 @@ import os
 import time
 from typing import Protocol
 
-__all__ = ["REAL_SYSTEM", "RealSystem", "Stopwatch", "System"]
-
 
 class System(Protocol):
     """Time and ids, as the domain needs them."""
 
     def now(self) -> float:
-        """
-        Return the present in seconds since 1970, UTC.
-        """
+        """Return the present in seconds since 1970, UTC."""
 
     def new_id(self, prefix: str) -> str:
-        """
-        Return `prefix` and 12 random hexadecimal digits (SPEC V1.3).
-        """
+        """Return `prefix` and 12 random hexadecimal digits (SPEC V1.3)."""
 
 
 class Stopwatch(Protocol):
     """Time as it passes, for those who only measure how long something takes."""
 
     def monotonic(self) -> float:
-        """
-        Return seconds from an arbitrary start, never going back: for measuring how long something takes.
-        """
+        """Return seconds from an arbitrary start, never going back: for measuring how long something takes."""
 
 
 class RealSystem:
     """The clock and the random source of this machine."""
 
     def now(self) -> float:
-        """
-        Return the present in seconds since 1970, UTC.
-        """
+        """Return the present in seconds since 1970, UTC."""
         return time.time()
 
     def monotonic(self) -> float:
-        """
-        Return seconds from an arbitrary start, never going back: for measuring how long something takes.
-        """
+        """Return seconds from an arbitrary start, never going back: for measuring how long something takes."""
         return time.monotonic()
 
     def new_id(self, prefix: str) -> str:
-        """
-        Return `prefix` and 12 random hexadecimal digits (SPEC V1.3).
-        """
+        """Return `prefix` and 12 random hexadecimal digits (SPEC V1.3)."""
         return prefix + os.urandom(6).hex()
 
 

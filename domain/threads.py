@@ -11,15 +11,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["AsyncProxy", "finished_in_thread", "in_thread", "to_async"]
-
 T = TypeVar("T")
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """
-    Run `call` in a thread and return what it returns.
-    """
+    """Run `call` in a thread and return what it returns."""
     # asyncio takes a third of the time of `import refold`, and sync users never need it.
     import asyncio
 
@@ -27,9 +23,7 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """
-    As `in_thread`, but a caller that is cancelled still waits for the end: the thread cannot be stopped.
-    """
+    """As `in_thread`, but a caller that is cancelled still waits for the end: the thread cannot be stopped."""
     import asyncio
 
     work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
@@ -65,7 +59,5 @@ class AsyncProxy:
 
 
 def to_async(wrapped: object) -> AsyncProxy:
-    """
-    Return a view of `wrapped` whose methods can be awaited in a running event loop.
-    """
+    """Return a view of `wrapped` whose methods can be awaited in a running event loop."""
     return AsyncProxy(wrapped)

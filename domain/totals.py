@@ -10,8 +10,6 @@ import msgspec
 
 from .admission import Total
 
-__all__ = ["Totals"]
-
 
 class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A number of items, of user messages among them, and of estimated tokens; negative where they go."""

@@ -1,6 +1,4 @@
-"""
-Who acts and in which trace, for everything that one handle records: what a request's handles say by themselves.
-"""
+"""Who acts and in which trace, for everything that one handle records: what a request's handles say by themselves."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from .acting import acting, current_meta
-
-__all__ = ["NO_TRACE", "Trace"]
 
 
 class Trace(NamedTuple):
@@ -21,9 +17,7 @@ class Trace(NamedTuple):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """
-        Let what is recorded within the block say so.
-        """
+        """Let what is recorded within the block say so."""
         if self == NO_TRACE:
             yield
             return

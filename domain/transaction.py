@@ -20,15 +20,6 @@ from .envelope import Event, Meta, RecordedEvent
 from .errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
 from .ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
 
-__all__ = [
-    "Call",
-    "Transaction",
-    "current_or_new_transaction",
-    "current_transaction",
-    "is_of_no_call",
-    "transaction",
-]
-
 # Stands for the call of what comes along with one: a context that was opened, or adopted.
 NO_CALL = bytes(FINGERPRINT_BYTES)
 
@@ -68,9 +59,7 @@ class Call(NamedTuple):
 
 
 def is_of_no_call(recorded: bytes | None) -> bool:
-    """
-    Return whether an event with this fingerprint came along with the calls of a transaction.
-    """
+    """Return whether an event with this fingerprint came along with the calls of a transaction."""
     return recorded is not None and recorded[FINGERPRINT_BYTES:] == NO_CALL
 
 
@@ -227,9 +216,7 @@ class Transaction:
         return self.log.append(batch).result() if batch else []
 
     def roll_back(self) -> None:
-        """
-        Let every context forget what it decided within the block.
-        """
+        """Let every context forget what it decided within the block."""
         self._is_open = False
         # A child's views forgot it at the fork.
         for part in self._parts.values() if self._is_here else ():
@@ -251,9 +238,7 @@ _CURRENT: ContextVar[Transaction | None] = ContextVar("refold_transaction", defa
 
 
 def current_transaction(log: Log) -> Transaction | None:
-    """
-    Return the transaction that is open on this log in this flow of control, if any.
-    """
+    """Return the transaction that is open on this log in this flow of control, if any."""
     current = _CURRENT.get()
     return current if current is not None and current.is_open and current.log is log else None
 
@@ -287,9 +272,7 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
 
 @contextmanager
 def current_or_new_transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Transaction]:
-    """
-    Yield the transaction that is open on a log, or else one for the block.
-    """
+    """Yield the transaction that is open on a log, or else one for the block."""
     current = current_transaction(log)
     if current is not None:
         yield current

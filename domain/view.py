@@ -18,8 +18,6 @@ from .ports import Log, StreamEnd, require_known
 from .process_forks import renew_in_child
 from .transaction import Transaction
 
-__all__ = ["Durability", "Place", "View", "require_durability"]
-
 S = TypeVar("S")
 Durability = Literal["commit", "enqueue"]
 UNKNOWN = -1
@@ -132,9 +130,7 @@ class View(Generic[S]):
 
     @synchronized
     def events(self, *, after: int = 0, until: int) -> list[Event]:
-        """
-        Return the events of this view: from the log, and behind them those that are not known to be in it yet.
-        """
+        """Return the events of this view: from the log, and behind them those that are not known to be in it yet."""
         decided = [*self._outbox.events, *self._in_transaction]
         recorded = self._version - len(decided)
         last = min(until, recorded)
@@ -171,9 +167,7 @@ class View(Generic[S]):
         require_known(self.log, self.place.stream, self.known)
 
     def past(self, version: int) -> S:
-        """
-        Return the state as it was at a version.
-        """
+        """Return the state as it was at a version."""
         base = self._base
         with trusted(self.place.stream):
             if base is not None and version:
@@ -184,9 +178,7 @@ class View(Generic[S]):
 
     @synchronized
     def decided_past(self, version: int) -> S | None:
-        """
-        Return the state at a version that only this view knows of, within a transaction; None for one in the log.
-        """
+        """Return the state at a version that only this view knows of, within a transaction; None for one in the log."""
         return self.past(version) if version > self._version - len(self._in_transaction) else None
 
     @synchronized

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from .errors import InvalidInputError, LimitExceededError
 
-__all__ = ["Term", "parse_query", "snippet_of", "words_of"]
-
 WORD_LENGTH_MAX = 128
 # What PostgreSQL takes as different words of one text, less what their places need.
 WORDS_BYTES_MAX = 900_000
@@ -41,9 +39,7 @@ class Term(NamedTuple):
     is_prefix: bool = False
 
     def count_in(self, words: str) -> int:
-        """
-        Return how often the term stands in the words of a text.
-        """
+        """Return how often the term stands in the words of a text."""
         return f" {words} ".count(self.pattern)
 
     @property
@@ -130,9 +126,7 @@ def _within_limit(words: list[str]) -> list[str]:
 
 
 def snippet_of(text: str, term: Term) -> str:
-    """
-    Return a piece of `text` on one line: from a little before the first place where `term` stands.
-    """
+    """Return a piece of `text` on one line: from a little before the first place where `term` stands."""
     words_before = f" {words_of(text)} ".partition(term.pattern)[0].count(" ")
     start = _place_behind(text, words_before) - SNIPPET_LEAD
     first = max(0, min(start, len(text) - SNIPPET_LENGTH))

@@ -25,9 +25,7 @@ NOTES = {
 
 @tool
 async def collect(pool: ContextPool[str]) -> AsyncIterator[ContextItem[str]]:
-    """
-    Give the notes that the pool does not have yet.
-    """
+    """Give the notes that the pool does not have yet."""
     for note_id, (description, text) in NOTES.items():
         if note_id not in pool:
             yield ContextItem(text, description, note_id)
@@ -37,9 +35,7 @@ async def collect(pool: ContextPool[str]) -> AsyncIterator[ContextItem[str]]:
 async def answer(
     question: str, pool: ContextPool[str], asked: ContextQueue[str]
 ) -> AsyncIterator[str | ContextItem[str]]:
-    """
-    Answer from the notes that fit best, and remember the question.
-    """
+    """Answer from the notes that fit best, and remember the question."""
     before = len(asked)
     yield ContextItem(question)
     notes = await pool.select(question, limit=1)
@@ -48,9 +44,7 @@ async def answer(
 
 
 async def main(question: str, location: str = ":memory:") -> None:
-    """
-    Ask the assistant.
-    """
+    """Ask the assistant."""
     with refold.open(location) as store:
         assistant = Agent("assistant", "Answers from notes", [collect, answer], store=store)
         await assistant.put(Turn(collect))

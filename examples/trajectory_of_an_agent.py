@@ -26,9 +26,7 @@ Message = dict[str, Any]
 
 
 def plan(run: Run, messages: list[Message]) -> None:
-    """
-    The planner: queue what is to be done. What a tool will answer is known here already.
-    """
+    """The planner: queue what is to be done. What a tool will answer is known here already."""
     outputs = [(message["tool_call_id"], message["content"]) for message in messages if message["role"] == "tool"]
     for message in messages:
         if message["role"] == "assistant" and message.get("content"):
@@ -40,9 +38,7 @@ def plan(run: Run, messages: list[Message]) -> None:
 
 
 def execute(run: Run) -> None:
-    """
-    The executor: take step after step, and go on from the ends of the active branches.
-    """
+    """The executor: take step after step, and go on from the ends of the active branches."""
     while step := run.pop_todo():
         ends, params = sorted(run.get_active_branch()), step["params"]
         if step["name"] == "say":
@@ -52,9 +48,7 @@ def execute(run: Run) -> None:
 
 
 def call_tool(run: Run, ends: list[str], name: str, arguments: Message, output: str) -> None:
-    """
-    Register a call, and the data that it returned; one that failed is a branch on which nobody goes on.
-    """
+    """Register a call, and the data that it returned; one that failed is a branch on which nobody goes on."""
     failed = output.startswith("Error")
     fields: Message = {"action": name, "params": arguments, "output": output, "success": not failed}
     action = run.register_node("Action", "", ends, "triggers", add_pt=failed, **fields)
@@ -66,16 +60,12 @@ def call_tool(run: Run, ends: list[str], name: str, arguments: Message, output: 
 
 
 def describe(prompt: str) -> str:
-    """
-    Stand in for a model, which would say in a sentence what the data are.
-    """
+    """Stand in for a model, which would say in a sentence what the data are."""
     return f"What was found by {prompt.partition('Label: ')[2].split()[0]}."
 
 
 async def answer(store: refold.Store, number: int, messages: list[Message], folder: Path) -> Run:
-    """
-    Go through one round. Those before it are restored when its run is opened.
-    """
+    """Go through one round. Those before it are restored when its run is opened."""
     run = store.run("mia", "heron-air", number, agent="heron")
     if run.is_closed:
         return run  # answered when the example was called before
@@ -96,9 +86,7 @@ async def answer(store: refold.Store, number: int, messages: list[Message], fold
 
 
 async def main(folder: str, transcript: str | None = None) -> None:
-    """
-    Play a conversation, then look back.
-    """
+    """Play a conversation, then look back."""
     messages = json.loads(Path(transcript).read_text())[0]["traj"] if transcript else conversation(0, 1)
     asked = [place for place, message in enumerate(messages) if message["role"] == "user"]
     with refold.open(Path(folder, "agent.db")) as store:

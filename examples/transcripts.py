@@ -115,9 +115,7 @@ RESOLUTIONS = {"change_flight": _change_flight, "add_bag": _add_bag, "refund": _
 
 
 def transcript(*, tasks: int, trials: int) -> list[dict[str, Any]]:
-    """
-    Return `tasks` times `trials` runs.
-    """
+    """Return `tasks` times `trials` runs."""
     return [
         {
             "task_id": task,
@@ -132,9 +130,7 @@ def transcript(*, tasks: int, trials: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """
-    Write the file that the command line asks for.
-    """
+    """Write the file that the command line asks for."""
     parser = argparse.ArgumentParser(description="Write a transcript to try Refold with.")
     parser.add_argument("file")
     parser.add_argument("--tasks", type=int, default=4)

@@ -18,8 +18,6 @@ from ..domain.process_forks import fork_safe_lock
 from .records import Request
 from .texts import LARGE_TEXT_BYTES
 
-__all__ = ["Acknowledged", "Nothing", "Present", "Witness", "is_small"]
-
 ENDS_MAX = 10_000
 RECENT_MAX = 256
 NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})
@@ -39,20 +37,14 @@ class Present(Protocol):
     """A database as it is now, whatever was remembered of it."""
 
     def heads(self, streams: Sequence[str]) -> Sequence[int]:
-        """
-        Return the last version of each stream; 0 where there is none.
-        """
+        """Return the last version of each stream; 0 where there is none."""
 
     def digests(self, places: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
-        """
-        Return the digest at each version of a stream; None where there is no such event.
-        """
+        """Return the digest at each version of a stream; None where there is no such event."""
 
 
 def is_small(request: Request) -> bool:
-    """
-    Return whether the events of a request are small enough to be kept for a while.
-    """
+    """Return whether the events of a request are small enough to be kept for a while."""
     return not any(len(draft.payload) >= LARGE_TEXT_BYTES for part in request.parts for draft in part.drafts)
 
 
@@ -60,15 +52,11 @@ class Nothing:
     """A database that is not there any more."""
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        """
-        Return that there is no event of any stream.
-        """
+        """Return that there is no event of any stream."""
         return [0 for _ in streams]
 
     def digests(self, places: Sequence[tuple[str, int]]) -> list[None]:
-        """
-        Return that there is no event anywhere.
-        """
+        """Return that there is no event anywhere."""
         return [None for _ in places]
 
 
@@ -84,9 +72,7 @@ class Acknowledged:
         self._lock = fork_safe_lock()
 
     def note(self, receipts: Sequence[Receipt], *, are_small: bool = False) -> None:
-        """
-        Take note of what is on disk now; small events are kept for a while, large ones take too much room.
-        """
+        """Take note of what is on disk now; small events are kept for a while, large ones take too much room."""
         if are_small:
             # Each append comes by here: what is noted is put in order later, and for many at once.
             self._noted.extend(receipts)
@@ -118,16 +104,12 @@ class Acknowledged:
             self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
 
     def witness(self, number: int) -> Witness | None:
-        """
-        Return the event that was acknowledged last in a slice, if any was.
-        """
+        """Return the event that was acknowledged last in a slice, if any was."""
         self._put_in_order()
         return self._witnesses.get(number)
 
     def went_back(self, where: str, present: Present, stream: str, known: StreamEnd) -> LogWentBackError:
-        """
-        Return the error for a log in which `known` is missing of a stream; it lists all that is gone.
-        """
+        """Return the error for a log in which `known` is missing of a stream; it lists all that is gone."""
         lost = self.lost(present, {stream: known})
         (found,) = present.heads([stream])
         return LogWentBackError(where, stream=stream, acknowledged=known.version, found=found, lost=lost)

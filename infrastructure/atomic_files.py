@@ -1,6 +1,4 @@
-"""
-Files that are replaced as a whole, so that no reader sees half of one and no crash leaves one.
-"""
+"""Files that are replaced as a whole, so that no reader sees half of one and no crash leaves one."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
-
-__all__ = ["replace_files", "replacing"]
 
 ENDING = ".refold.tmp"
 ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}$")
@@ -35,9 +31,7 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """
-    Yield a file to be written piece by piece, which takes the place of `path` at the end, or not at all.
-    """
+    """Yield a file to be written piece by piece, which takes the place of `path` at the end, or not at all."""
     with _waiting(path) as file:
         yield file
         _sync(file)

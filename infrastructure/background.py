@@ -13,8 +13,6 @@ from ..domain.errors import StorageClosedError
 from ..domain.locks import News, locked
 from ..domain.process_forks import renew_in_child
 
-__all__ = ["BackgroundWork"]
-
 # What is left undone is done by the next process that writes.
 CLOSING_SECONDS_MAX = 5.0
 # An agent that writes a turn pauses for longer than this while its model thinks.
@@ -63,9 +61,7 @@ class BackgroundWork:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """
-        Say that there may be work.
-        """
+        """Say that there may be work."""
         self._woken.announce()
         if self._thread is None or not self._thread.is_alive():
             locked(self._starting, self._start)

@@ -1,6 +1,4 @@
-"""
-The composition root: from a path or a URL to a store.
-"""
+"""The composition root: from a path or a URL to a store."""
 
 from __future__ import annotations
 
@@ -8,11 +6,9 @@ from pathlib import Path
 
 from ..domain.canonical import require_unicode
 from ..domain.errors import InvalidInputError
-from ..domain.journal import Durability, require_durability
+from ..domain.view import Durability, require_durability
 from .databases import open_database
 from .store import Store
-
-__all__ = ["open_store"]
 
 
 def open_store(

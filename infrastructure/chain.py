@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..domain.errors import DamagedError
 
-__all__ = ["CheckedBefore", "require_digests"]
-
 # Of a hash or two for each 64 events: 4 MB at most.
 CHECKED_MAX = 1 << 15
 
@@ -28,9 +26,7 @@ class CheckedBefore:
         return checked in self._hashes
 
     def add(self, checked: bytes) -> None:
-        """
-        Remember a hash; where there are too many of them, all others are forgotten, and computed once more.
-        """
+        """Remember a hash; where there are too many of them, all others are forgotten, and computed once more."""
         if len(self._hashes) >= CHECKED_MAX:
             self._hashes = set()
         self._hashes.add(checked)

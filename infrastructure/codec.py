@@ -22,8 +22,6 @@ from ..domain.pool.events import PoolEvent, QueueEvent
 from ..domain.trajectory.events import RunEvent
 from ..domain.window.events import WindowEvent
 
-__all__ = ["CODEC", "Codec", "Upcaster", "decode_meta", "encode_meta"]
-
 TAG_FIELD = "t"
 UPCASTS_MAX = 100
 FIVE_FIELDS = b"\x95"
@@ -58,15 +56,11 @@ class Codec:
         self._decoder = msgspec.msgpack.Decoder(events)
 
     def mends(self, stream: str, first_version: int, count: int) -> bool:
-        """
-        Return whether one of some events of a stream is mended when it is read.
-        """
+        """Return whether one of some events of a stream is mended when it is read."""
         return bool(self._mended) and any(f"{stream}@{first_version + place}" in self._mended for place in range(count))
 
     def marking(self) -> Codec:
-        """
-        Return a codec that gives an `Undecodable` for what it cannot decode.
-        """
+        """Return a codec that gives an `Undecodable` for what it cannot decode."""
         return _MarkingCodec(self.events, self._upcasters, self._mended)
 
     def decode(self, payload: bytes, what: str) -> Event:
@@ -97,9 +91,7 @@ class Codec:
         return [self.decode(payload, name(place)) for place, payload in enumerate(payloads)]
 
     def decode_plain(self, plain: dict[str, Any], what: str) -> Event:
-        """
-        Return the event whose payload, tag included, is `plain`, upcast where its tag is an old one.
-        """
+        """Return the event whose payload, tag included, is `plain`, upcast where its tag is an old one."""
         fields = self.upcast(plain)
         try:
             event: Event = msgspec.convert(fields, self.events)
@@ -109,9 +101,7 @@ class Codec:
         return event
 
     def upcast(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """
-        Return a payload, tag included, in its newest shape.
-        """
+        """Return a payload, tag included, in its newest shape."""
         fields, tag = dict(plain), str(plain.get(TAG_FIELD))
         for _ in range(UPCASTS_MAX):
             step = self._upcasters.get(tag)
@@ -136,9 +126,7 @@ class _MarkingCodec(Codec):
     """A codec for those who read all of a log, and whom one event shall not stop."""
 
     def decode(self, payload: bytes, what: str) -> Event:
-        """
-        Return the event that was encoded, or what says why it cannot be decoded.
-        """
+        """Return the event that was encoded, or what says why it cannot be decoded."""
         for is_last in (False, True):
             try:
                 return super().decode(payload, what)
@@ -156,9 +144,7 @@ def _reference(what: str) -> str:
 
 
 def tag_of(event: Event) -> str:
-    """
-    Return the stored type of an event.
-    """
+    """Return the stored type of an event."""
     return str(event.__struct_config__.tag)
 
 

@@ -18,16 +18,6 @@ import zstandard
 from ..domain.envelope import PAYLOAD_BYTES_MAX
 from ..domain.errors import DamagedError
 
-__all__ = [
-    "DICTIONARY_EVENTS",
-    "Compression",
-    "Plain",
-    "expanded_size",
-    "has_references",
-    "mark_references",
-    "train_dictionary",
-]
-
 PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 REFERENCES = 0x10
 PLAIN_MARK = bytes([PLAIN])
@@ -62,9 +52,7 @@ class Plain:
     """Leaves everything as it is: for rows that are to be packed into blocks soon."""
 
     def shrink(self, data: bytes) -> bytes:
-        """
-        Return `data` in its stored form, uncompressed.
-        """
+        """Return `data` in its stored form, uncompressed."""
         return b"\x00" + data
 
 
@@ -83,24 +71,18 @@ class Compression:
         return self._newest
 
     def use(self, number: int, dictionary: bytes) -> None:
-        """
-        Compress with this dictionary from now on, if it is newer than the one in use.
-        """
+        """Compress with this dictionary from now on, if it is newer than the one in use."""
         self._dictionaries[number] = dictionary
         self._newest = max(self._newest, number)
 
     def drop(self) -> None:
-        """
-        Know no dictionary any more: they lie in a database that was replaced by an older copy.
-        """
+        """Know no dictionary any more: they lie in a database that was replaced by an older copy."""
         self._newest = 0
         self._dictionaries = {}
         self._local = threading.local()
 
     def shrink(self, data: bytes) -> bytes:
-        """
-        Return `data` in its stored form, compressed where that pays.
-        """
+        """Return `data` in its stored form, compressed where that pays."""
         number = self._newest
         size = len(data)
         if size < (SMALLEST if number else SMALLEST_WITHOUT_DICTIONARY):
@@ -113,9 +95,7 @@ class Compression:
         return b"\x01" + packed
 
     def shrink_block(self, data: bytes) -> bytes:
-        """
-        Return a large piece compressed without a dictionary, which it does not need.
-        """
+        """Return a large piece compressed without a dictionary, which it does not need."""
         packed: bytes = self._coder(0).shrink_block(data)
         return b"\x01" + packed
 
@@ -195,9 +175,7 @@ def _believable(frame: bytes) -> bytes:
 
 
 def expanded_size(stored: bytes) -> int:
-    """
-    Return how many bytes come out of stored ones; of damaged ones, how many there are.
-    """
+    """Return how many bytes come out of stored ones; of damaged ones, how many there are."""
     mark = stored[0] & ~REFERENCES if stored else PLAIN
     try:
         if mark == PLAIN:
@@ -208,23 +186,17 @@ def expanded_size(stored: bytes) -> int:
 
 
 def mark_references(stored: bytes) -> bytes:
-    """
-    Return stored bytes marked as holding references to large texts.
-    """
+    """Return stored bytes marked as holding references to large texts."""
     return bytes([stored[0] | REFERENCES]) + stored[1:]
 
 
 def has_references(stored: bytes) -> bool:
-    """
-    Return whether stored bytes are marked as holding references to large texts.
-    """
+    """Return whether stored bytes are marked as holding references to large texts."""
     return bool(stored) and bool(stored[0] & REFERENCES)
 
 
 def train_dictionary(samples: Sequence[bytes]) -> bytes | None:
-    """
-    Return a dictionary for payloads like `samples`; None where they have too little in common.
-    """
+    """Return a dictionary for payloads like `samples`; None where they have too little in common."""
     try:
         trained: bytes = zstandard.train_dictionary(DICTIONARY_BYTES, list(samples), level=LEVEL).as_bytes()
     except zstandard.ZstdError:

@@ -1,6 +1,4 @@
-"""
-Opening context queues and pools: what is asked of one, and what one that exists has.
-"""
+"""Opening context queues and pools: what is asked of one, and what one that exists has."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ..domain.pool.container import Container
 from ..domain.pool.rules.commands import QUEUE, Begin
 from ..domain.pool.settings import require_limit
 from .opening import Opening, home_of
-
-__all__ = ["ContainerSettings"]
 
 QUEUE_LIMIT = 10
 C = TypeVar("C", bound=Container[Any])

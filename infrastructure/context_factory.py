@@ -19,8 +19,6 @@ from ..domain.trajectory import Run, RunFactory, RunId
 from .bootstrap import open_store
 from .store import Store
 
-__all__ = ["ContextFactory", "ContextInitOptions", "HeldContexts", "build_context_init_options"]
-
 
 @dataclass(frozen=True, slots=True)
 class ContextInitOptions:
@@ -94,9 +92,7 @@ class HeldContexts:
         sub_id: int | None = None,
         options: ContextInitOptions | None = None,
     ) -> Run:
-        """
-        Return the context of a round and agent, which is made if need be; see `ContextFactory.get_context`.
-        """
+        """Return the context of a round and agent, which is made if need be; see `ContextFactory.get_context`."""
         # A new sub-agent lives where the main one does.
         known = self._held.get(RunId(user_id, session_id, run_id, sub_id or 0))
         options = _settled(options, known, is_new=sub_id is None)
@@ -130,9 +126,7 @@ class HeldContexts:
 
     @synchronized
     def clear_context(self) -> None:
-        """
-        Let go of all contexts; see `ContextFactory.clear_context`.
-        """
+        """Let go of all contexts; see `ContextFactory.clear_context`."""
         for user_id, session_id in {identity[:2] for identity in self._held}:
             self.release_context(user_id, session_id)
 
@@ -140,9 +134,7 @@ class HeldContexts:
     def release_context(
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> int:
-        """
-        Let go of some contexts, and return how many; see `ContextFactory.release_context`.
-        """
+        """Let go of some contexts, and return how many; see `ContextFactory.release_context`."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._held if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
         for identity in leaving:
@@ -153,9 +145,7 @@ class HeldContexts:
 
     @synchronized
     def close(self) -> None:
-        """
-        Let go of all contexts and close their stores; see `ContextFactory.close`.
-        """
+        """Let go of all contexts and close their stores; see `ContextFactory.close`."""
         self.clear_context()
         while self._stores:
             self._stores.popitem()[1].close()
@@ -205,9 +195,7 @@ class ContextFactory:
 
     @classmethod
     def clear_context(cls) -> None:
-        """
-        Let go of all contexts: who asks again gets new ones. What a database holds stays (SPEC D1.7).
-        """
+        """Let go of all contexts: who asks again gets new ones. What a database holds stays (SPEC D1.7)."""
         cls._contexts.clear_context()
 
     @classmethod
@@ -223,7 +211,5 @@ class ContextFactory:
 
     @classmethod
     def close(cls) -> None:
-        """
-        Let go of all contexts and close the stores that were opened for them.
-        """
+        """Let go of all contexts and close the stores that were opened for them."""
         cls._contexts.close()

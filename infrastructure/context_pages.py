@@ -1,6 +1,4 @@
-"""
-The catalogue page by page: contexts by kind, user, session, agent and time of the last change.
-"""
+"""The catalogue page by page: contexts by kind, user, session, agent and time of the last change."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from ..domain.errors import InvalidInputError
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from .projecting.runner import ProjectionRunner
 from .subscribed import KINDS
-
-__all__ = ["CONTEXTS_MAX", "ContextPage", "Wish", "context_page"]
 
 CONTEXTS_MAX = 1_000
 FETCHED_ROWS = 512

@@ -1,6 +1,4 @@
-"""
-From a path or a URL to what a store stands on: a log, and the rows of projections beside it.
-"""
+"""From a path or a URL to what a store stands on: a log, and the rows of projections beside it."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from ..domain.errors import InvalidInputError
 from ..domain.memory_log import MemoryLog
 from ..domain.ports import LiveLog
 from .projecting.store import MemoryProjectionStore, ProjectionStore
-
-__all__ = ["open_database"]
 
 POSTGRES = ("postgresql://", "postgres://")
 Database = tuple[LiveLog, ProjectionStore]

@@ -1,14 +1,10 @@
-"""
-Days, as users name them and rows have them: UTC, like 2026-11-21.
-"""
+"""Days, as users name them and rows have them: UTC, like 2026-11-21."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 
 from ..domain.errors import InvalidInputError
-
-__all__ = ["day_named"]
 
 
 def day_named(day: date | str) -> str:

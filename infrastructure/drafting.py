@@ -1,6 +1,4 @@
-"""
-From an event to the bytes a database keeps: encoded, its large texts taken out, the rest compressed.
-"""
+"""From an event to the bytes a database keeps: encoded, its large texts taken out, the rest compressed."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from .codec import encode_meta, tag_of
 from .compression import Compression, Plain
 from .records import Draft
 from .texts import LARGE_TEXT_BYTES, extract_texts
-
-__all__ = ["draft_of", "drafts_of"]
 
 
 def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:

@@ -38,8 +38,6 @@ from .projecting.store import ProjectionStore
 from .row_faults import REBUILD, opening
 from .stay_levels import Level, born_rows, levels_of, version_in
 
-__all__ = ["EntryStay", "entry_stays", "version_meant"]
-
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
     """
@@ -146,9 +144,7 @@ class _Level(Level[EntryRow]):
         return came_with(self.marks[0]).parent if self.marks and self.marks[0].type == BRANCHED else None
 
     def steps(self, end: int | None) -> list[_Step]:
-        """
-        Return what happened up to a version, in order.
-        """
+        """Return what happened up to a version, in order."""
         steps = [step for mark in self.marks for step in self._marked(mark)]
         for row in self.rows.values():
             if row.type:
@@ -182,9 +178,7 @@ class _Stay:
         self.v1, self.how, self.reason = STILL_THERE, "", ""
 
     def end(self, step: _Step) -> None:
-        """
-        Let it end with a step.
-        """
+        """Let it end with a step."""
         self.v1, self.how, self.reason = step.version, step.how, step.reason
 
 
@@ -198,9 +192,7 @@ class _Held:
         self.stays: list[_Stay] = []
 
     def take(self, step: _Step) -> None:
-        """
-        Take the next step.
-        """
+        """Take the next step."""
         if step.kind == CAME:
             self._put(step)
         elif step.kind == LEFT:

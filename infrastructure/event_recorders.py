@@ -1,6 +1,4 @@
-"""
-What recorders of events do whatever the database: events become parts of an append, rows become events again.
-"""
+"""What recorders of events do whatever the database: events become parts of an append, rows become events again."""
 
 from __future__ import annotations
 
@@ -25,8 +23,6 @@ from .following import FollowableRecorder, FollowingSubscription, Page
 from .recording import VERSION_MAX, IdType, Stored, originator_of, parts_of, stream_of
 from .records import Appended, Part
 
-__all__ = ["LAST", "Datastore", "LogRecorder", "ProcessingRecorder", "SequenceRecorder", "Versions", "versions_of"]
-
 LAST = (1 << 63) - 1
 
 
@@ -37,14 +33,10 @@ class Datastore(Protocol):
     news: News
 
     def shrink(self, state: bytes) -> bytes:
-        """
-        Return a state in its stored form.
-        """
+        """Return a state in its stored form."""
 
     def opened(self, rows: Sequence[Stored]) -> list[bytes]:
-        """
-        Return the states in rows, checked against their digests.
-        """
+        """Return the states in rows, checked against their digests."""
 
 
 class Versions(NamedTuple):
@@ -57,9 +49,7 @@ class Versions(NamedTuple):
 
 
 def versions_of(gt: int | None, lte: int | None, limit: int | None, *, desc: bool) -> Versions:
-    """
-    Return what the arguments of `select_events` ask for.
-    """
+    """Return what the arguments of `select_events` ask for."""
     after, until = -1 if gt is None else gt, VERSION_MAX if lte is None else lte
     return Versions(max(after, -1), min(until, VERSION_MAX), limit, "DESC" if desc else "ASC")
 
@@ -88,9 +78,7 @@ class LogRecorder(AggregateRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """
-        Return the events of an originator, by version, checked against their digests.
-        """
+        """Return the events of an originator, by version, checked against their digests."""
         id_type = self.datastore.originator_id_type
         stream = stream_of(originator_id, id_type)
         rows = self._stream_rows(stream, versions_of(gt, lte, limit, desc=desc))
@@ -112,15 +100,11 @@ class LogRecorder(AggregateRecorder):
 
     @abstractmethod
     def _append(self, parts: Sequence[Part], tracking: Tracking | None) -> Appended:
-        """
-        Append to the application's log, and track, in one transaction.
-        """
+        """Append to the application's log, and track, in one transaction."""
 
     @abstractmethod
     def _stream_rows(self, stream: str, versions: Versions) -> list[Stored]:
-        """
-        Return rows of one stream.
-        """
+        """Return rows of one stream."""
 
 
 class SequenceRecorder(LogRecorder, FollowableRecorder):
@@ -144,32 +128,24 @@ class SequenceRecorder(LogRecorder, FollowableRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """
-        Return up to `limit` events from `start` to `stop`, checked against their digests.
-        """
+        """Return up to `limit` events from `start` to `stop`, checked against their digests."""
         after = 0 if start is None else start - inclusive_of_start
         rows, _ = self._sequence_rows(after, LAST if stop is None else stop, limit, topics)
         return self._notifications(rows)
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """
-        Follow the application: what is recorded above `gt`, then what comes.
-        """
+        """Follow the application: what is recorded above `gt`, then what comes."""
         return FollowingSubscription(self, gt, topics)
 
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
-        """
-        Return up to `limit` notifications with ids above `after`, and how far the sequence was searched.
-        """
+        """Return up to `limit` notifications with ids above `after`, and how far the sequence was searched."""
         rows, head = self._sequence_rows(after, LAST, limit, topics)
         last = rows[-1].number if rows else 0
         return Page(self._notifications(rows), last if len(rows) == limit else max(head, last))
 
     @property
     def news(self) -> News:
-        """
-        What this process records in the database.
-        """
+        """What this process records in the database."""
         return self.datastore.news
 
     def _notifications(self, rows: Sequence[Stored]) -> list[Notification]:
@@ -181,9 +157,7 @@ class SequenceRecorder(LogRecorder, FollowableRecorder):
 
     @abstractmethod
     def _sequence_rows(self, after: int, until: int, limit: int, topics: Sequence[str]) -> tuple[list[Stored], int]:
-        """
-        Return rows in the order of the application, and its last id as it was when they were read, or before.
-        """
+        """Return rows in the order of the application, and its last id as it was when they were read, or before."""
 
 
 class ProcessingRecorder(SequenceRecorder, ProcessRecorder):

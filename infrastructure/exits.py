@@ -19,8 +19,6 @@ from ..domain.errors import RefoldError
 from ..domain.journal import Journal
 from ..domain.process_forks import renew_in_child
 
-__all__ = ["flush_at_exit", "warn_of_unclosed"]
-
 EXIT_SECONDS_MAX = 10.0
 # Behind everything else that a worker does at its end.
 LAST_PRIORITY = -1_000
@@ -86,9 +84,7 @@ class _Exit:
 
 
 def warn_of_unclosed(store: object, where: str) -> finalize[..., Any]:
-    """
-    Have a ResourceWarning given when a store goes, or the process ends, before what is returned was detached.
-    """
+    """Have a ResourceWarning given when a store goes, or the process ends, before what is returned was detached."""
     return finalize(store, _warn, where, os.getpid())
 
 

@@ -16,8 +16,6 @@ from eventsourcing.persistence import ApplicationRecorder, Notification, Subscri
 
 from ..domain.locks import News
 
-__all__ = ["FollowableRecorder", "FollowingSubscription", "Page"]
-
 POLL_SECONDS = 0.05
 PAGE_LENGTH = 500
 
@@ -35,15 +33,11 @@ class FollowableRecorder(ApplicationRecorder):
     @property
     @abstractmethod
     def news(self) -> News:
-        """
-        What this process records.
-        """
+        """What this process records."""
 
     @abstractmethod
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
-        """
-        Return up to `limit` notifications with ids above `after`.
-        """
+        """Return up to `limit` notifications with ids above `after`."""
 
 
 class FollowingSubscription(Subscription[FollowableRecorder]):
@@ -57,9 +51,7 @@ class FollowingSubscription(Subscription[FollowableRecorder]):
         self._page: deque[Notification] = deque()
 
     def stop(self) -> None:
-        """
-        End the iteration, also where it is waiting in another thread.
-        """
+        """End the iteration, also where it is waiting in another thread."""
         super().stop()
         self._news.announce()
 

@@ -1,6 +1,4 @@
-"""
-JSON that others wrote, in files that may be anything: how much of one is read, and how deep it may be.
-"""
+"""JSON that others wrote, in files that may be anything: how much of one is read, and how deep it may be."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any
 
 from ..domain.admission import JSON_DEPTH_MAX, is_deeper
 from ..domain.errors import InvalidInputError
-
-__all__ = ["parse_foreign", "read_bounded"]
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
 

@@ -25,8 +25,6 @@ from ..domain.ports import Pending
 from ..domain.process_forks import renew_in_child
 from ..domain.promises import Promise, Settled
 
-__all__ = ["GroupCommitter", "Ticket"]
-
 T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")

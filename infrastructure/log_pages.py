@@ -1,6 +1,4 @@
-"""
-A log as a whole, page by page, up to where it goes now: writers may never pause, and be quicker than who reads.
-"""
+"""A log as a whole, page by page, up to where it goes now: writers may never pause, and be quicker than who reads."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from collections.abc import Iterator
 from ..domain.envelope import RecordedEvent
 from ..domain.ports import LiveLog
 from ..domain.positions import BEGINNING, Moment
-
-__all__ = ["pages_up_to_now"]
 
 
 def pages_up_to_now(log: LiveLog, *, limit: int, after: Moment = BEGINNING) -> Iterator[list[RecordedEvent]]:

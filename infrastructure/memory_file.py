@@ -1,6 +1,4 @@
-"""
-A memory in an SQLite file of its own, under the name and with the calls of the seed (SPEC A4.4).
-"""
+"""A memory in an SQLite file of its own, under the name and with the calls of the seed (SPEC A4.4)."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ..domain.memory import Memory
 from ..domain.system import REAL_SYSTEM
 from ..domain.threads import in_thread
 from .bootstrap import open_store
-
-__all__ = ["SqliteMemoryStore"]
 
 
 class SqliteMemoryStore(Memory):
@@ -29,9 +25,7 @@ class SqliteMemoryStore(Memory):
         super().__init__(home)
 
     async def count(self) -> int:
-        """
-        Return how many records there are, in all scopes.
-        """
+        """Return how many records there are, in all scopes."""
         return sum((await in_thread(self._counts)).values())
 
     async def clear(self) -> None:
@@ -45,9 +39,7 @@ class SqliteMemoryStore(Memory):
             await self.forget(scope=scope)
 
     def close(self) -> None:
-        """
-        Let go of the file; may be called twice.
-        """
+        """Let go of the file; may be called twice."""
         self._store.close()
 
     def _counts(self) -> dict[str, int]:

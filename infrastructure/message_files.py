@@ -1,6 +1,4 @@
-"""
-Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half of one (SPEC D12.10).
-"""
+"""Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half of one (SPEC D12.10)."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ..domain.errors import InvalidInputError
 from ..domain.messages import Message, clean_messages, message_from_dict, message_to_dict
 from .atomic_files import replace_files
 from .foreign_json import parse_foreign, read_bounded
-
-__all__ = ["read_messages_file", "write_messages_file"]
 
 
 def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *, clean: bool = True) -> None:

@@ -1,6 +1,4 @@
-"""
-Contexts by their names, with the kind in front or without.
-"""
+"""Contexts by their names, with the kind in front or without."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from collections.abc import Sequence
 
 from ..domain.errors import InvalidInputError, NotFoundError
 from ..domain.ports import Log
-
-__all__ = ["ITEM_KINDS", "KINDS", "context_named", "streams_named"]
 
 # The kinds that hold items.
 ITEM_KINDS = ("chat", "queue", "pool", "window", "memory")
@@ -33,8 +29,6 @@ def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
 
 
 def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
-    """
-    Return the streams that a name can mean and that exist, of some kinds.
-    """
+    """Return the streams that a name can mean and that exist, of some kinds."""
     named = [name] if name.partition(":")[0] in kinds else []
     return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if log.head(stream)]

@@ -1,6 +1,4 @@
-"""
-Which versions of which streams an event names: what has to be there for it to be read.
-"""
+"""Which versions of which streams an event names: what has to be there for it to be read."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from typing import Any
 
 from ..domain.adopting import names_in, streams_said
 from ..domain.spans import Span
-
-__all__ = ["named_versions"]
 
 
 def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:

@@ -24,8 +24,6 @@ from ..projections.transitions import TRANSITIONS, TransitionRow, changes_prefix
 from .projecting.runner import ProjectionRunner
 from .row_faults import REBUILD, opening
 
-__all__ = ["AskedNode", "AttributeTransition", "audit_node"]
-
 
 class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
@@ -63,9 +61,7 @@ class AskedNode(NamedTuple):
 
 @opening("the table of transitions", remedy=REBUILD)
 def audit_node(runner: ProjectionRunner, asked: AskedNode, attribute: str | None) -> list[AttributeTransition]:
-    """
-    Return what `Store.audit_node` does.
-    """
+    """Return what `Store.audit_node` does."""
     births = _births(runner, asked)
     after: dict[str, list[TransitionRow]] = {birth.vertex: [] for birth in births}
     prefixes = [prefix for vertex in after for prefix in _prefixes(vertex, attribute)]
@@ -147,9 +143,7 @@ class _Trail:
         self.told: list[AttributeTransition] = []
 
     def add(self, birth: TransitionRow, after: Sequence[TransitionRow]) -> None:
-        """
-        Tell of a vertex: what is different in it from the one before, and what became of it.
-        """
+        """Tell of a vertex: what is different in it from the one before, and what became of it."""
         self._vertex = reference_of(birth.vertex)
         self._register(birth)
         place = {name: number for number, name in enumerate(self._living[-1])}

@@ -14,12 +14,11 @@ from ..domain.decider import Decider
 from ..domain.envelope import Event
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
 from ..domain.home import Home
-from ..domain.journal import OPENING, Durability, Journal, Place, require_durability
+from ..domain.journal import OPENING, Journal
 from ..domain.ports import LiveLog, Log
 from ..domain.streams import split_stream_id, stream_id
 from ..domain.system import REAL_SYSTEM
-
-__all__ = ["Opening", "first_event", "home_of", "open_journal"]
+from ..domain.view import Durability, Place, require_durability
 
 IDENTITY = ("user", "session", "agent")
 
@@ -77,9 +76,7 @@ def open_journal(
 
 
 def home_of(journal: Journal[Any]) -> Home:
-    """
-    Return the home of a context that a store opened.
-    """
+    """Return the home of a context that a store opened."""
     return Home(
         journal.log,
         system=REAL_SYSTEM,
@@ -90,9 +87,7 @@ def home_of(journal: Journal[Any]) -> Home:
 
 
 def root_of(first: msgspec.Struct, stream: str) -> str:
-    """
-    Return what decides the slice of a stream with this first event: a child says it, else its session or own id.
-    """
+    """Return what decides the slice of a stream with this first event: a child says it, else its session or own id."""
     root: str = getattr(first, "root", None) or getattr(first, "session", None) or split_stream_id(stream)[1]
     return root
 

@@ -1,6 +1,4 @@
-"""
-Events as plain data, for JSON that people and other programs read.
-"""
+"""Events as plain data, for JSON that people and other programs read."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import msgspec
 
 from ..domain.canonical import parse_json
 from ..domain.spans import Ref, Span
-
-__all__ = ["plain_fields"]
 
 
 def plain_fields(event: Any, stream: str = "") -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""
-Items of all kinds of contexts as plain data, for JSON that people and other programs read.
-"""
+"""Items of all kinds of contexts as plain data, for JSON that people and other programs read."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ..domain.pool.events import AddedEvent
 from ..domain.window.events import WindowItemEvent
 from .auditing.births import Item
 from .exact_times import exact
-
-__all__ = ["plain_item"]
 
 
 def plain_item(item: Item) -> dict[str, Any]:

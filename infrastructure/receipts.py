@@ -1,6 +1,4 @@
-"""
-From what a database says about an append back to the port: receipts with recorded events.
-"""
+"""From what a database says about an append back to the port: receipts with recorded events."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from ..domain.envelope import RecordedEvent
 from ..domain.ports import NewEvents, Receipt, require_same_call
 from ..domain.positions import Position
 from .records import Appended, Known, Placed
-
-__all__ = ["receipts_of"]
 
 ReadStream = Callable[..., list[RecordedEvent]]
 

@@ -1,6 +1,4 @@
-"""
-What the factories of both databases do alike: recorders by class, by topic, with their tables made or not.
-"""
+"""What the factories of both databases do alike: recorders by class, by topic, with their tables made or not."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from eventsourcing.utils import Environment, resolve_topic, strtobool
 
 from .recording import IdType
 
-__all__ = ["RecorderFactory", "chosen_id_type", "refuse_many_tracking_rows", "whole_number"]
-
 
 class RecorderFactory(InfrastructureFactory[TTrackingRecorder]):
     """Constructs recorders of the application that its environment is named after, on one database."""
@@ -34,9 +30,7 @@ class RecorderFactory(InfrastructureFactory[TTrackingRecorder]):
     datastore: Any
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        """
-        Construct a recorder of the application's events, or of its snapshots.
-        """
+        """Construct a recorder of the application's events, or of its snapshots."""
         recorder: AggregateRecorder
         if purpose == "events":
             recorder = self._construct(self.aggregate_recorder_class)
@@ -45,39 +39,29 @@ class RecorderFactory(InfrastructureFactory[TTrackingRecorder]):
         return recorder
 
     def application_recorder(self) -> ApplicationRecorder:
-        """
-        Construct the recorder of an application.
-        """
+        """Construct the recorder of an application."""
         kind = self._kind(self.APPLICATION_RECORDER_TOPIC, self.application_recorder_class)
         recorder: ApplicationRecorder = self._construct(kind)
         return recorder
 
     def tracking_recorder(self, tracking_recorder_class: type[TTrackingRecorder] | None = None) -> TTrackingRecorder:
-        """
-        Construct the recorder of a projection, of the given class.
-        """
+        """Construct the recorder of a projection, of the given class."""
         kind = tracking_recorder_class or self._kind(self.TRACKING_RECORDER_TOPIC, self.tracking_recorder_class)
         recorder: TTrackingRecorder = self._construct(kind)
         return recorder
 
     def process_recorder(self) -> ProcessRecorder:
-        """
-        Construct the recorder of an application that processes another's events.
-        """
+        """Construct the recorder of an application that processes another's events."""
         kind = self._kind(self.PROCESS_RECORDER_TOPIC, self.process_recorder_class)
         recorder: ProcessRecorder = self._construct(kind)
         return recorder
 
     def env_create_table(self) -> bool:
-        """
-        Say whether recorders make their tables.
-        """
+        """Say whether recorders make their tables."""
         return strtobool(self.env.get(self.CREATE_TABLE) or "yes")
 
     def close(self) -> None:
-        """
-        Let go of the database.
-        """
+        """Let go of the database."""
         self.datastore.close()
 
     def _kind(self, variable: str, default: type[Any]) -> type[Any]:
@@ -122,8 +106,6 @@ def whole_number(env: Environment, variable: str) -> int | None:
 
 
 def refuse_many_tracking_rows(env: Environment) -> None:
-    """
-    Raise OSError where a row per processed event is asked for: one per application is kept here.
-    """
+    """Raise OSError where a row per processed event is asked for: one per application is kept here."""
     if not strtobool(env.get("SINGLE_ROW_TRACKING") or "yes"):
         raise OSError("SINGLE_ROW_TRACKING is off, and these recorders keep one tracking row per application")

@@ -38,21 +38,6 @@ from ..domain.positions import Position
 from .codec import decode_meta
 from .records import Draft, Part
 
-__all__ = [
-    "VERSION_MAX",
-    "IdType",
-    "Stored",
-    "no_dictionary",
-    "opened_state",
-    "originator_of",
-    "parts_of",
-    "safe_name",
-    "snapshot_table",
-    "stream_of",
-    "table_prefix",
-    "translated_for_eventsourcing",
-]
-
 IdType = Literal["uuid", "text"]
 NAME_LENGTH_MAX = 32
 PURPOSE_LENGTH_MAX = 20
@@ -67,9 +52,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 @contextmanager
 def translated_for_eventsourcing(driver_error: type[Exception]) -> Iterator[None]:
-    """
-    Turn Refold's errors, and the driver's, into those of `eventsourcing.persistence`.
-    """
+    """Turn Refold's errors, and the driver's, into those of `eventsourcing.persistence`."""
     try:
         yield
     except ConcurrencyError as error:
@@ -101,9 +84,7 @@ def _namesake(error: Exception) -> type[PersistenceError]:
 
 
 def table_prefix(application: str) -> str:
-    """
-    Return what the names of an application's tables begin with; no other application's begin so.
-    """
+    """Return what the names of an application's tables begin with; no other application's begin so."""
     return f"{safe_name(application)}__"
 
 
@@ -122,9 +103,7 @@ def safe_name(text: str, *, length_max: int = NAME_LENGTH_MAX) -> str:
 
 
 def snapshot_table(prefix: str, purpose: str) -> str:
-    """
-    Return the name of the table for what is recorded apart from events, for a purpose like "snapshots".
-    """
+    """Return the name of the table for what is recorded apart from events, for a purpose like "snapshots"."""
     return f"{prefix}stored_{safe_name(purpose, length_max=PURPOSE_LENGTH_MAX)}"
 
 
@@ -157,9 +136,7 @@ def _storable(text: str) -> str:
 
 
 def originator_of(stream: str, id_type: IdType) -> UUID | str:
-    """
-    Return the originator id that `stream_of` was given.
-    """
+    """Return the originator id that `stream_of` was given."""
     return UUID(stream) if id_type == "uuid" else stream
 
 
@@ -198,9 +175,7 @@ def _draft_of(event: StoredEvent, shrink: Callable[[bytes], bytes]) -> Draft:
 
 
 def no_dictionary(number: int) -> bytes:
-    """
-    Raise DamagedError: states are compressed without dictionaries.
-    """
+    """Raise DamagedError: states are compressed without dictionaries."""
     raise DamagedError(f"dictionary {number}", "it is missing, and states were compressed with it")
 
 

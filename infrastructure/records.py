@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from ..domain.envelope import Meta
 from .texts import LargeText
 
-__all__ = ["ANY", "Appended", "Draft", "Head", "Known", "Part", "Placed", "Request"]
-
 ANY = -(1 << 62)
 
 

@@ -26,12 +26,11 @@ from ..domain.trajectory.events import (
     RunOpened,
 )
 from ..domain.trajectory.nodes import own_fields
-from ..domain.trajectory.state.fold import EMPTY, QUERY, PastRound, RestoredRounds, fold
+from ..domain.trajectory.state.fold import EMPTY, PastRound, RestoredRounds, fold
 from ..domain.trajectory.state.graph import RunGraph, leaves_of
+from ..domain.trajectory.state.parts import QUERY
 from ..projections.trajectory_keys import place_in
 from ..projections.trajectory_tables import EdgeRow, NodeRow
-
-__all__ = ["restored_graph"]
 
 Raw = msgspec.Raw
 # Stands at the versions that brought no node.

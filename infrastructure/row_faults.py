@@ -1,6 +1,4 @@
-"""
-Rows that are missing, or hold other values than were written: one guard and one wording for every database.
-"""
+"""Rows that are missing, or hold other values than were written: one guard and one wording for every database."""
 
 from __future__ import annotations
 
@@ -12,18 +10,6 @@ import msgspec
 from ..domain.canonical import require_unicode
 from ..domain.envelope import NO_DIGEST
 from ..domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError
-
-__all__ = [
-    "NUMBER_MAX",
-    "REBUILD",
-    "VALUE_FAULTS",
-    "digest_of_row",
-    "empty_key",
-    "nameless_type",
-    "opening",
-    "unreadable",
-    "whole",
-]
 
 NUMBER_MAX = (1 << 62) - 1
 REBUILD = "`rebuild` makes it anew, events are not concerned"
@@ -68,9 +54,7 @@ def opening(what: str, **remedy: str) -> _Opening:
 
 
 def unreadable(what: str, error: Exception, **remedy: str) -> DamagedError:
-    """
-    Return the error of rows with a value that is not what was written, and so raised `error`.
-    """
+    """Return the error of rows with a value that is not what was written, and so raised `error`."""
     return DamagedError(what, f"a value in it cannot be read ({error or type(error).__name__})", **remedy)
 
 
@@ -99,14 +83,10 @@ def digest_of_row(what: str, value: object) -> bytes:
 
 
 def nameless_type(stream: str, version: int, tag: int) -> DamagedError:
-    """
-    Return the error of an event whose type has no row.
-    """
+    """Return the error of an event whose type has no row."""
     return DamagedError(f"{stream}@{version}", f"there is no row with the name of its type, {tag}")
 
 
 def empty_key(stream: str, key: str, first: int, last: int, head: int) -> DamagedError:
-    """
-    Return the error of an idempotency key that names versions which are not there.
-    """
+    """Return the error of an idempotency key that names versions which are not there."""
     return DamagedError(stream, f"its key {key!r} names versions {first} to {last}, and it ends at version {head}")

@@ -1,6 +1,4 @@
-"""
-Runs as the relational tables have them: nodes, edges, and the graph that they make (SPEC D13.9).
-"""
+"""Runs as the relational tables have them: nodes, edges, and the graph that they make (SPEC D13.9)."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from ..projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
 from .projecting.runner import ProjectionRunner
 from .restored_graph import restored_graph
 from .row_faults import REBUILD, opening
-
-__all__ = ["Selected", "run_edges", "run_graph", "run_nodes"]
 
 
 class Selected(NamedTuple):
@@ -38,17 +34,13 @@ class Selected(NamedTuple):
         return runs_prefix(*self)
 
     def has(self, row: NodeRow | EdgeRow) -> bool:
-        """
-        Return whether a row with that prefix is of these runs.
-        """
+        """Return whether a row with that prefix is of these runs."""
         return self.sub_id in (None, row.sub_id)
 
 
 @opening("the tables of runs", remedy=REBUILD)
 def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -> list[NodeRow]:
-    """
-    Return what `Store.run_nodes` does.
-    """
+    """Return what `Store.run_nodes` does."""
     if node_type is not None:
         own_fields(node_type)
     tables = list(NODES.values()) if node_type is None else [NODES[node_type]]
@@ -57,9 +49,7 @@ def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -
 
 @opening("the tables of runs", remedy=REBUILD)
 def run_edges(runner: ProjectionRunner, runs: Selected) -> list[EdgeRow]:
-    """
-    Return what `Store.run_edges` does.
-    """
+    """Return what `Store.run_edges` does."""
     rows = runner.rows_under(RUN_TABLES, [runs.prefix])
     there = {row.key for row in _nodes(rows, runs) if not row.removed_by}
     return [row for row in _edges(rows, runs) if row.source in there and row.target in there]
@@ -67,9 +57,7 @@ def run_edges(runner: ProjectionRunner, runs: Selected) -> list[EdgeRow]:
 
 @opening("the tables of runs", remedy=REBUILD)
 def run_graph(runner: ProjectionRunner, runs: Selected) -> Trajectory:
-    """
-    Return what `Store.run_graph` does.
-    """
+    """Return what `Store.run_graph` does."""
     rows = runner.rows_under(RUN_TABLES, [runs.prefix])
     nodes = _nodes(rows, runs)
     if not nodes:

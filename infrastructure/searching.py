@@ -1,6 +1,4 @@
-"""
-Full-text search in a store: from what was typed to hits with the text around them.
-"""
+"""Full-text search in a store: from what was typed to hits with the text around them."""
 
 from __future__ import annotations
 
@@ -14,15 +12,11 @@ from .opening import first_event
 from .projecting.runner import ProjectionRunner
 from .row_faults import NUMBER_MAX, REBUILD
 
-__all__ = ["search"]
-
 
 def search(
     log: Log, runner: ProjectionRunner, query: str, *, kind: str | None, context: str | None, limit: int
 ) -> list[SearchHit]:
-    """
-    Return what `Store.search` does.
-    """
+    """Return what `Store.search` does."""
     terms = parse_query(query)
     if kind not in (None, *SEARCHED_KINDS):
         raise InvalidInputError(f"nothing of the kind {kind!r} is searched: the kinds are {', '.join(SEARCHED_KINDS)}")

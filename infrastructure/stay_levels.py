@@ -1,6 +1,4 @@
-"""
-The stays of items in a context and in its ancestors: rows of each, the root's first, and how far they count.
-"""
+"""The stays of items in a context and in its ancestors: rows of each, the root's first, and how far they count."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ..domain.spans import Ref, Segment
 from ..projections.contract import Projection
 from ..projections.stays import STILL_THERE, StayRow, item_key, rows_prefix
 from .projecting.store import ProjectionStore
-
-__all__ = ["Level", "born_rows", "holds", "levels_of", "place_of", "version_in"]
 
 R = TypeVar("R", bound=StayRow)
 L = TypeVar("L", bound="Level[Any]")
@@ -32,9 +28,7 @@ class Staying(Protocol):
 
 
 def holds(stay: Staying, version: int) -> bool:
-    """
-    Return whether an item was there at a version during a stay.
-    """
+    """Return whether an item was there at a version during a stay."""
     return stay.v0 <= version and (stay.v1 == STILL_THERE or version < stay.v1)
 
 
@@ -56,9 +50,7 @@ class Level(Generic[R]):
         raise NotImplementedError
 
     def birth_of(self, ref: Ref) -> str:
-        """
-        Return the birth of an item that an event of the context names.
-        """
+        """Return the birth of an item that an event of the context names."""
         return f"{ref.stream or self.context}@{ref.version}"
 
 
@@ -80,9 +72,7 @@ def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int |
 
 
 def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[str], rows: Iterable[R]) -> dict[str, R]:
-    """
-    Return by births the rows that say what the items are, as far as there are any; `rows` have been read already.
-    """
+    """Return by births the rows that say what the items are, as far as there are any; `rows` have been read already."""
     known = {row.birth: row for row in rows if row.type}
     missing = {birth: item_key(*place_of(birth)) for birth in births if birth not in known}
     found = store.load(projection, missing.values()) if missing else {}
@@ -90,15 +80,11 @@ def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[s
 
 
 def place_of(birth: str) -> tuple[str, Ref]:
-    """
-    Return the stream of the event that brought an item into the world, and the item's name.
-    """
+    """Return the stream of the event that brought an item into the world, and the item's name."""
     stream, _, version = birth.rpartition("@")
     return stream, Ref(int(version), stream)
 
 
 def version_in(birth: str) -> int:
-    """
-    Return the version of the event that brought an item into the world.
-    """
+    """Return the version of the event that brought an item into the world."""
     return place_of(birth)[1].version

@@ -1,6 +1,4 @@
-"""
-The store: what `refold.open()` gives, and the one place where contexts, log and projections come together.
-"""
+"""The store: what `refold.open()` gives, and the one place where contexts, log and projections come together."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..domain.chat.context import ChatContext
 from ..domain.errors import ConcurrencyError, IdempotencyError, InvalidInputError, StorageError
-from ..domain.journal import Durability, Journal, Place
+from ..domain.journal import Journal
 from ..domain.memory import MemoryScope
 from ..domain.moments import MomentNames
 from ..domain.pool import ContextPool, ContextQueue
@@ -21,6 +19,7 @@ from ..domain.streams import stream_id
 from ..domain.threads import in_thread
 from ..domain.trajectory import Run, RunFactory
 from ..domain.transaction import Transaction, transaction
+from ..domain.view import Durability, Place
 from ..domain.window import ContextWindow
 from ..projections.catalogue import CATALOGUE
 from ..projections.contract import Projection
@@ -43,8 +42,6 @@ from .subscribed import wanted
 from .subscribed_cursor import Cursor
 from .subscription import Subscription
 from .time_travel.log_end import LogEnd
-
-__all__ = ["Store"]
 
 PROJECTIONS: tuple[Projection, ...] = (
     CATALOGUE,
@@ -122,9 +119,7 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
         return missing
 
     async def aadopt(self, context: Adopted, context_id: str) -> Adopted:
-        """
-        `adopt()` for a running event loop.
-        """
+        """`adopt()` for a running event loop."""
         return await in_thread(self.adopt, context, context_id)
 
     def transaction(self, *, idempotency_key: str | None = None) -> AbstractContextManager[Transaction]:
@@ -136,9 +131,7 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
         return transaction(self.log, idempotency_key=idempotency_key)
 
     def now(self) -> Moment:
-        """
-        Return the moment of the last event: where a subscription to everything new would start.
-        """
+        """Return the moment of the last event: where a subscription to everything new would start."""
         return self.log.now()
 
     def subscribe(
@@ -183,15 +176,11 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
             raise failures[0]
 
     async def aflush(self) -> None:
-        """
-        `flush()` for a running event loop.
-        """
+        """`flush()` for a running event loop."""
         await in_thread(self.flush)
 
     def close(self) -> None:
-        """
-        Finish what was queued, then let go of the database; may be called twice.
-        """
+        """Finish what was queued, then let go of the database; may be called twice."""
         if self._warning is not None:
             self._warning.detach()
         try:
@@ -200,9 +189,7 @@ class Store(TimesOfStore, AuditsOfStore, ProjectionsOfStore):
             self.log.close()
 
     async def aclose(self) -> None:
-        """
-        `close()` for a running event loop.
-        """
+        """`close()` for a running event loop."""
         await in_thread(self.close)
 
     def __enter__(self) -> Store:

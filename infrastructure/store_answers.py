@@ -1,6 +1,4 @@
-"""
-The part of a store that answers from projections: what is there, and where something is said.
-"""
+"""The part of a store that answers from projections: what is there, and where something is said."""
 
 from __future__ import annotations
 
@@ -27,8 +25,6 @@ from .searching import search
 from .stay_levels import holds
 from .validity_view import Interval, intervals
 
-__all__ = ["AnswersOfStore"]
-
 
 class AnswersOfStore:
     """Asks the projections of a store, which are brought up to date first."""
@@ -38,15 +34,11 @@ class AnswersOfStore:
     _projections: ProjectionStore
 
     def contexts(self) -> list[CatalogueRow]:
-        """
-        Return what is known of every context, ordered by kind and id.
-        """
+        """Return what is known of every context, ordered by kind and id."""
         return self._runner.rows(CATALOGUE)
 
     async def acontexts(self) -> list[CatalogueRow]:
-        """
-        `contexts()` for a running event loop.
-        """
+        """`contexts()` for a running event loop."""
         return await in_thread(self.contexts)
 
     def find_contexts(
@@ -73,9 +65,7 @@ class AnswersOfStore:
         return context_page(self._runner, wish, limit=limit, cursor=cursor)
 
     async def afind_contexts(self, **options: Any) -> ContextPage:
-        """
-        `find_contexts()` for a running event loop.
-        """
+        """`find_contexts()` for a running event loop."""
         return await in_thread(self.find_contexts, **options)
 
     def validity(self, context_id: str) -> list[Interval]:
@@ -93,9 +83,7 @@ class AnswersOfStore:
         return intervals(self._projections, stream)
 
     async def avalidity(self, context_id: str) -> list[Interval]:
-        """
-        `validity()` for a running event loop.
-        """
+        """`validity()` for a running event loop."""
         return await in_thread(self.validity, context_id)
 
     def entries(
@@ -121,9 +109,7 @@ class AnswersOfStore:
     async def aentries(
         self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False
     ) -> list[EntryStay]:
-        """
-        `entries()` for a running event loop.
-        """
+        """`entries()` for a running event loop."""
         return await in_thread(self.entries, context, at, with_gone=with_gone)
 
     def lineage(self, context: str | None = None) -> list[LineageRow]:
@@ -140,9 +126,7 @@ class AnswersOfStore:
         return sorted(chosen, key=lambda row: (row.recorded_at, row.key))
 
     async def alineage(self, context: str | None = None) -> list[LineageRow]:
-        """
-        `lineage()` for a running event loop.
-        """
+        """`lineage()` for a running event loop."""
         return await in_thread(self.lineage, context)
 
     def usage(self, *, since: date | str | None = None, until: date | str | None = None) -> list[UsageRow]:
@@ -159,15 +143,11 @@ class AnswersOfStore:
         return sorted(chosen, key=lambda row: (row.day, row.agent, row.model))
 
     async def ausage(self, *, since: date | str | None = None, until: date | str | None = None) -> list[UsageRow]:
-        """
-        `usage()` for a running event loop.
-        """
+        """`usage()` for a running event loop."""
         return await in_thread(self.usage, since=since, until=until)
 
     def rollup(self) -> list[RollupRow]:
-        """
-        Return the summary of the log, one row for every 1,024 positions of a slice.
-        """
+        """Return the summary of the log, one row for every 1,024 positions of a slice."""
         return self._runner.rows(ROLLUP)
 
     def search(
@@ -187,7 +167,5 @@ class AnswersOfStore:
         return search(self.log, self._runner, query, kind=kind, context=context, limit=limit)
 
     async def asearch(self, query: str, **options: Any) -> list[SearchHit]:
-        """
-        `search()` for a running event loop.
-        """
+        """`search()` for a running event loop."""
         return await in_thread(self.search, query, **options)

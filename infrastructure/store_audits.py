@@ -1,6 +1,4 @@
-"""
-The part of a store that says what became of contexts, of items and of nodes, who did it, and why.
-"""
+"""The part of a store that says what became of contexts, of items and of nodes, who did it, and why."""
 
 from __future__ import annotations
 
@@ -24,8 +22,6 @@ from .projecting.store import ProjectionStore
 from .store_contexts import ContextsOfStore
 from .store_tables import TablesOfStore
 from .validity_view import intervals
-
-__all__ = ["AuditsOfStore"]
 
 
 class AuditsOfStore(ContextsOfStore, TablesOfStore):
@@ -73,9 +69,7 @@ class AuditsOfStore(ContextsOfStore, TablesOfStore):
             return transitions_of(self.log, changes)
 
     async def aaudit(self, subject: str, attribute: str | None = None, **options: Any) -> list[Transition]:
-        """
-        `audit()` for a running event loop.
-        """
+        """`audit()` for a running event loop."""
         return await in_thread(self.audit, subject, attribute, **options)
 
     def why_gone(self, context: str, item: str) -> WhyGone:
@@ -96,9 +90,7 @@ class AuditsOfStore(ContextsOfStore, TablesOfStore):
         return why_gone(self.log, self._projections, stream, item)
 
     async def awhy_gone(self, context: str, item: str) -> WhyGone:
-        """
-        `why_gone()` for a running event loop.
-        """
+        """`why_gone()` for a running event loop."""
         return await in_thread(self.why_gone, context, item)
 
     def _changes(self, stream: str) -> list[Change]:

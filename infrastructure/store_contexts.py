@@ -1,6 +1,4 @@
-"""
-The part of a store that opens contexts: one method for each kind, and its twin for a running event loop.
-"""
+"""The part of a store that opens contexts: one method for each kind, and its twin for a running event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from ..domain.chat.rules.commands import Open
 from ..domain.chat.rules.decide import CHAT
 from ..domain.encoded_ids import encoded_id
 from ..domain.home import Home
-from ..domain.journal import Durability, Journal, require_durability
+from ..domain.journal import Journal
 from ..domain.memory import Memory
 from ..domain.pool import ContextPool, ContextQueue
 from ..domain.pool.settings import require_tags
@@ -24,12 +22,11 @@ from ..domain.system import REAL_SYSTEM
 from ..domain.threads import in_thread
 from ..domain.tracing import NO_TRACE, Trace
 from ..domain.trajectory import Run, RunFactory
+from ..domain.view import Durability, require_durability
 from ..domain.window import AdmissionPolicy, AgentContext, ContextWindow
 from .containers import ContainerSettings
 from .opening import Opening, open_journal
 from .windows import WindowSettings, window_opening
-
-__all__ = ["ContextsOfStore"]
 
 
 class ContextsOfStore:
@@ -71,9 +68,7 @@ class ContextsOfStore:
         return ChatContext(journal=self._journal(context_id, Opening("chat", CHAT, opened, Open), create, durability))
 
     async def achat(self, context_id: str, **options: Any) -> ChatContext:
-        """
-        `chat()` for a running event loop.
-        """
+        """`chat()` for a running event loop."""
         return await in_thread(self.chat, context_id, **options)
 
     def queue(
@@ -101,9 +96,7 @@ class ContextsOfStore:
         return settings.container_on(self._journal(context_id, opening, create, durability), ContextQueue)
 
     async def aqueue(self, context_id: str, **options: Any) -> ContextQueue[Any]:
-        """
-        `queue()` for a running event loop.
-        """
+        """`queue()` for a running event loop."""
         return await in_thread(self.queue, context_id, **options)
 
     def pool(
@@ -129,9 +122,7 @@ class ContextsOfStore:
         return settings.container_on(self._journal(context_id, opening, create, durability), ContextPool)
 
     async def apool(self, context_id: str, **options: Any) -> ContextPool[Any]:
-        """
-        `pool()` for a running event loop.
-        """
+        """`pool()` for a running event loop."""
         return await in_thread(self.pool, context_id, **options)
 
     def window(
@@ -162,15 +153,11 @@ class ContextsOfStore:
         return settings.window_on(self._journal(context_id, opening, create, durability))
 
     async def awindow(self, context_id: str, **options: Any) -> ContextWindow:
-        """
-        `window()` for a running event loop.
-        """
+        """`window()` for a running event loop."""
         return await in_thread(self.window, context_id, **options)
 
     def memory(self, *, durability: Durability | None = None) -> Memory:
-        """
-        Return the memory of this store: what is remembered, scope by scope (SPEC A4).
-        """
+        """Return the memory of this store: what is remembered, scope by scope (SPEC A4)."""
         return self._memory(durability, NO_TRACE)
 
     def _memory(self, durability: Durability | None, trace: Trace) -> Memory:
@@ -226,9 +213,7 @@ class ContextsOfStore:
         )
 
     async def aagent_context(self, trace_id: str, endpoint_name: str, **options: Any) -> AgentContext:
-        """
-        `agent_context()` for a running event loop.
-        """
+        """`agent_context()` for a running event loop."""
         return await in_thread(self.agent_context, trace_id, endpoint_name, **options)
 
     def run(
@@ -256,9 +241,7 @@ class ContextsOfStore:
         return self._runs.run(user_id, session_id, run_id, sub_id, agent=agent, restore=restore, create=create)
 
     async def arun(self, user_id: str, session_id: str, run_id: int = 0, sub_id: int | None = 0, **options: Any) -> Run:
-        """
-        `run()` for a running event loop.
-        """
+        """`run()` for a running event loop."""
         return await in_thread(self.run, user_id, session_id, run_id, sub_id, **options)
 
     def release_runs(

@@ -13,15 +13,14 @@ from concurrent.futures import Executor
 from ..domain.errors import InvalidInputError, NotFoundError
 from ..domain.ports import LiveLog
 from ..projections.contract import Projection
+from .projecting.building import Progress, Stop
 from .projecting.faults import note_fault
-from .projecting.rebuilding import Progress, RebuildReport, Stop, Workers, check, rebuild
+from .projecting.rebuilding import RebuildReport, Workers, check, rebuild
 from .projecting.runner import ProjectionRunner
 from .projecting.standing import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
 from .projecting.working import ProjectionWorker, WorkingThread
 from .verifying import Report, verify
-
-__all__ = ["ProjectionsOfStore"]
 
 # Tables are named after it, and these endings are those of tables beside them.
 NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")

@@ -1,6 +1,4 @@
-"""
-The part of a store that answers from the relational tables of runs, and from the audit of their nodes.
-"""
+"""The part of a store that answers from the relational tables of runs, and from the audit of their nodes."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ..projections.trajectory_tables import EdgeRow, NodeRow
 from .node_audit import AskedNode, AttributeTransition, audit_node
 from .projecting.runner import ProjectionRunner
 from .run_tables import Selected, run_edges, run_graph, run_nodes
-
-__all__ = ["TablesOfStore"]
 
 
 class TablesOfStore:
@@ -41,9 +37,7 @@ class TablesOfStore:
         return run_nodes(self._runner, Selected(user_id, session_id, run_id, sub_id), node_type)
 
     async def arun_nodes(self, user_id: str, session_id: str, *place: int | None, **options: Any) -> list[NodeRow]:
-        """
-        `run_nodes()` for a running event loop.
-        """
+        """`run_nodes()` for a running event loop."""
         return await in_thread(self.run_nodes, user_id, session_id, *place, **options)
 
     def run_edges(
@@ -58,9 +52,7 @@ class TablesOfStore:
         return run_edges(self._runner, Selected(user_id, session_id, run_id, sub_id))
 
     async def arun_edges(self, user_id: str, session_id: str, *place: int | None) -> list[EdgeRow]:
-        """
-        `run_edges()` for a running event loop.
-        """
+        """`run_edges()` for a running event loop."""
         return await in_thread(self.run_edges, user_id, session_id, *place)
 
     def run_graph(self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int = 0) -> Trajectory:
@@ -77,9 +69,7 @@ class TablesOfStore:
         return run_graph(self._runner, Selected(user_id, session_id, run_id, sub_id))
 
     async def arun_graph(self, user_id: str, session_id: str, *place: int, **options: Any) -> Trajectory:
-        """
-        `run_graph()` for a running event loop.
-        """
+        """`run_graph()` for a running event loop."""
         return await in_thread(self.run_graph, user_id, session_id, *place, **options)
 
     def audit_node(
@@ -106,7 +96,5 @@ class TablesOfStore:
         return audit_node(self._runner, AskedNode(node, user_id, session_id, run_id, sub_id), attribute)
 
     async def aaudit_node(self, node: str, attribute: str | None = None, **options: Any) -> list[AttributeTransition]:
-        """
-        `audit_node()` for a running event loop.
-        """
+        """`audit_node()` for a running event loop."""
         return await in_thread(self.audit_node, node, attribute, **options)

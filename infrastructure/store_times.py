@@ -1,6 +1,4 @@
-"""
-The part of a store that travels in time: the whole store at one moment, compared, branched, and named.
-"""
+"""The part of a store that travels in time: the whole store at one moment, compared, branched, and named."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from .time_travel.moments import cut_at
 from .time_travel.store_at import StoreAt
 from .time_travel.what_if import WhatIf
 
-__all__ = ["TimesOfStore"]
-
 
 class TimesOfStore(ContextsOfStore, AnswersOfStore):
     """Looks at a store, whose contexts it opens, as it was."""
@@ -27,9 +23,7 @@ class TimesOfStore(ContextsOfStore, AnswersOfStore):
     _end: LogEnd
 
     def flush(self) -> None:
-        """
-        Wait until everything queued is on disk.
-        """
+        """Wait until everything queued is on disk."""
         raise NotImplementedError
 
     def at(self, moment: str | datetime | Moment | Position) -> StoreAt:
@@ -81,7 +75,5 @@ class TimesOfStore(ContextsOfStore, AnswersOfStore):
         return cut
 
     def moments(self) -> dict[str, Moment]:
-        """
-        Return the moments that have a name.
-        """
+        """Return the moments that have a name."""
         return self._moments.moments()

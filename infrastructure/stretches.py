@@ -13,8 +13,6 @@ from itertools import pairwise
 
 from ..domain.ports import Range
 
-__all__ = ["Stretch", "stretches"]
-
 GAP_VERSIONS_MAX = 64
 
 
@@ -41,9 +39,7 @@ class Stretch:
         return self.until <= self.after
 
     def wants(self, version: int) -> bool:
-        """
-        Return whether a version was asked for.
-        """
+        """Return whether a version was asked for."""
         return bisect_left(self._ends, version) < bisect_left(self._befores, version)
 
     def bounds(self, begin: int, end: int) -> range:
@@ -56,18 +52,14 @@ class Stretch:
         return range(max(begin, self._befores[low] + 1), min(end, self._ends[high - 1] + 1))
 
     def places(self, count: int) -> Iterator[tuple[int, int]]:
-        """
-        Yield for each range where it begins and ends among `count` events fetched.
-        """
+        """Yield for each range where it begins and ends among `count` events fetched."""
         for one in self.ranges:
             start = min(max(one.after - self.after, 0), count)
             yield start, max(start, min(one.until - self.after, count))
 
 
 def stretches(ranges: Sequence[Range]) -> list[Stretch]:
-    """
-    Return ranges, in their order, in groups that are fetched in one go.
-    """
+    """Return ranges, in their order, in groups that are fetched in one go."""
     if not ranges:
         return []
     cuts = [place for place, (one, other) in enumerate(pairwise(ranges), 1) if not _are_near(one, other)]

@@ -1,6 +1,4 @@
-"""
-Which events a subscriber wants: all of them, or those of some kinds of contexts, or of some contexts.
-"""
+"""Which events a subscriber wants: all of them, or those of some kinds of contexts, or of some contexts."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import NamedTuple
 from ..domain.envelope import RecordedEvent
 from ..domain.errors import InvalidInputError
 from ..domain.streams import split_stream_id
-
-__all__ = ["EVERYTHING", "KINDS", "Wanted", "wanted"]
 
 KINDS = ("chat", "queue", "pool", "window", "memory", "run")
 
@@ -23,9 +19,7 @@ class Wanted(NamedTuple):
     streams: frozenset[str] | None = None
 
     def has(self, event: RecordedEvent) -> bool:
-        """
-        Return whether an event is wanted.
-        """
+        """Return whether an event is wanted."""
         if self.streams is not None and event.stream not in self.streams:
             return False
         return self.kinds is None or split_stream_id(event.stream)[0] in self.kinds

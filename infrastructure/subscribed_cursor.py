@@ -1,6 +1,4 @@
-"""
-How far a named subscription was acknowledged: kept in the store, so that the next one of that name goes on there.
-"""
+"""How far a named subscription was acknowledged: kept in the store, so that the next one of that name goes on there."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from ..domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnly
 from ..domain.positions import Moment
 from .projecting.read_only import kept_by
 from .projecting.store import ProjectionStore, stored_moment
-
-__all__ = ["AcknowledgedError", "Cursor"]
 
 
 class AcknowledgedError(ConcurrencyError):

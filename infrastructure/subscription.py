@@ -21,8 +21,6 @@ from ..domain.threads import finished_in_thread
 from .subscribed import EVERYTHING, Wanted
 from .subscribed_cursor import Cursor
 
-__all__ = ["Subscription"]
-
 PAGE_EVENTS = 512
 WAIT_SECONDS = 0.25
 
@@ -130,9 +128,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._cursor.move(self.moment)
 
     def stop(self) -> None:
-        """
-        End the iteration, at the latest after a quarter of a second.
-        """
+        """End the iteration, at the latest after a quarter of a second."""
         self._stopped.set()
 
     def __enter__(self) -> Subscription:

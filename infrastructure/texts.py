@@ -16,16 +16,6 @@ import msgspec
 from ..domain.errors import DamagedError
 from .compression import Compression
 
-__all__ = [
-    "LARGE_TEXT_BYTES",
-    "LargeText",
-    "damage_of",
-    "extract_texts",
-    "insert_references",
-    "resolve_references",
-    "text_of",
-]
-
 LARGE_TEXT_BYTES = 4_096
 REFERENCE = 1
 _ENCODER = msgspec.msgpack.Encoder()
@@ -43,9 +33,7 @@ class _Placeholder(NamedTuple):
 
 
 def extract_texts(payload: bytes) -> tuple[Any, list[LargeText]]:
-    """
-    Return the plain payload with placeholders for its large texts, and these texts.
-    """
+    """Return the plain payload with placeholders for its large texts, and these texts."""
     texts: list[LargeText] = []
 
     def walk(value: Any) -> Any:
@@ -65,9 +53,7 @@ def extract_texts(payload: bytes) -> tuple[Any, list[LargeText]]:
 
 
 def insert_references(plain: Any, keys: list[int]) -> bytes:
-    """
-    Return the payload with references, given the keys its texts have been stored under.
-    """
+    """Return the payload with references, given the keys its texts have been stored under."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, _Placeholder):
@@ -94,9 +80,7 @@ def text_of(data: bytes, digest: bytes, what: str) -> str:
 
 
 def damage_of(compression: Compression, stored: bytes, digest: bytes, what: str) -> DamagedError | None:
-    """
-    Return what is wrong with a large text as it is stored; None where nothing is.
-    """
+    """Return what is wrong with a large text as it is stored; None where nothing is."""
     try:
         text_of(compression.expand(stored, what), digest, what)
     except DamagedError as error:
@@ -107,9 +91,7 @@ def damage_of(compression: Compression, stored: bytes, digest: bytes, what: str)
 
 
 def resolve_references(payload: bytes, fetch: Callable[[int], str]) -> bytes:
-    """
-    Return the payload with its texts in place, as it was before `extract_texts`.
-    """
+    """Return the payload with its texts in place, as it was before `extract_texts`."""
 
     def resolve(code: int, data: memoryview) -> Any:
         return fetch(int.from_bytes(data, "big")) if code == REFERENCE else msgspec.msgpack.Ext(code, bytes(data))

@@ -1,6 +1,4 @@
-"""
-Who is at work in a database, and letting go of it safely: nothing is closed under the hands of a thread.
-"""
+"""Who is at work in a database, and letting go of it safely: nothing is closed under the hands of a thread."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from contextlib import contextmanager
 from eventsourcing.persistence import ProgrammingError
 
 from ..domain.errors import StorageClosedError
-
-__all__ = ["Turns"]
 
 
 class _Presence(threading.local):

@@ -1,6 +1,4 @@
-"""
-What items are, by their births: rows of the context that a view is of, of its ancestors, and of any other.
-"""
+"""What items are, by their births: rows of the context that a view is of, of its ancestors, and of any other."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ..projections.stays import mark_key
 from ..projections.validity import VALIDITY, ValidityRow, brought_by
 from .projecting.store import ProjectionStore
 from .stay_levels import born_rows, place_of
-
-__all__ = ["described"]
 
 
 def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[ValidityRow]) -> dict[str, ValidityRow]:

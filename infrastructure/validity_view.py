@@ -24,8 +24,6 @@ from .row_faults import REBUILD, opening
 from .stay_levels import Level, holds, levels_of, version_in
 from .validity_births import described
 
-__all__ = ["Interval", "ids_seen", "intervals"]
-
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """
@@ -50,9 +48,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ids_seen(stays: Iterable[Interval], version: int) -> list[str]:
-    """
-    Return the ids of the items that are seen at a version, in order.
-    """
+    """Return the ids of the items that are seen at a version, in order."""
     return [stay.item for stay in stays if holds(stay, version)]
 
 
@@ -119,9 +115,7 @@ class _Level(Level[ValidityRow]):
         return brought.parent if brought.placed is None else None
 
     def is_cleared(self, end: int) -> bool:
-        """
-        Return whether it was cleared up to a version.
-        """
+        """Return whether it was cleared up to a version."""
         return bool(self._cleared_at) and self._cleared_at[0] <= end
 
     def arrivals(self, end: int | None) -> Iterator[tuple[int, str, str]]:
@@ -150,9 +144,7 @@ class _Level(Level[ValidityRow]):
                 yield (self.birth_of(ref) if brought.agent is None else mark.birth), before
 
     def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[Stay]:
-        """
-        Return the stays of an item that came with a version; a fork may begin with what is not seen.
-        """
+        """Return the stays of an item that came with a version; a fork may begin with what is not seen."""
         row = self.rows.get(birth)
         stays = stays_of(row) if row else [Stay(0)]
         if not stays[0].v0:
@@ -182,9 +174,7 @@ class _View:
         self._arrived: dict[int, int] = {}
 
     def go_on(self, level: _Level, end: int | None) -> None:
-        """
-        Go through a level up to a version: where a fork goes on, or None for all of it.
-        """
+        """Go through a level up to a version: where a fork goes on, or None for all of it."""
         self.level, self._arrived = level, {}
         for version, birth, before in level.arrivals(end):
             ordinal = self._ordinals[birth] = len(self.births)
@@ -199,9 +189,7 @@ class _View:
                 self._shown[ordinal] = any(holds(stay, end) for stay in self.stays(ordinal))
 
     def stays(self, ordinal: int) -> list[Stay]:
-        """
-        Return the stays of an item in the level.
-        """
+        """Return the stays of an item in the level."""
         # A fork's first event is what it begins with.
         arrived = self._arrived.get(ordinal, 1)
         return self.level.stays(self.births[ordinal], arrived, is_shown=self._shown[ordinal])

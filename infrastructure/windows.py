@@ -1,6 +1,4 @@
-"""
-Opening context windows, and the contexts of requests that stand on them.
-"""
+"""Opening context windows, and the contexts of requests that stand on them."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from ..domain.window.rules.decide import WINDOWS
 from ..domain.window.sizing import require_max_tokens, require_policy
 from ..domain.window.window import MAX_TOKENS
 from .opening import IDENTITY, Opening, home_of
-
-__all__ = ["WindowSettings", "window_opening"]
 
 
 class WindowSettings(NamedTuple):

@@ -1,6 +1,4 @@
-"""
-Which contexts are there? One row for each stream: what it is, how long, and who changed it when.
-"""
+"""Which contexts are there? One row for each stream: what it is, how long, and who changed it when."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ..domain.pool.items import totals_of as totals_of_item
 from ..domain.streams import split_stream_id
 from ..domain.totals import Totals
 from ..domain.trajectory.events import NodeEvent, NodeRemoved, RunOpened
-
-__all__ = ["CATALOGUE", "Catalogue", "CatalogueRow"]
 
 A_NODE = Totals(items=1)
 
@@ -58,22 +54,16 @@ class Catalogue:
     stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the stream of the event.
-        """
+        """Return the stream of the event."""
         # What a store says of itself is no context.
         return () if event.stream == MOMENTS else (event.stream,)
 
     def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
-        """
-        Return the context's row after `event`.
-        """
+        """Return the context's row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: CatalogueRow | None, events: Sequence[RecordedEvent]) -> CatalogueRow:
-        """
-        Return the context's row after `events`: it is replaced once for all of them.
-        """
+        """Return the context's row after `events`: it is replaced once for all of them."""
         if row is None:
             kind, context_id = split_stream_id(key)
             row = CatalogueRow(key=key, kind=kind, id=context_id, opened_at=events[0].recorded_at)
@@ -106,9 +96,7 @@ class Catalogue:
 
 
 def change_of(event: object) -> Totals | None:
-    """
-    Return by how much an event makes its context grow or shrink; None where it does not.
-    """
+    """Return by how much an event makes its context grow or shrink; None where it does not."""
     if isinstance(event, ItemInserted):
         return totals_of(event.item)
     if isinstance(event, QueueAppended | PoolAdded):

@@ -15,18 +15,6 @@ import msgspec
 from ..domain.envelope import Event, RecordedEvent
 from ..domain.words import Term
 
-__all__ = [
-    "BulkProjection",
-    "Found",
-    "PartitionableProjection",
-    "Projection",
-    "Row",
-    "SearchQuery",
-    "SearchedRow",
-    "SelectiveProjection",
-    "StoppableProjection",
-]
-
 Row = msgspec.Struct
 
 
@@ -81,9 +69,7 @@ class Projection(Protocol):
         """The type of its rows."""
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the keys of the rows that `event` changes.
-        """
+        """Return the keys of the rows that `event` changes."""
 
     def evolve(self, key: str, row: Any | None, event: RecordedEvent) -> Row | None:
         """
@@ -98,9 +84,7 @@ class BulkProjection(Projection, Protocol):
     """A projection with a shorter way for many events at once, as they come when it is made anew."""
 
     def evolve_all(self, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Row | None:
-        """
-        Return what `evolve` returns after each of `events` in turn; there is at least one.
-        """
+        """Return what `evolve` returns after each of `events` in turn; there is at least one."""
 
 
 @runtime_checkable

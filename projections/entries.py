@@ -41,20 +41,6 @@ from ..domain.pool.items import totals_of
 from ..domain.spans import Ref, Segment, Span, refs_of
 from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
 
-__all__ = [
-    "BRANCHED",
-    "CLEARED",
-    "ENTRIES",
-    "MERGED",
-    "NAMED",
-    "RESTORED",
-    "Came",
-    "Entries",
-    "EntryRow",
-    "came_with",
-    "names_prefix",
-]
-
 BRANCHED, MERGED, RESTORED, CLEARED, NAMED = "branched", "merged", "restored", "cleared", "named"
 DESCRIPTION_CHARACTERS_MAX = 200
 
@@ -98,9 +84,7 @@ class Entries:
     ))  # fmt: skip
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the entry that the event brought, those that it let go of or took back, and its mark.
-        """
+        """Return the entry that the event brought, those that it let go of or took back, and its mark."""
         recorded, stream = event.event, event.stream
         keys = [item_key(stream, ref) for ref in _touched(recorded)]
         match recorded:
@@ -115,9 +99,7 @@ class Entries:
         return keys
 
     def evolve(self, key: str, row: EntryRow | None, event: RecordedEvent) -> EntryRow:
-        """
-        Return the row after `event`.
-        """
+        """Return the row after `event`."""
         recorded, stream = event.event, event.stream
         if isinstance(recorded, AddedEvent) and key == item_key(stream, Ref(event.version)):
             return _born(key, recorded, event)
@@ -132,16 +114,12 @@ class Entries:
 
 
 def came_with(row: EntryRow) -> Came:
-    """
-    Return what came, by its mark.
-    """
+    """Return what came, by its mark."""
     return msgspec.msgpack.decode(row.brought, type=Came)
 
 
 def names_prefix(context: str) -> str:
-    """
-    Return what the keys of the names of a container's versions begin with.
-    """
+    """Return what the keys of the names of a container's versions begin with."""
     return f"{context}@~"
 
 

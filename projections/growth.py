@@ -16,8 +16,6 @@ from ..domain.envelope import RecordedEvent
 from ..domain.totals import Totals
 from .catalogue import change_of
 
-__all__ = ["GROWTH", "GROWTH_EVENTS", "Growth", "GrowthRow", "growth_key", "growth_of"]
-
 GROWTH_EVENTS = 512
 
 
@@ -44,21 +42,15 @@ class Growth:
     stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the 512 versions that the event belongs to.
-        """
+        """Return the 512 versions that the event belongs to."""
         return (growth_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
 
     def evolve(self, key: str, row: GrowthRow | None, event: RecordedEvent) -> GrowthRow:
-        """
-        Return the row after `event`.
-        """
+        """Return the row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: GrowthRow | None, events: Sequence[RecordedEvent]) -> GrowthRow:
-        """
-        Return the row after `events`: it is replaced once for all of them.
-        """
+        """Return the row after `events`: it is replaced once for all of them."""
         row = row or GrowthRow(key=key)
         change = growth_of([event.event for event in events])
         return GrowthRow(
@@ -71,16 +63,12 @@ class Growth:
 
 
 def growth_key(stream: str, number: int) -> str:
-    """
-    Return the key of the row for some versions of a stream; the keys of a stream are in the order of versions.
-    """
+    """Return the key of the row for some versions of a stream; the keys of a stream are in the order of versions."""
     return f"{stream}@{number:010}"
 
 
 def growth_of(events: Sequence[object]) -> Totals:
-    """
-    Return by how much events change what their context holds.
-    """
+    """Return by how much events change what their context holds."""
     items = turns = tokens = 0
     for event in events:
         change = totals_of(event) if isinstance(event, ITEM_EVENTS) else change_of(event)

@@ -1,6 +1,4 @@
-"""
-The texts that a JSON value is made of.
-"""
+"""The texts that a JSON value is made of."""
 
 from __future__ import annotations
 
@@ -8,13 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["leaves_of"]
-
 
 def leaves_of(value: Any) -> Iterator[str]:
-    """
-    Yield the texts, numbers and keys that a JSON value is made of, in their order.
-    """
+    """Yield the texts, numbers and keys that a JSON value is made of, in their order."""
     pending = [value]
     while pending:
         value = pending.pop()

@@ -17,8 +17,6 @@ from ..domain.pool.events import BranchedEvent, MergedEvent, PoolBranched, PoolM
 from ..domain.spans import Segment
 from ..domain.trajectory.events import RoundsRestored
 
-__all__ = ["LINEAGE", "Lineage", "LineageRow"]
-
 VERSION_DIGITS = 10
 
 
@@ -58,16 +56,12 @@ class Lineage:
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the edges that the event brought, those into a context in the order of its versions.
-        """
+        """Return the edges that the event brought, those into a context in the order of its versions."""
         sources = _sources(event.event)
         return [f"{event.stream}@{event.version:0{VERSION_DIGITS}}/{place:06}" for place in range(len(sources))]
 
     def evolve(self, key: str, row: LineageRow | None, event: RecordedEvent) -> LineageRow:
-        """
-        Return the edge, which never changes.
-        """
+        """Return the edge, which never changes."""
         recorded = event.event
         source = _sources(recorded)[int(key.rpartition("/")[2])]
         return LineageRow(

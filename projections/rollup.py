@@ -14,17 +14,13 @@ import msgspec
 from ..domain.chat.events import added_item
 from ..domain.envelope import Event, RecordedEvent
 
-__all__ = ["ROLLUP", "ROLLUP_EVENTS", "Rollup", "RollupRow", "counts_by_type"]
-
 ROLLUP_EVENTS = 1_024
 # What people and models wrote, and functions returned; names and ids are not text.
 TEXT_FIELDS = ("content", "arguments", "output", "instructions", "reason")
 
 
 class RollupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    1,024 neighbouring events. Times are in microseconds since 1970, UTC; `counts` is JSON: event tag, number.
-    """
+    """1,024 neighbouring events. Times are in microseconds since 1970, UTC; `counts` is JSON: event tag, number."""
 
     key: str
     lane: int
@@ -44,22 +40,16 @@ class Rollup:
     row = RollupRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the block of 1,024 positions that the event lies in.
-        """
+        """Return the block of 1,024 positions that the event lies in."""
         position = event.position
         return (f"{position.slice}/{(position.number - 1) // ROLLUP_EVENTS}",)
 
     def evolve(self, key: str, row: RollupRow | None, event: RecordedEvent) -> RollupRow:
-        """
-        Return the block's row after `event`.
-        """
+        """Return the block's row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: RollupRow | None, events: Sequence[RecordedEvent]) -> RollupRow:
-        """
-        Return the block's row after `events`: its counts are read and written once for all of them.
-        """
+        """Return the block's row after `events`: its counts are read and written once for all of them."""
         if row is None:
             lane, _, block = key.partition("/")
             row = RollupRow(key=key, lane=int(lane), block=int(block), first_at=events[0].recorded_at)
@@ -75,9 +65,7 @@ class Rollup:
 
 
 def counts_by_type(row: RollupRow) -> dict[str, int]:
-    """
-    Return the numbers of events in a block by their tags.
-    """
+    """Return the numbers of events in a block by their tags."""
     return msgspec.json.decode(row.counts, type=dict[str, int])
 
 

@@ -1,6 +1,4 @@
-"""
-What the events of a run say in words: of nodes their labels, descriptions and fields, and messages.
-"""
+"""What the events of a run say in words: of nodes their labels, descriptions and fields, and messages."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ..domain.trajectory.events import (
 )
 from .leaves import leaves_of
 
-__all__ = ["TOLD_EVENTS", "Told", "told_in"]
-
 TOLD_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, MessageRecorded)
 
 
@@ -31,9 +27,7 @@ class Told(NamedTuple):
 
 
 def told_in(event: NodeEvent | NodeChanged | PortraitWritten | MessageRecorded) -> Told:
-    """
-    Return what an event says; what a change says is what is new.
-    """
+    """Return what an event says; what a change says is what is new."""
     match event:
         case NodeEvent(label=label, description=description, fields=fields):
             # The names of fields are those of the type, and would find every node of it.

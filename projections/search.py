@@ -28,8 +28,6 @@ from .contract import SearchedRow
 from .leaves import leaves_of
 from .run_texts import TOLD_EVENTS, told_in
 
-__all__ = ["SEARCH", "SEARCHED_KINDS", "Passage", "Search", "SearchHit", "SearchRow", "passage_of"]
-
 
 class SearchRow(SearchedRow, frozen=True, kw_only=True):
     """One item. `key` is the `stream@version` that brought it; `item` is its id, empty where it has none."""
@@ -68,16 +66,12 @@ class Search:
     row = SearchRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the place of the event, if it brought an item.
-        """
+        """Return the place of the event, if it brought an item."""
         source = _SOURCES.get(type(event.event))
         return () if source is None or source.item_of(event.event) is None else (event.reference,)
 
     def evolve(self, key: str, row: SearchRow | None, event: RecordedEvent) -> SearchRow:
-        """
-        Return the row of the item that `event` brought.
-        """
+        """Return the row of the item that `event` brought."""
         passage = passage_of(event.event)
         assert passage is not None
         return SearchRow(
@@ -92,9 +86,7 @@ class Search:
 
 
 def passage_of(event: Event) -> Passage | None:
-    """
-    Return the item that an event brought into the world, and what it says; None where it brought none.
-    """
+    """Return the item that an event brought into the world, and what it says; None where it brought none."""
     source = _SOURCES.get(type(event))
     item = None if source is None else source.item_of(event)
     if source is None or item is None:

@@ -13,19 +13,6 @@ import msgspec
 
 from ..domain.spans import Ref
 
-__all__ = [
-    "STILL_THERE",
-    "Stay",
-    "StayRow",
-    "birth_in",
-    "item_key",
-    "left",
-    "mark_key",
-    "returned",
-    "rows_prefix",
-    "stays_of",
-]
-
 STILL_THERE = 0
 VERSION_DIGITS = 10
 R = TypeVar("R", bound="StayRow")
@@ -67,54 +54,40 @@ class Stay(msgspec.Struct, frozen=True, array_like=True):
 
 
 def stays_of(row: StayRow) -> list[Stay]:
-    """
-    Return the stays that a row tells, the last one last.
-    """
+    """Return the stays that a row tells, the last one last."""
     last = Stay(row.v0, row.v1, row.how, row.reason)
     # Nearly all rows have one.
     return [last] if row.earlier == "[]" else [*msgspec.json.decode(row.earlier, type=list[Stay]), last]
 
 
 def left(row: R, version: int, how: str, reason: str) -> R:
-    """
-    Return a row whose last stay ended with a version.
-    """
+    """Return a row whose last stay ended with a version."""
     return msgspec.structs.replace(row, v1=version, how=how, reason=reason)
 
 
 def returned(row: R, version: int) -> R:
-    """
-    Return a row with another stay, from a version on.
-    """
+    """Return a row with another stay, from a version on."""
     earlier = msgspec.json.encode(stays_of(row)).decode()
     return msgspec.structs.replace(row, v0=version, v1=STILL_THERE, how="", reason="", earlier=earlier)
 
 
 def rows_prefix(context: str) -> str:
-    """
-    Return what the keys of all rows of a context begin with; an id may hold a blank, but no `@`.
-    """
+    """Return what the keys of all rows of a context begin with; an id may hold a blank, but no `@`."""
     return f"{context}@"
 
 
 def item_key(context: str, ref: Ref) -> str:
-    """
-    Return the key of an item that an event of `context` names; its own ones stand in the order of their births.
-    """
+    """Return the key of an item that an event of `context` names; its own ones stand in the order of their births."""
     stream = "" if ref.stream == context else ref.stream
     return f"{context}@{stream}@{ref.version:0{VERSION_DIGITS}}"
 
 
 def mark_key(context: str, version: int) -> str:
-    """
-    Return the key of the mark of an event.
-    """
+    """Return the key of the mark of an event."""
     return f"{context}@!{version:0{VERSION_DIGITS}}"
 
 
 def birth_in(key: str, context: str) -> str:
-    """
-    Return the birth of the item that has a key among the rows of a context.
-    """
+    """Return the birth of the item that has a key among the rows of a context."""
     stream, _, version = key.removeprefix(rows_prefix(context)).rpartition("@")
     return f"{stream or context}@{int(version)}"

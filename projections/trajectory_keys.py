@@ -15,8 +15,6 @@ from ..domain.spans import Ref
 from ..domain.streams import split_stream_id
 from ..domain.trajectory.identity import KIND, RunId, run_id_of
 
-__all__ = ["digest_of", "place_in", "reference_of", "run_of", "runs_prefix", "vertex_key"]
-
 VERSION_DIGITS = 10
 DIGEST_BYTES = 12
 # The streams of a page: an event after the other is about the same few runs.
@@ -26,40 +24,30 @@ NUMBER_MAX = (1 << 63) - 1
 
 
 def vertex_key(stream: str, ref: Ref) -> str:
-    """
-    Return the key of a vertex that an event of `stream` names.
-    """
+    """Return the key of a vertex that an event of `stream` names."""
     return f"{ref.stream or stream}@{ref.version:0{VERSION_DIGITS}}"
 
 
 def place_in(key: str) -> tuple[str, int]:
-    """
-    Return the stream and the version that the key of a vertex, or the reference of an event, is made of.
-    """
+    """Return the stream and the version that the key of a vertex, or the reference of an event, is made of."""
     stream, _, version = key.rpartition("@")
     return stream, int(version)
 
 
 def reference_of(key: str) -> str:
-    """
-    Return `stream@version` of the event that registered the vertex with this key.
-    """
+    """Return `stream@version` of the event that registered the vertex with this key."""
     stream, version = place_in(key)
     return f"{stream}@{version}"
 
 
 def digest_of(text: str) -> str:
-    """
-    Return a text as a key has it.
-    """
+    """Return a text as a key has it."""
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 @lru_cache(STREAMS_KEPT_MAX)
 def run_of(stream: str) -> RunId | None:
-    """
-    Return which run a stream holds; None where its name does not say so.
-    """
+    """Return which run a stream holds; None where its name does not say so."""
     kind, context_id = split_stream_id(stream)
     if kind != KIND:
         return None

@@ -33,11 +33,9 @@ from ..domain.trajectory.events import (
 )
 from ..domain.trajectory.nodes import NODE_TYPES, own_fields
 from ..domain.trajectory.state.attributes import DESCRIPTION
-from ..domain.trajectory.state.fold import type_of
+from ..domain.trajectory.state.parts import type_of
 from .contract import Projection
 from .trajectory_keys import digest_of, run_of, vertex_key
-
-__all__ = ["EDGES", "NODES", "RUN_TABLES", "EdgeRow", "EdgeTable", "NodeRow", "NodeTable"]
 
 Raw = msgspec.Raw
 Fields = dict[str, Raw]
@@ -103,18 +101,14 @@ class NodeTable:
         )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the vertices that the event names; its own only where it is of this type.
-        """
+        """Return the vertices that the event names; its own only where it is of this type."""
         named = dict.fromkeys(_named(event.event))
         if self._is_born(event):
             named[Ref(event.version)] = None
         return [vertex_key(event.stream, ref) for ref in named]
 
     def evolve(self, key: str, row: NodeRow | None, event: RecordedEvent) -> NodeRow | None:
-        """
-        Return the vertex after `event`; None where it is of another type, or of no run.
-        """
+        """Return the vertex after `event`; None where it is of another type, or of no run."""
         if row is None:
             is_own = self._is_born(event) and vertex_key(event.stream, Ref(event.version)) == key
             return self._registered(key, event) if is_own else None
@@ -182,9 +176,7 @@ class EdgeTable:
     events: frozenset[type[Event]] = frozenset((NodeRegistered, EdgeAdded))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the edges that the event brought between nodes of its own run.
-        """
+        """Return the edges that the event brought between nodes of its own run."""
         match event.event:
             case EdgeAdded(source=source, target=target, edge=edge):
                 return _edge_keys(event.stream, (source,), target, edge)
@@ -193,9 +185,7 @@ class EdgeTable:
         return ()
 
     def evolve(self, key: str, row: EdgeRow | None, event: RecordedEvent) -> EdgeRow | None:
-        """
-        Return the edge, which never changes; None where it is of no run.
-        """
+        """Return the edge, which never changes; None where it is of no run."""
         identity = run_of(event.stream)
         if row is not None or identity is None:
             return row

@@ -25,10 +25,8 @@ from ..domain.trajectory.events import (
 )
 from ..domain.trajectory.history import made_at
 from ..domain.trajectory.state.attributes import DESCRIPTION
-from ..domain.trajectory.state.fold import type_of
+from ..domain.trajectory.state.parts import type_of
 from .trajectory_keys import digest_of, run_of, runs_prefix, vertex_key
-
-__all__ = ["TRANSITIONS", "TransitionRow", "Transitions", "changes_prefix", "node_prefix", "removal_prefix"]
 
 
 class TransitionRow(msgspec.Struct, frozen=True):
@@ -70,9 +68,7 @@ class Transitions:
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the vertex that the event registered, or its changes of one.
-        """
+        """Return the vertex that the event registered, or its changes of one."""
         if run_of(event.stream) is None:
             return ()
         match event.event:
@@ -90,9 +86,7 @@ class Transitions:
         return [f"{prefix}{place}/{number}" for number, prefix in enumerate(prefixes)]
 
     def evolve(self, key: str, row: TransitionRow | None, event: RecordedEvent) -> TransitionRow:
-        """
-        Return the change that `event` made; no other event ever touches it.
-        """
+        """Return the change that `event` made; no other event ever touches it."""
         match event.event:
             case NodeEvent() as node:
                 return _row(key, event, Ref(event.version), "registered", new=_attributes(node))
@@ -121,16 +115,12 @@ def node_prefix(node_type: str, label: str, user_id: str | None = None, session_
 
 
 def changes_prefix(vertex: str, attribute: str) -> str:
-    """
-    Return what the keys of all changes of an attribute of a vertex begin with.
-    """
+    """Return what the keys of all changes of an attribute of a vertex begin with."""
     return f"{vertex}/{digest_of(attribute)}/"
 
 
 def removal_prefix(vertex: str) -> str:
-    """
-    Return what the key of the removal of a vertex begins with; an attribute's digest is no such word.
-    """
+    """Return what the key of the removal of a vertex begins with; an attribute's digest is no such word."""
     return f"{vertex}/removal/"
 
 

@@ -35,8 +35,6 @@ from ..domain.trajectory.events import MessageRecorded, PortraitWritten
 from .run_texts import told_in
 from .trajectory_keys import digest_of
 
-__all__ = ["USAGE", "Usage", "UsageRow"]
-
 # The same, as different providers call it.
 MODEL = ("model", "model_name", "model_id")
 READ = ("input_tokens", "prompt_tokens")
@@ -82,22 +80,16 @@ class Usage:
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the day, agent and model that the event counts for.
-        """
+        """Return the day, agent and model that the event counts for."""
         said = _said(event)
         return () if said is None else (_key(_day(event), said.agent, said.model),)
 
     def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
-        """
-        Return the row after `event`.
-        """
+        """Return the row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
-        """
-        Return the row after `events`: it is replaced once for all of them.
-        """
+        """Return the row after `events`: it is replaced once for all of them."""
         said = [one for one in map(_said, events) if one is not None]
         row = row or UsageRow(key=key, day=_named(_day(events[0])), agent=said[0].agent, model=said[0].model)
         return msgspec.structs.replace(

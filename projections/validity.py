@@ -39,17 +39,6 @@ from ..domain.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
 from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
 
-__all__ = [
-    "CLEARED",
-    "FORKED",
-    "MERGED",
-    "VALIDITY",
-    "Brought",
-    "Validity",
-    "ValidityRow",
-    "brought_by",
-]
-
 FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
 TYPES: dict[type[Event], str] = {
     MessageAdded: "message",
@@ -95,9 +84,7 @@ class Validity:
     events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the item that the event brought, those that it let go of or brought back, and its mark.
-        """
+        """Return the item that the event brought, those that it let go of or brought back, and its mark."""
         recorded, stream = event.event, event.stream
         if isinstance(recorded, ITEM_EVENTS):
             return (item_key(stream, Ref(event.version)),)
@@ -109,9 +96,7 @@ class Validity:
         return tuple(keys)
 
     def evolve(self, key: str, row: ValidityRow | None, event: RecordedEvent) -> ValidityRow:
-        """
-        Return the row after `event`.
-        """
+        """Return the row after `event`."""
         recorded, stream = event.event, event.stream
         item = added_item(recorded)
         if item is not None and key == item_key(stream, Ref(event.version)):
@@ -126,9 +111,7 @@ class Validity:
 
 
 def brought_by(row: ValidityRow) -> Brought:
-    """
-    Return what came with a fork or a merge, by its mark.
-    """
+    """Return what came with a fork or a merge, by its mark."""
     return msgspec.msgpack.decode(row.brought, type=Brought)
 
 

@@ -12,9 +12,7 @@ HEADER = """\
 
 
 def pins(report: dict[str, list[dict[str, dict[str, str]]]]) -> list[str]:
-    """
-    List the packages of a report as `name==version`, sorted, Refold itself left out.
-    """
+    """List the packages of a report as `name==version`, sorted, Refold itself left out."""
     found = {}
     for entry in report["install"]:
         name = re.sub(r"[-_.]+", "-", entry["metadata"]["name"]).lower()

@@ -11,9 +11,7 @@ from tests.support.postgres import MissingServerError, Server, running_server
 
 @pytest.fixture(scope="session")
 def pg_server() -> Iterator[Server]:
-    """
-    A PostgreSQL server of this test process alone: with pytest-xdist, each worker has its own.
-    """
+    """A PostgreSQL server of this test process alone: with pytest-xdist, each worker has its own."""
     try:
         with running_server() as server:
             with psycopg.connect(server.url()) as connection:
@@ -28,8 +26,6 @@ def pg_server() -> Iterator[Server]:
 
 @pytest.fixture
 def pg_url(pg_server: Server) -> Iterator[str]:
-    """
-    The URL of a fresh, empty database, dropped after the test.
-    """
+    """The URL of a fresh, empty database, dropped after the test."""
     with pg_server.database() as url:
         yield url

@@ -17,17 +17,13 @@ from ..subject import Subject
 from ..timing import Stats, Task, measure, of_values
 from ..workload import Item, items
 
-__all__ = ["append"]
-
 GOALS = {("sqlite", 10_000): Goal(1.25), ("postgres", 10_000): Goal(1.25)}
 FLAT = Goal(1.15, absolute=True)
 FEW = 100
 
 
 def append(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Append to contexts of all lengths; then compare the longest with the shortest.
-    """
+    """Append to contexts of all lengths; then compare the longest with the shortest."""
     scale = bench.scale
     base = items(max(scale.lengths))
     with ExitStack() as stack:

@@ -21,15 +21,11 @@ from ..rows import MILLISECONDS, Goal, Row
 from ..timing import Stats, Task, measure
 from ..watched import ATTRIBUTE, USER, WATCHED, changes_in, changes_of, node_of, watched_log
 
-__all__ = ["audit"]
-
 GOAL = Goal(20, absolute=True)
 
 
 def audit(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Audit an attribute with few changes, and one with many.
-    """
+    """Audit an attribute with few changes, and one with many."""
     with bench.subjects(database, ("ours", "raw")) as subjects:
         ours = cast(Ours, subjects["ours"])
         # Beside the contestant's own table, in the database that was made for it.

@@ -1,6 +1,4 @@
-"""
-What does an item cost when several are appended at once: a turn of four, a batch of a hundred?
-"""
+"""What does an item cost when several are appended at once: a turn of four, a batch of a hundred?"""
 
 from __future__ import annotations
 
@@ -14,16 +12,12 @@ from ..subject import Subject
 from ..timing import Task, measure
 from ..workload import Item, items
 
-__all__ = ["batch"]
-
 CONTEXT = "context"
 TURN = 4
 
 
 def batch(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Append turns, then batches, to a context that has items already.
-    """
+    """Append turns, then batches, to a context that has items already."""
     scale = bench.scale
     base = items(scale.loaded)
     with bench.subjects(database) as subjects:

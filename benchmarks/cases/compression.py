@@ -24,8 +24,6 @@ from ..recorded import payload_of
 from ..rows import Table
 from ..workload import SEED, Item, items, text_bytes
 
-__all__ = ["compression"]
-
 LEVEL = 3
 BLOCK = 64
 DICTIONARY_BYTES = 16_384
@@ -36,9 +34,7 @@ T = TypeVar("T")
 
 
 def compression(bench: Bench, database: str) -> Iterator[Table]:
-    """
-    Study both corpora; the same for every database.
-    """
+    """Study both corpora; the same for every database."""
     count = bench.scale.single_appends
     note = f"zstd level {LEVEL}, dictionary of {DICTIONARY_BYTES:,} bytes; reading includes decoding."
     table = Table("Compression", HEADERS, note=note)

@@ -23,8 +23,6 @@ from ..rows import MICROSECONDS, PLAIN, Goal, Row
 from ..timing import Stats, idle, of_values
 from ..workload import Item, items
 
-__all__ = ["containers"]
-
 NAMES = ("ours", "raw")
 KINDS = ("queue", "pool")
 CONTEXT = "context"
@@ -38,9 +36,7 @@ Write = Callable[[Sequence[bytes]], object]
 
 
 def containers(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Fill a queue and a pool, go on adding; compare the last tenth of it with the first.
-    """
+    """Fill a queue and a pool, go on adding; compare the last tenth of it with the first."""
     count = bench.scale.single_appends
     for kind in KINDS:
         with bench.subjects(database, NAMES) as subjects:

@@ -25,8 +25,6 @@ from ..rows import MICROSECONDS, Row, Table
 from ..timing import Stats, Task, measure
 from ..workload import Item, items
 
-__all__ = ["convert"]
-
 CONTEXT = "context"
 FORMATS: dict[str, Callable[[refold.ChatContext], object]] = {
     "to_openai_messages": lambda chat: chat.to_openai_messages(),
@@ -38,9 +36,7 @@ HEADERS = ("package", "what", "an item", "x Refold")
 
 
 def convert(bench: Bench, database: str) -> Iterator[Row | Table]:
-    """
-    Convert into all formats; then beside others, who know OpenAI's.
-    """
+    """Convert into all formats; then beside others, who know OpenAI's."""
     count, blocks = bench.scale.loaded, 2 * bench.scale.blocks
     base = items(count)
     with ExitStack() as stack:

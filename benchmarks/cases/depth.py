@@ -20,8 +20,6 @@ from ..subject import Subject
 from ..timing import Stats, Task, measure, of_values
 from ..workload import items
 
-__all__ = ["depth"]
-
 NAMES = ("ours", "raw")
 FLAT = "flat"
 DEPTH = 100
@@ -31,9 +29,7 @@ VIEW = Goal(1.25, absolute=True)
 
 
 def depth(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Fork at the end of the line, count its bytes, and read there.
-    """
+    """Fork at the end of the line, count its bytes, and read there."""
     scale = bench.scale
     generations = min(DEPTH, scale.loaded // 10)
     base = items(scale.loaded)

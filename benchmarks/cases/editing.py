@@ -22,8 +22,6 @@ from ..subject import BASE_BATCH, Subject
 from ..timing import Stats, Task, measure
 from ..workload import items
 
-__all__ = ["edit"]
-
 NAMES = ("ours", "raw")
 CONTEXT = "context"
 TURN = 64
@@ -33,9 +31,7 @@ Read = Callable[[Subject], object]
 
 
 def edit(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Edit a context many times; then read it in every way.
-    """
+    """Edit a context many times; then read it in every way."""
     scale = bench.scale
     count, edits = scale.long, scale.single_appends
     with bench.subjects(database, NAMES) as subjects:

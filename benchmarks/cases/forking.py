@@ -21,8 +21,6 @@ from ..subject import Subject
 from ..timing import Stats, Task, measure, of_values
 from ..workload import Item, items
 
-__all__ = ["fork"]
-
 NAMES = ("ours", "raw")
 CONTEXT = "context"
 COST = Goal(1.3)
@@ -32,9 +30,7 @@ SMALL = Goal(1_024, absolute=True)
 
 
 def fork(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Fork contexts of all lengths; compare the longest with the shortest; fork one that is not loaded; count bytes.
-    """
+    """Fork contexts of all lengths; compare the longest with the shortest; fork one that is not loaded; count bytes."""
     lengths, count = bench.scale.lengths, bench.scale.loaded
     measured = _measured(bench, database)
     for length in lengths:

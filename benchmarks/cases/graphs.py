@@ -22,8 +22,6 @@ from ..rows import MICROSECONDS, MILLISECONDS, PLAIN, Goal, Row
 from ..subject import Subject
 from ..timing import Stats, Task, measure
 
-__all__ = ["graph"]
-
 NAMES = ("ours", "raw")
 USER, SESSION = "mia", "support"
 FLAT = Goal(1.15, absolute=True)
@@ -32,9 +30,7 @@ FEW = 50
 
 
 def graph(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Register nodes in a small run and in a large one; look at a graph of so many nodes at random versions.
-    """
+    """Register nodes in a small run and in a large one; look at a graph of so many nodes at random versions."""
     many = bench.scale.long // 2
     with ExitStack() as stack:
         tasks: dict[str, Task] = {}

@@ -15,17 +15,13 @@ from ..subject import Subject
 from ..timing import Stats, Task, measure
 from ..workload import items
 
-__all__ = ["load", "past", "tail"]
-
 CONTEXT = "context"
 READ_BLOCKS = 2
 Read = Callable[[Subject], object]
 
 
 def load(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Load a context, as Structs and as public items.
-    """
+    """Load a context, as Structs and as public items."""
     count = bench.scale.loaded
     with bench.subjects(database) as subjects:
         _build(subjects, count)
@@ -36,9 +32,7 @@ def load(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def tail(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Read the last items of a long context.
-    """
+    """Read the last items of a long context."""
     count, last = bench.scale.long, bench.scale.tail
     with bench.subjects(database) as subjects:
         _build(subjects, count)
@@ -49,9 +43,7 @@ def tail(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def past(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Read the first half of a context, by its version.
-    """
+    """Read the first half of a context, by its version."""
     half = bench.scale.loaded // 2
     with bench.subjects(database) as subjects:
         _build(subjects, 2 * half)

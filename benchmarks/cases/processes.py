@@ -1,6 +1,4 @@
-"""
-How many items a second do several processes append, each to a context of its own in one store?
-"""
+"""How many items a second do several processes append, each to a context of its own in one store?"""
 
 from __future__ import annotations
 
@@ -16,16 +14,12 @@ from ..subject import Subject
 from ..timing import Task, idle, measure
 from ..workload import items
 
-__all__ = ["processes"]
-
 NAMES = ("ours", "raw", "stock")
 WAIT_SECONDS_MAX = 120
 
 
 def processes(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Append with several processes at once.
-    """
+    """Append with several processes at once."""
     count, appends = bench.scale.writers, bench.scale.writer_appends
     with bench.subjects(database, NAMES) as subjects:
         crews = {name: _Crew(subject, count, appends) for name, subject in subjects.items()}
@@ -57,28 +51,20 @@ class _Crew:
             process.start()
 
     def gather(self) -> None:
-        """
-        Wait until all of them have opened the store and have something to write in hand.
-        """
+        """Wait until all of them have opened the store and have something to write in hand."""
         self._step.wait(WAIT_SECONDS_MAX)
 
     def work(self, _: object) -> None:
-        """
-        Let them write one block.
-        """
+        """Let them write one block."""
         self._step.wait(WAIT_SECONDS_MAX)
         self._step.wait(WAIT_SECONDS_MAX)
 
     def settle(self) -> None:
-        """
-        Wait until they have finished what they leave to threads of their own.
-        """
+        """Wait until they have finished what they leave to threads of their own."""
         self._step.wait(WAIT_SECONDS_MAX)
 
     def dismiss(self) -> None:
-        """
-        Let them end.
-        """
+        """Let them end."""
         self._over.set()
         if not self._step.broken:
             self._step.wait(WAIT_SECONDS_MAX)

@@ -23,8 +23,6 @@ from ..subject import Subject
 from ..timing import Stats, Task, measure, of_values
 from ..workload import Item, items
 
-__all__ = ["rebuild"]
-
 NAMES = ("ours", "raw", "stock")
 FAST, TENFOLD, SMALL = Goal(0.7, at_least=True), Goal(10, at_least=True, absolute=True), Goal(200, absolute=True)
 # Those that the stock projection folds: it takes the same for each, and long.
@@ -32,9 +30,7 @@ STOCK_EVENTS = 5_000
 
 
 def rebuild(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Rebuild the catalogue of many contexts, by one process and by all cores.
-    """
+    """Rebuild the catalogue of many contexts, by one process and by all cores."""
     scale = bench.scale
     texts = items(scale.contexts * scale.context_items)
     with bench.subjects(database, NAMES) as subjects:

@@ -16,17 +16,13 @@ from ..subject import Subject
 from ..timing import of_values
 from ..workload import Item, compressibility, items, text_bytes
 
-__all__ = ["size"]
-
 NAMES = ("ours", "raw", "stock")
 GOAL = Goal(0.6, absolute=True)
 REAL_RUNS_QUICK = 3
 
 
 def size(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Measure generated text, and half of the real runs with and without their one system prompt.
-    """
+    """Measure generated text, and half of the real runs with and without their one system prompt."""
     count = bench.scale.single_appends
     yield _row(bench, database, f"{count:,} single appends", [items(count)])
     runs = real_runs(measured=True)

@@ -19,16 +19,12 @@ from ..subject import Subject, Write
 from ..timing import Task, measure
 from ..workload import items
 
-__all__ = ["threads"]
-
 NAMES = ("ours", "raw", "stock")
 GOALS = {"sqlite": Goal(2, at_least=True), "postgres": Goal(0.85, at_least=True)}
 
 
 def threads(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Append with several threads at once.
-    """
+    """Append with several threads at once."""
     count, appends = bench.scale.writers, bench.scale.writer_appends
     with ExitStack() as stack:
         subjects = stack.enter_context(bench.subjects(database, NAMES))
@@ -82,9 +78,7 @@ class _Crew:
             self._errors.append(error)
 
     def work(self) -> None:
-        """
-        Let them start and wait for all of them.
-        """
+        """Let them start and wait for all of them."""
         self._start.wait()
         for thread in self._threads:
             thread.join()

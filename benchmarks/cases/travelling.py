@@ -25,8 +25,6 @@ from ..subject import Subject
 from ..timing import Task, measure
 from ..workload import items
 
-__all__ = ["travel"]
-
 CONTEXT = "context"
 CHAT = f"{CONTEXT}-0"
 VIEW, TAIL, PAGE = Goal(20, absolute=True), Goal(2, absolute=True), Goal(5, absolute=True)
@@ -35,9 +33,7 @@ ITEMS_AT_ONCE = 100_000
 
 
 def travel(bench: Bench, database: str) -> Iterator[Row]:
-    """
-    Look at a chat at random points of a long log; page through a catalogue of many contexts.
-    """
+    """Look at a chat at random points of a long log; page through a catalogue of many contexts."""
     scale = bench.scale
     names = {
         f"a chat at any point of {scale.logged:,} events: counts and the last {scale.tail}": (_view, VIEW),

@@ -21,8 +21,6 @@ from ..subject import Subject
 from ..timing import Stats, Task, measure, of_values
 from ..workload import items
 
-__all__ = ["truncate"]
-
 NAMES = ("ours", "raw")
 CONTEXT = "context"
 SEED_ITEMS = 4_000
@@ -31,9 +29,7 @@ LINEAR = Goal(1.5, absolute=True)
 
 
 def truncate(bench: Bench, database: str) -> Iterator[Row | Table]:
-    """
-    Truncate a short context and a long one, and compare what an item costs.
-    """
+    """Truncate a short context and a long one, and compare what an item costs."""
     counts = (bench.scale.loaded, bench.scale.long)
     measured = [_measured(bench, database, count) for count in counts]
     for count, stats in zip(counts, measured, strict=True):

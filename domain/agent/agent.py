@@ -20,8 +20,6 @@ from .storing import QUEUE_LIMIT, ContextStore, context_id_of, kept_as, require_
 from .tool import BaseTool
 from .turn import Turn
 
-__all__ = ["Agent"]
-
 
 class Agent(RunningAgent):
     """

@@ -19,15 +19,6 @@ from __future__ import annotations
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError, RefusedError
 from ..pool import ContextItem
 
-__all__ = [
-    "SafeExecutionError",
-    "TurnTimeoutError",
-    "UnregisteredAgentError",
-    "UnregisteredToolError",
-    "UnroutableItemError",
-    "WrongRunMethodError",
-]
-
 
 class SafeExecutionError(DecisionRefusedError):
     """A turn or an agent was to be run or changed while it runs, or an agent while it is paused (SPEC P7.16)."""

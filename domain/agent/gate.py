@@ -1,6 +1,4 @@
-"""
-A gate that is open or closed, for whoever comes by in any event loop.
-"""
+"""A gate that is open or closed, for whoever comes by in any event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-
-__all__ = ["Gate"]
 
 
 class Gate:
@@ -25,15 +21,11 @@ class Gate:
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def close(self) -> None:
-        """
-        Hold up who comes by; closing a closed gate is fine.
-        """
+        """Hold up who comes by; closing a closed gate is fine."""
         self.is_closed = True
 
     def open(self) -> None:
-        """
-        Let through who waits; opening an open gate is fine.
-        """
+        """Let through who waits; opening an open gate is fine."""
         self.is_closed = False
         # Read once: whoever waits may go on in another thread at this moment.
         waiting = self._waiting
@@ -44,9 +36,7 @@ class Gate:
                 loop.call_soon_threadsafe(opened.set)
 
     async def passed(self) -> None:
-        """
-        Wait until the gate is open.
-        """
+        """Wait until the gate is open."""
         import asyncio
 
         try:

@@ -1,6 +1,4 @@
-"""
-What must not happen while something runs: running it a second time, and changing what it runs on (SPEC P7.16).
-"""
+"""What must not happen while something runs: running it a second time, and changing what it runs on (SPEC P7.16)."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from contextlib import aclosing
 from typing import Any, ClassVar, TypeVar, cast
 
 from .errors import SafeExecutionError
-
-__all__ = ["Guarded", "safe_execution"]
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -11,8 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-__all__ = ["ExpiredError", "produced", "within"]
-
 T = TypeVar("T")
 
 

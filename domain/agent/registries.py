@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .agent import Agent  # noqa: F401 - named in the text of a base
     from .tool import BaseTool
 
-__all__ = ["AgentRegistry", "ToolRegistry"]
-
 
 class ToolRegistry(Registry["BaseTool"]):
     """All tools by name; `tool` registers what it makes."""
@@ -23,9 +21,7 @@ class ToolRegistry(Registry["BaseTool"]):
 
     @classmethod
     def all(cls) -> list[BaseTool]:
-        """
-        Return all tools, in the order of their registration.
-        """
+        """Return all tools, in the order of their registration."""
         return list(cls._registry.values())
 
 

@@ -1,6 +1,4 @@
-"""
-Where what a tool gives goes: items into the queue or the pool, turns to the agent, all else to whoever runs it.
-"""
+"""Where what a tool gives goes: items into the queue or the pool, turns to the agent, all else to whoever runs it."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from ..errors import RefusedError
 from ..pool import ContextItem, ContextPool, ContextQueue
 from .errors import UnroutableItemError
 from .turn import Turn
-
-__all__ = ["Routing", "routing_of"]
 
 
 class Routing(NamedTuple):

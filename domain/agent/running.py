@@ -1,6 +1,4 @@
-"""
-Running turns one after the other, and routing what their tools give.
-"""
+"""Running turns one after the other, and routing what their tools give."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ from .registries import AgentRegistry
 from .routing import Routing, routing_of
 from .tool import AsyncGenTool, BaseTool
 from .turn import Turn
-
-__all__ = ["RunningAgent"]
 
 END = object()
 
@@ -62,15 +58,11 @@ class RunningAgent(Guarded):
         self.turn_hooks: list[Hook] = []
 
     def __repr__(self) -> str:
-        """
-        Show the name and the names of the tools.
-        """
+        """Show the name and the names of the tools."""
         return f"Agent(name={self.name!r}, tools={[tool.metadata.name for tool in self.tools]})"
 
     def __iter__(self) -> Iterator[Turn[Any]]:
-        """
-        Iterate over the turns that wait.
-        """
+        """Iterate over the turns that wait."""
         return iter(self.turns)
 
     @property
@@ -86,15 +78,11 @@ class RunningAgent(Guarded):
         return self._gate.is_closed
 
     def pause(self) -> None:
-        """
-        Start no turn after the one that runs; nothing of the agent can be set meanwhile.
-        """
+        """Start no turn after the one that runs; nothing of the agent can be set meanwhile."""
         self._gate.close()
 
     def resume(self) -> None:
-        """
-        Go on with the turns that wait.
-        """
+        """Go on with the turns that wait."""
         self._gate.open()
 
     def _why_guarded(self) -> str | None:

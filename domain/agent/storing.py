@@ -1,6 +1,4 @@
-"""
-What an agent needs of a store, so that its queue and pool outlive it: opening them, and going on with them.
-"""
+"""What an agent needs of a store, so that its queue and pool outlive it: opening them, and going on with them."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ..hooks import rebuild_hooks_from_serialization
 from ..pool import ContextPool, ContextQueue
 from ..streams import stream_id
 
-__all__ = ["QUEUE_LIMIT", "ContextStore", "context_id_of", "kept_as", "require_new", "restored_contexts"]
-
 QUEUE_LIMIT = 10
 NOTHING_SAVED: Mapping[str, Any] = {"pool": {}, "queue": {"limit": QUEUE_LIMIT}}
 
@@ -25,19 +21,13 @@ class ContextStore(Protocol):
     """A store that opens pools and queues by their id, or creates them, and takes detached ones in."""
 
     def pool(self, context_id: str, *, create: bool = True) -> ContextPool[Any]:
-        """
-        Open a pool, or create it.
-        """
+        """Open a pool, or create it."""
 
     def queue(self, context_id: str, *, create: bool = True) -> ContextQueue[Any]:
-        """
-        Open a queue, or create it.
-        """
+        """Open a queue, or create it."""
 
     def adopt(self, context: C, context_id: str) -> C:
-        """
-        Keep a detached pool or queue from now on.
-        """
+        """Keep a detached pool or queue from now on."""
 
 
 def context_id_of(agent_name: str) -> str:
@@ -51,9 +41,7 @@ def context_id_of(agent_name: str) -> str:
 
 
 def kept_as(*contexts: ContextPool[Any] | ContextQueue[Any]) -> dict[str, str]:
-    """
-    Return under which ids those of an agent's contexts are kept that are not detached.
-    """
+    """Return under which ids those of an agent's contexts are kept that are not detached."""
     return {_saved_as(context): context.id for context in contexts if not context.is_detached}
 
 

@@ -21,8 +21,6 @@ from ..hooks.locks import new_lock
 from .registries import ToolRegistry
 from .times import utc_now
 
-__all__ = ["AsyncGenTool", "BaseTool", "Tool", "ToolMetadata", "tool"]
-
 R = TypeVar("R")
 Y = TypeVar("Y")
 
@@ -39,9 +37,7 @@ class ToolMetadata:
     end_time: datetime | None = None
 
     def dict(self) -> dict[str, Any]:
-        """
-        Return the fields as a dict, times as ISO text.
-        """
+        """Return the fields as a dict, times as ISO text."""
         started, ended = self.start_time, self.end_time
         return {
             "name": self.name,
@@ -93,9 +89,7 @@ class BaseTool:
         self._injection = Injection(fn, f"tool {fn.__name__!r}", is_tool=True)
 
     def __repr__(self) -> str:
-        """
-        Show the class and the name.
-        """
+        """Show the class and the name."""
         return f"{type(self).__name__}({self.__name__!r})"
 
     async def _run_hooks(self, hook_type: ToolHook, *args: Any, **kwargs: Any) -> None:
@@ -127,9 +121,7 @@ class Tool(BaseTool, Generic[R]):
     fn: Callable[..., Awaitable[R]]
 
     async def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """
-        Run the tool.
-        """
+        """Run the tool."""
         with self._timed():
             call = self._prepare(args, kwargs)
             await self._run_hooks(ToolHook.BEFORE_INVOKE, *args, **call.told)
@@ -151,9 +143,7 @@ class AsyncGenTool(BaseTool, Generic[Y]):
     on_yield = HookDecorator(ToolHook.ON_YIELD, "For each value: (value).", paired=True)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Y]:
-        """
-        Run the tool; the hooks after it get what it had yielded when it is closed early, too.
-        """
+        """Run the tool; the hooks after it get what it had yielded when it is closed early, too."""
         yielded: list[Y] = []
         try:
             with self._timed():

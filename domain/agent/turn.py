@@ -1,6 +1,4 @@
-"""
-A turn: one call of a tool, to be made later, with what came of it.
-"""
+"""A turn: one call of a tool, to be made later, with what came of it."""
 
 from __future__ import annotations
 
@@ -29,8 +27,6 @@ from .registries import ToolRegistry
 from .times import utc_now
 from .tool import AsyncGenTool, BaseTool
 
-__all__ = ["StopReason", "Turn", "TurnMetadata"]
-
 T = TypeVar("T")
 
 
@@ -52,9 +48,7 @@ class TurnMetadata:
     stop_reason: StopReason | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """
-        Return the fields as text.
-        """
+        """Return the fields as text."""
         return {
             "start_time": self.start_time.isoformat() if self.start_time else None,
             "end_time": self.end_time.isoformat() if self.end_time else None,
@@ -63,9 +57,7 @@ class TurnMetadata:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, str | None]) -> TurnMetadata:
-        """
-        Return the metadata of `to_dict()`.
-        """
+        """Return the metadata of `to_dict()`."""
         start, end, reason = (data.get(name) for name in ("start_time", "end_time", "stop_reason"))
         return cls(
             datetime.fromisoformat(start) if start else None,
@@ -114,9 +106,7 @@ class Turn(Guarded, Generic[T]):
         self._lent_hooks: list[Hook] = []
 
     def __repr__(self) -> str:
-        """
-        Show the tool, the timeout and the metadata.
-        """
+        """Show the tool, the timeout and the metadata."""
         return f"Turn(tool={self.tool.metadata.name!r}, timeout={self.timeout}, metadata={self.metadata})"
 
     @contextmanager
@@ -141,9 +131,7 @@ class Turn(Guarded, Generic[T]):
                 self.hooks = own
 
     def copy(self) -> Self:
-        """
-        Return a turn of its own for the same call, which is not running.
-        """
+        """Return a turn of its own for the same call, which is not running."""
         twin = copy.copy(self)
         twin.__dict__.update(_is_running=False, _lent_hooks=[])
         twin.args, twin.kwargs, twin.hooks = list(self.args), dict(self.kwargs), list(self.hooks)

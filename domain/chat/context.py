@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..adopting import adopted_events
 from ..context import Context
 from ..envelope import RecordedEvent
-from ..journal import Durability, Journal, Place
+from ..journal import Journal
 from ..memory_log import MemoryLog
 from ..ports import Log, NewEvents
 from ..positions import Moment
 from ..system import REAL_SYSTEM, System
+from ..view import Durability, Place
 from .calls.appending import AppendingChat
 from .calls.editing import EditingChat
 from .calls.forkable import ForkableChat
@@ -37,8 +38,6 @@ from .state.fold import ChatState
 if TYPE_CHECKING:
     # A replay needs a context to run in, so it is imported where one is asked for.
     from .replaying import Policy, Replay
-
-__all__ = ["ChatContext"]
 
 DETACHED = Place("chat:detached", "detached")
 T = TypeVar("T")
@@ -70,9 +69,7 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
 
     @classmethod
     def empty(cls) -> ChatContext:
-        """
-        Return a new detached context without items (SPEC V2.2).
-        """
+        """Return a new detached context without items (SPEC V2.2)."""
         return cls()
 
     @classmethod
@@ -92,17 +89,13 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         return self._live.home.is_detached
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """
-        Go on in a store's log, which holds the same events; `store.adopt` does this.
-        """
+        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
         self._journal.move_to(log, place, durability, unflushed)
         self._live.home = _home_of(self._journal, self._system, is_detached=False)
         self._forget_shown()
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
-        """
-        Return what a store must append so that this detached context is there as `stream`.
-        """
+        """Return what a store must append so that this detached context is there as `stream`."""
         return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyChatContext:
@@ -128,9 +121,7 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         return ReadOnlyChatContext(self)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
-        """
-        Return the recorded events themselves: versions above `after`, up to and including `until`.
-        """
+        """Return the recorded events themselves: versions above `after`, up to and including `until`."""
         return self.recorded_events(after=after, until=until)
 
     def replay(self, policy: Policy | str) -> Replay:
@@ -148,9 +139,7 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         return replay_now(*self._replayed(policy))
 
     async def areplay(self, policy: Policy | str) -> Replay:
-        """
-        `replay()` with a policy that may be awaited, such as `lambda chat: chat.summarize(llm)`.
-        """
+        """`replay()` with a policy that may be awaited, such as `lambda chat: chat.summarize(llm)`."""
         from .replaying import replay_awaited
 
         return await replay_awaited(*self._replayed(policy))

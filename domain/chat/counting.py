@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["CHARACTERS", "SCRIPTS", "Encoding", "TokenCounter", "tiktoken_counter"]
-
 TokenCounter = Callable[[str], int]
 
 CHARACTERS_PER_TOKEN = 4
@@ -60,9 +58,7 @@ class Encoding(Protocol):
     """What is used of a `tiktoken.Encoding`."""
 
     def encode_ordinary(self, text: str, /) -> list[int]:
-        """
-        Return the tokens of a text, in which nothing is special.
-        """
+        """Return the tokens of a text, in which nothing is special."""
 
 
 def tiktoken_counter(encoding: str | Encoding) -> TokenCounter:

@@ -19,38 +19,6 @@ from ..spans import Ref, Segment, Span
 from ..totals import Totals
 from .items import ChatRole, ImageContent
 
-__all__ = [
-    "EDIT_EVENTS",
-    "ITEM_EVENTS",
-    "TAIL_ITEMS",
-    "VIEW_EVENTS",
-    "ChatEvent",
-    "ChatItemEvent",
-    "Cleared",
-    "ConfigUpdated",
-    "ConflictResolved",
-    "Forked",
-    "FunctionCalled",
-    "FunctionReturned",
-    "HandedOff",
-    "Image",
-    "InstructionsReplaced",
-    "ItemInserted",
-    "ItemsEvicted",
-    "ItemsPinned",
-    "ItemsRestored",
-    "ItemsUnpinned",
-    "Merged",
-    "MessageAdded",
-    "Named",
-    "Opened",
-    "Origin",
-    "Placement",
-    "Summarized",
-    "SummaryUndone",
-    "added_item",
-]
-
 
 # `gc=False` throughout: what is frozen and holds only values cannot be part of a cycle, and a long history is
 # read markedly faster when the collector does not have to look at every event.
@@ -79,9 +47,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     encode_options: JsonObject = b""
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where it cannot be shown as an image.
-        """
+        """Raise InvalidInputError where it cannot be shown as an image."""
         options = {"encode_options": parse_json(self.encode_options)} if self.encode_options else {}
         try:
             ImageContent.model_validate({"id": self.id, "image": self.image, **options})
@@ -356,9 +322,7 @@ VIEW_EVENTS = (
 
 
 def added_item(event: object) -> ChatItemEvent | None:
-    """
-    Return the item that an event brought into the world, or None: a merge or a restoration only shows it again.
-    """
+    """Return the item that an event brought into the world, or None: a merge or a restoration only shows it again."""
     if isinstance(event, ITEM_EVENTS):
         return event
     if isinstance(event, ItemInserted | InstructionsReplaced | Summarized):

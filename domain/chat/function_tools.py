@@ -1,13 +1,9 @@
-"""
-Tools as callers name them: by name, or by a function that carries its description.
-"""
+"""Tools as callers name them: by name, or by a function that carries its description."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-
-__all__ = ["tool_names"]
 
 
 def tool_names(tools: Iterable[Any]) -> frozenset[str]:

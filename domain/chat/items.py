@@ -16,20 +16,6 @@ from ..frozen import FrozenDict, freeze
 from ..system import REAL_SYSTEM
 from .pictures import data_url_of
 
-__all__ = [
-    "AgentConfigUpdate",
-    "AgentHandoff",
-    "ChatContent",
-    "ChatItem",
-    "ChatMessage",
-    "ChatRole",
-    "EncodeOptions",
-    "FunctionCall",
-    "FunctionCallOutput",
-    "ImageContent",
-    "ResizeOptions",
-]
-
 Frozen = AfterValidator(freeze)
 
 
@@ -110,9 +96,7 @@ class ImageContent(_View):
         return {**fields, "image": data_url_of(fields["image"], options)}
 
     def to_data_url(self) -> str:
-        """
-        Return the image as it is stored: a URL, or a data URL (SPEC V1.11).
-        """
+        """Return the image as it is stored: a URL, or a data URL (SPEC V1.11)."""
         return self.image
 
 
@@ -141,9 +125,7 @@ class ChatMessage(_Item):
     text_instructions: str | None = None
 
     def instructions_for_modality(self, modality: str) -> Any:
-        """
-        Return the variant for "audio" or "text" where there is one, else the content (SPEC V1.6).
-        """
+        """Return the variant for "audio" or "text" where there is one, else the content (SPEC V1.6)."""
         variant = {"audio": self.audio_instructions, "text": self.text_instructions}.get(modality)
         return self.content if variant is None else variant
 

@@ -25,8 +25,6 @@ from .items import (
 )
 from .views import ROLES, recorded_form
 
-__all__ = ["make_event"]
-
 Kinds = frozenset[type[Any]]
 _TEXT: Kinds = frozenset({str})
 _FLAG: Kinds = frozenset({bool})

@@ -15,8 +15,6 @@ import msgspec
 
 from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff
 
-__all__ = ["Pairs", "pair_calls"]
-
 
 class Pairs(msgspec.Struct, frozen=True):
     """Indexes into a list of items: of the output to each answered call, and of the call to each such output."""
@@ -25,17 +23,13 @@ class Pairs(msgspec.Struct, frozen=True):
     call_of: dict[int, int]
 
     def partner(self, index: int) -> int | None:
-        """
-        Return the index of the call or output that belongs to the item at `index`, or None.
-        """
+        """Return the index of the call or output that belongs to the item at `index`, or None."""
         output = self.output_of.get(index)
         return self.call_of.get(index) if output is None else output
 
 
 def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
-    """
-    Return which outputs answer which calls, in one pass; an output before its call answers nothing.
-    """
+    """Return which outputs answer which calls, in one pass; an output before its call answers nothing."""
     pairs = Pairs({}, {})
     waiting: dict[str, list[tuple[int, int]]] = {}
     batch, in_batch = 0, False

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .items import EncodeOptions
 
-__all__ = ["data_url_of"]
-
 # What stands at which index of a file of each type. A GIF is of 1987 or of 1989; a WebP lies in a RIFF container.
 SIGNATURES: dict[str, Sequence[tuple[int, bytes]]] = {
     "image/jpeg": ((0, b"\xff\xd8\xff"),),
@@ -50,9 +48,7 @@ def data_url_of(picture: object, options: EncodeOptions) -> str:
 
 
 def _known(module: str, name: str) -> Any:
-    """
-    Return a class of an optional package, or () while nobody has imported that: then no object can be one.
-    """
+    """Return a class of an optional package, or () while nobody has imported that: then no object can be one."""
     return getattr(sys.modules.get(module), name, ())
 
 
@@ -108,9 +104,7 @@ def _in_plain_colours(image: Any) -> Any:
 
 
 def _on_white(image: Any, pillow: Any) -> Any:
-    """
-    Return an image that JPEG can hold: what is transparent would come out as whatever colour lies beneath.
-    """
+    """Return an image that JPEG can hold: what is transparent would come out as whatever colour lies beneath."""
     if image.mode != "RGBA":
         return image
     ground = pillow.new("RGBA", image.size, WHITE)

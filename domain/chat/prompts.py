@@ -1,6 +1,4 @@
-"""
-What a model is shown, call by call, kept so that many prompts of a long history take no more than the history.
-"""
+"""What a model is shown, call by call, kept so that many prompts of a long history take no more than the history."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from .events import ChatItemEvent
 from .rules.rolling import RollingTruncation
 from .state.sequence import Items
 from .tokens import estimate_tokens
-
-__all__ = ["Prompts", "TruncatedPrompts"]
 
 
 class Prompts:
@@ -20,18 +16,14 @@ class Prompts:
         self._steps: list[tuple[int, tuple[ChatItemEvent, ...]]] = []
 
     def add(self, items: Items) -> int:
-        """
-        Add a prompt, and return the estimated tokens of the beginning that the one before had too.
-        """
+        """Add a prompt, and return the estimated tokens of the beginning that the one before had too."""
         shared, tokens = _shared(items, self._last)
         self._steps.append((shared, tuple(items[shared:])))
         self._last = items
         return tokens
 
     def items(self, number: int) -> list[ChatItemEvent]:
-        """
-        Return the items of a prompt, counted from 0.
-        """
+        """Return the items of a prompt, counted from 0."""
         parts: list[tuple[ChatItemEvent, ...]] = []
         end: int | None = None
         for shared, behind in reversed(self._steps[: number + 1]):
@@ -63,9 +55,7 @@ class TruncatedPrompts:
         self._gone: dict[int, int] = {}
 
     def add(self) -> int:
-        """
-        Truncate for a prompt, and return the estimated tokens of the beginning that the one before had too.
-        """
+        """Truncate for a prompt, and return the estimated tokens of the beginning that the one before had too."""
         history = self._history
         leaving = history.truncate()
         self._gone.update(dict.fromkeys(leaving, len(self._reach)))
@@ -76,8 +66,6 @@ class TruncatedPrompts:
         return shared
 
     def items(self, number: int) -> list[ChatItemEvent]:
-        """
-        Return the items of a prompt, counted from 0.
-        """
+        """Return the items of a prompt, counted from 0."""
         come = self._history.items[: self._reach[number]]
         return [item for place, item in enumerate(come) if self._gone.get(place, number + 1) > number]

@@ -14,8 +14,6 @@ from .events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdde
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
 from .kinds import INSTRUCTION_ROLES
 
-__all__ = ["render_context_as_text", "render_items"]
-
 # What a summary needs of a tool's answer (SPEC V8.1).
 SHOWN_OUTPUT_CHARACTERS = 200
 NON_TEXT = "[non-text content]"
@@ -39,9 +37,7 @@ def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
 
 
 def render_context_as_text(context: HasItems) -> str:
-    """
-    Return what was said and done, without instructions and blank messages, outputs in full (SPEC V8.9).
-    """
+    """Return what was said and done, without instructions and blank messages, outputs in full (SPEC V8.9)."""
     return "\n".join(line for line in map(_transcript_line, context.items) if line is not None)
 
 

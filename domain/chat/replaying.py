@@ -26,19 +26,6 @@ from .state.fold import ChatState, recorded_event
 from .state.sequence import Items
 from .views import item_of
 
-__all__ = [
-    "Policy",
-    "Replay",
-    "ReplayedCall",
-    "keep_all",
-    "keep_last",
-    "keep_tokens",
-    "policy_of",
-    "replay_awaited",
-    "replay_now",
-    "replayed",
-]
-
 Policy = Callable[[ChatContext], Awaitable[object] | object]
 
 
@@ -100,9 +87,7 @@ class Replay:
         return [item_of(event) for event in prompts.items(self._places[version])]
 
     def add(self, version: int, was: Items, *, tokens_now: int, cached_now: int) -> None:
-        """
-        Note a call, given what could be seen before it, and how much can be under the policy.
-        """
+        """Note a call, given what could be seen before it, and how much can be under the policy."""
         cached_then = self._then.add(was)
         self._places[version] = len(self.calls)
         self.calls.append(ReplayedCall(version, was.tokens, tokens_now, cached_then, cached_now))
@@ -123,9 +108,7 @@ class _KeepNewest(msgspec.Struct, frozen=True):
     limits: Truncate
 
     def __call__(self, chat: ChatContext) -> None:
-        """
-        Truncate a context.
-        """
+        """Truncate a context."""
         chat.truncate(self.limits.max_items, self.limits.max_tokens)
 
 
@@ -185,9 +168,7 @@ def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
 
 
 async def replay_awaited(replay: Replay, turns: Iterator[Any]) -> Replay:
-    """
-    Run a replay whose policy may wait for something, as a summary by a model does.
-    """
+    """Run a replay whose policy may wait for something, as a summary by a model does."""
     for turn in turns:
         if inspect.isawaitable(turn):
             await turn
@@ -229,22 +210,16 @@ def _is_model(item: ChatItemEvent) -> bool:
 
 
 def keep_all(_chat: ChatContext) -> None:
-    """
-    Let everything stay.
-    """
+    """Let everything stay."""
 
 
 def keep_tokens(count: int) -> Policy:
-    """
-    Return the policy that truncates to a number of tokens before each call.
-    """
+    """Return the policy that truncates to a number of tokens before each call."""
     return _KeepNewest(Truncate(max_tokens=count))
 
 
 def keep_last(count: int) -> Policy:
-    """
-    Return the policy that truncates to a number of items before each call.
-    """
+    """Return the policy that truncates to a number of items before each call."""
     return _KeepNewest(Truncate(max_items=count))
 
 

@@ -1,6 +1,4 @@
-"""
-The seed's plain form of a context: `{"items": [...]}`, written and read (SPEC V13.1 to V13.5).
-"""
+"""The seed's plain form of a context: `{"items": [...]}`, written and read (SPEC V13.1 to V13.5)."""
 
 from __future__ import annotations
 
@@ -19,8 +17,6 @@ from .items import (
     ImageContent,
 )
 
-__all__ = ["items_from_dict", "items_to_dict"]
-
 COMMON = ("type", "id", "created_at", "agent_id")
 FIELDS = {
     "message": (
@@ -35,9 +31,7 @@ FIELDS = {
 
 
 def items_to_dict(items: Iterable[ChatItem]) -> dict[str, Any]:
-    """
-    Return items as plain data: copies, keys in the seed's order, images as dicts (SPEC V13.1).
-    """
+    """Return items as plain data: copies, keys in the seed's order, images as dicts (SPEC V13.1)."""
     return {"items": [_plain_item(item) for item in items]}
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     # Contexts ask for summaries, and models are asked with a context: at run time this would be a circle.
     from ..llm.base import LLM
 
-__all__ = ["SUMMARIZE_PROMPT", "SummaryAnswer", "ask_for_summary", "generate_summary"]
-
 logger = logging.getLogger(__name__)
 
 SUMMARIZE_PROMPT = """\
@@ -67,7 +65,5 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
 
 async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:
-    """
-    Return a summary of `text`, or "" where there is none; `ask_for_summary` says why (SPEC V8.3).
-    """
+    """Return a summary of `text`, or "" where there is none; `ask_for_summary` says why (SPEC V8.3)."""
     return (await ask_for_summary(llm, text, prior=prior)).text

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .state.arena import Arena
     from .state.sequence import Items
 
-__all__ = ["DEFAULT", "RunningTokens", "estimate_tokens"]
-
 DEFAULT = SCRIPTS
 PER_ITEM = 4
 PER_IMAGE = 300
@@ -27,9 +25,7 @@ PER_CALL = 5
 
 
 def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int:
-    """
-    Return the estimated tokens of one item; handoffs and config updates count 4 whatever they hold (SPEC V2.10).
-    """
+    """Return the estimated tokens of one item; handoffs and config updates count 4 whatever they hold (SPEC V2.10)."""
     if isinstance(item, MessageAdded):
         return PER_ITEM + _content_tokens(item.content, counter)
     if isinstance(item, FunctionCalled):
@@ -70,9 +66,7 @@ class RunningTokens:
 
     @synchronized
     def total(self, items: Items) -> int:
-        """
-        Return the estimated tokens of all these items.
-        """
+        """Return the estimated tokens of all these items."""
         if items.arena is not self._arena:
             self._arena, self._tokens, self._seen = items.arena, [], None
         known = len(self._tokens)

@@ -39,8 +39,6 @@ from .items import (
     ImageContent,
 )
 
-__all__ = ["item_of", "recorded_form"]
-
 M = TypeVar("M", bound=BaseModel)
 ROLES = {role.value: role for role in ChatRole}
 NO_EXTRA: FrozenDict[str, Any] = FrozenDict()
@@ -58,9 +56,7 @@ _put_fields, _put_names, _put_extra, _put_private = (
 
 
 def item_of(event: ChatItemEvent) -> ChatItem:
-    """
-    Return the public item that an event added.
-    """
+    """Return the public item that an event added."""
     return _MAKERS[type(event)](event)
 
 

@@ -1,6 +1,4 @@
-"""
-Keeping a context within bounds before each turn: first summarise what is old, then cut what is still too much.
-"""
+"""Keeping a context within bounds before each turn: first summarise what is old, then cut what is still too much."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ if TYPE_CHECKING:
     # A model's answers know the roles of chats: at run time this would be a circle.
     from ..llm.base import LLM
 
-__all__ = ["ContextWindow"]
-
 logger = logging.getLogger(__name__)
 
 
@@ -27,24 +23,16 @@ class Compressible(Protocol):
         """The items in order."""
 
     def estimated_tokens(self) -> int:
-        """
-        Return the estimated tokens of all items.
-        """
+        """Return the estimated tokens of all items."""
 
     def turn_count(self) -> int:
-        """
-        Return the number of user messages.
-        """
+        """Return the number of user messages."""
 
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3) -> Any:
-        """
-        Replace all but the last turns by a summary.
-        """
+        """Replace all but the last turns by a summary."""
 
     def truncate(self, max_items: int | None = None, max_tokens: int | None = None) -> Any:
-        """
-        Evict the oldest items until the rest is within both limits.
-        """
+        """Evict the oldest items until the rest is within both limits."""
 
 
 class ContextWindow:

@@ -1,6 +1,4 @@
-"""
-Arguments that are fixed when a hook or a tool is defined, and those that come with the call (SPEC P6.11).
-"""
+"""Arguments that are fixed when a hook or a tool is defined, and those that come with the call (SPEC P6.11)."""
 
 from __future__ import annotations
 
@@ -9,29 +7,21 @@ from collections.abc import Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
-__all__ = ["eval_args", "eval_kwargs", "merge_kwargs"]
-
 logger = logging.getLogger(__name__)
 
 
 def eval_args(args: Iterable[Any]) -> list[Any]:
-    """
-    Return the arguments; a function among them is called now, and what it returns stands for it.
-    """
+    """Return the arguments; a function among them is called now, and what it returns stands for it."""
     return [value() if isinstance(value, FunctionType) else value for value in args]
 
 
 def eval_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the keyword arguments, functions called as in `eval_args`.
-    """
+    """Return the keyword arguments, functions called as in `eval_args`."""
     return dict(zip(kwargs, eval_args(kwargs.values()), strict=True))
 
 
 def merge_kwargs(fixed: Mapping[str, Any], given: Mapping[str, Any], label: str) -> dict[str, Any]:
-    """
-    Return fixed and given keyword arguments; a given one wins, and the log has a warning that names `label`.
-    """
+    """Return fixed and given keyword arguments; a given one wins, and the log has a warning that names `label`."""
     for name in given:
         if name in fixed:
             logger.warning("Fixed kwarg %r is overridden in a call of %s.", name, label)

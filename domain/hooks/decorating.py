@@ -1,6 +1,4 @@
-"""
-Making hooks by decorating functions: `@hook(type)` for all owners, `@queue.before_append` for one.
-"""
+"""Making hooks by decorating functions: `@hook(type)` for all owners, `@queue.before_append` for one."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any, Self, overload
 from .hook import Hook, HookFunction
 from .kinds import HookType
 from .registry import HookRegistry, type_tuple
-
-__all__ = ["HookDecorator", "hook"]
 
 
 def hook(
@@ -83,9 +79,7 @@ class HookDecorator:
     def __get__(self, owner: object, kind: type) -> _Attach: ...
 
     def __get__(self, owner: object | None, kind: type) -> Self | _Attach:
-        """
-        Return the decorator of one owner.
-        """
+        """Return the decorator of one owner."""
         if owner is None:
             return self
 

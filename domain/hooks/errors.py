@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from ..errors import InvalidInputError, NotFoundError, RefusedError
 
-__all__ = ["NotAsyncError", "UnregisteredHookError", "UnserializableHookError"]
-
 
 class UnregisteredHookError(NotFoundError):
     """No hook is registered under this name and type (SPEC P5.7)."""

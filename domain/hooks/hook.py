@@ -1,6 +1,4 @@
-"""
-A hook: an async function together with when it is to be called and how.
-"""
+"""A hook: an async function together with when it is to be called and how."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from .injecting import Injection
 from .kinds import HookType
 from .locks import new_lock
 
-__all__ = ["Hook", "HookFunction", "HookMetadata", "require_async", "types_of"]
-
 HookFunction: TypeAlias = Callable[..., Awaitable[None]]
 
 
@@ -30,9 +26,7 @@ class HookMetadata:
     description: str | None
 
     def dict(self) -> dict[str, Any]:
-        """
-        Return both as a dict.
-        """
+        """Return both as a dict."""
         return asdict(self)
 
 
@@ -70,9 +64,7 @@ class Hook:
         self._injection = Injection(fn, f"hook {name!r}", is_tool=False)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """
-        Call the function with the fixed arguments and these, of which these win.
-        """
+        """Call the function with the fixed arguments and these, of which these win."""
         merged = merge_kwargs(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
         merged = self._injection.complete(args, merged)
         if self.lock is None:
@@ -82,30 +74,22 @@ class Hook:
             await self.fn(*args, **merged)
 
     def is_for(self, types: tuple[HookType, ...]) -> bool:
-        """
-        Return whether it is called for all these types.
-        """
+        """Return whether it is called for all these types."""
         own = types_of(self)
         return all(any(one is other for other in own) for one in types)
 
     def is_like(self, fn: HookFunction, types: tuple[HookType, ...], *, lock: bool, fixed: Mapping[str, Any]) -> bool:
-        """
-        Return whether a hook made of these would do the same at these moments.
-        """
+        """Return whether a hook made of these would do the same at these moments."""
         has_same_options = (self.lock is not None) == lock and self.fixed_kwargs == fixed
         return self.fn is fn and self.is_for(types) and has_same_options
 
     def __repr__(self) -> str:
-        """
-        Show the type and the name.
-        """
+        """Show the type and the name."""
         return f"Hook(type={self.type!r}, metadata={self.metadata!r})"
 
 
 def types_of(hook: object) -> tuple[Any, ...]:
-    """
-    Return the types of a hook, or of any callable with a `type`; none without one.
-    """
+    """Return the types of a hook, or of any callable with a `type`; none without one."""
     found = getattr(hook, "type", None)
     if found is None:
         return ()

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace, UnionType
 from typing import Any, TypeAlias, get_args, get_origin
 
-__all__ = ["Injection", "current_context_pool", "current_context_queue", "handing_out", "inject_context_deps"]
-
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 Handed: TypeAlias = list[tuple[type, Any]]
@@ -65,9 +63,7 @@ class Injection:
         self._hints: dict[str, Any] | None = None
 
     def complete(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """
-        Return `kwargs`, completed by what is handed out for parameters that the call does not give.
-        """
+        """Return `kwargs`, completed by what is handed out for parameters that the call does not give."""
         handed = _handed_out()
         if not handed:
             return dict(kwargs)
@@ -99,9 +95,7 @@ class Injection:
 
 
 def inject_context_deps(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the keyword arguments for one call of the tool function `fn`, completed by what is handed out.
-    """
+    """Return the keyword arguments for one call of the tool function `fn`, completed by what is handed out."""
     return Injection(fn, f"function {getattr(fn, '__name__', fn)!r}", is_tool=True).complete((), kwargs)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TypeAlias
 
-__all__ = ["AgentHook", "ContextPoolHook", "ContextQueueHook", "HookType", "ToolHook", "TurnHook"]
-
 
 class _Moments(str, Enum):  # noqa: UP042 - the seed's base classes: str(kind) stays "TurnHook.BEFORE_RUN"
     """What all of them are: texts, in enums of their own."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 from ..locks import locked, synchronized
 
-__all__ = ["CrossLoopLock", "new_lock"]
-
 
 class CrossLoopLock:
     """A fair lock for tasks of any event loop, of any thread."""
@@ -41,9 +39,7 @@ class CrossLoopLock:
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """
-        Wait until nobody else holds the lock, and hold it for the block.
-        """
+        """Wait until nobody else holds the lock, and hold it for the block."""
         ticket = await self._entered()
         try:
             yield
@@ -97,9 +93,7 @@ class CrossLoopLock:
 
 
 def new_lock() -> LoopLock:
-    """
-    Return a lock that is an `asyncio.Lock` as well, for those who have users that may look (SPEC P6.10).
-    """
+    """Return a lock that is an `asyncio.Lock` as well, for those who have users that may look (SPEC P6.10)."""
     # asyncio takes a third of the time of `import refold`, and most hooks and tools need no lock.
     from .loop_lock import LoopLock
 

@@ -11,22 +11,16 @@ from typing import Literal
 
 from .locks import CrossLoopLock
 
-__all__ = ["LoopLock"]
-
 
 class LoopLock(CrossLoopLock, asyncio.Lock):
     """An `asyncio.Lock` for tasks of any event loop (SPEC P6.10)."""
 
     def locked(self) -> bool:
-        """
-        Return whether somebody holds the lock.
-        """
+        """Return whether somebody holds the lock."""
         return self._holder is not None
 
     async def acquire(self) -> Literal[True]:
-        """
-        Wait until nobody else holds the lock, and hold it until `release()`.
-        """
+        """Wait until nobody else holds the lock, and hold it until `release()`."""
         await self._entered()
         return True
 
@@ -42,7 +36,5 @@ class LoopLock(CrossLoopLock, asyncio.Lock):
         self._hand_on(self._holder)
 
     def __repr__(self) -> str:
-        """
-        Show whether it is held.
-        """
+        """Show whether it is held."""
         return f"LoopLock({'locked' if self.locked() else 'unlocked'})"

@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import InvalidInputError, NotFoundError
 
-__all__ = ["Registry", "taken_text"]
-
 T = TypeVar("T")
 
 
@@ -24,9 +22,7 @@ class Registry(Generic[T]):
 
     @classmethod
     def clear(cls) -> None:
-        """
-        Forget everything.
-        """
+        """Forget everything."""
         cls._registry = {}
 
     @classmethod
@@ -83,7 +79,5 @@ class Registry(Generic[T]):
 
 
 def taken_text(name: str) -> str:
-    """
-    Return what is said of a name that is taken (SPEC P6.15).
-    """
+    """Return what is said of a name that is taken (SPEC P6.15)."""
     return f"{name!r} already registered: choose another name, or unregister({name!r}) first"

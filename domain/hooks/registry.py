@@ -1,6 +1,4 @@
-"""
-Finding hooks again by name and type, and firing them.
-"""
+"""Finding hooks again by name and type, and firing them."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from .errors import UnregisteredHookError
 from .hook import Hook, HookFunction, require_async, types_of
 from .kinds import HookType
 from .naming import taken_text
-
-__all__ = ["HookRegistry", "type_tuple"]
 
 
 class HookRegistry:
@@ -30,9 +26,7 @@ class HookRegistry:
 
     @classmethod
     def clear(cls) -> None:
-        """
-        Forget all hooks, global ones too.
-        """
+        """Forget all hooks, global ones too."""
         cls._registry = {}
         cls._global_hooks = []
 
@@ -73,9 +67,7 @@ class HookRegistry:
 
     @classmethod
     def holds(cls, hook: object) -> bool:
-        """
-        Return whether this very hook is registered under its name.
-        """
+        """Return whether this very hook is registered under its name."""
         return any(one is hook for one in cls._registry.get(getattr(hook, "__name__", ""), ()))
 
     @classmethod
@@ -112,9 +104,7 @@ class HookRegistry:
 
     @classmethod
     def get_global_by_type(cls, hook_type: HookType) -> list[Any]:
-        """
-        Return the global hooks for this type, in the order of their registration.
-        """
+        """Return the global hooks for this type, in the order of their registration."""
         return cls.get_by_type(hook_type, cls._global_hooks)
 
     @classmethod

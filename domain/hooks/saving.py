@@ -12,8 +12,6 @@ from .errors import UnserializableHookError
 from .hook import types_of
 from .registry import HookRegistry
 
-__all__ = ["rebuild_hooks_from_serialization", "serialize_hooks_by_type"]
-
 
 def serialize_hooks_by_type(hooks: Iterable[Any]) -> dict[str, list[str]]:
     """

@@ -1,6 +1,4 @@
-"""
-A model that can be asked: the base of every adapter, and of what users write themselves.
-"""
+"""A model that can be asked: the base of every adapter, and of what users write themselves."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from .responses import LLMResponse
 if TYPE_CHECKING:
     # Contexts ask models for summaries, so at run time this would be a circle.
     from ..chat.calls.reading import ChatView
-
-__all__ = ["LLM"]
 
 
 class LLM(EventEmitter[Literal["error"]]):
@@ -57,28 +53,20 @@ class LLM(EventEmitter[Literal["error"]]):
 
     @abstractmethod
     async def cancel_current_generation(self) -> None:
-        """
-        Stop the answers that are being given; the base has none.
-        """
+        """Stop the answers that are being given; the base has none."""
 
     async def aclose(self) -> None:
-        """
-        Stop and let go of what the model holds (SPEC V14.4).
-        """
+        """Stop and let go of what the model holds (SPEC V14.4)."""
         await self.cancel_current_generation()
 
     async def __aenter__(self) -> Self:
-        """
-        Return the model, to be closed at the end of the block.
-        """
+        """Return the model, to be closed at the end of the block."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """
-        Close the model.
-        """
+        """Close the model."""
         await self.aclose()
 
 

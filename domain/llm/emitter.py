@@ -13,8 +13,6 @@ from typing import Any, Generic, TypeVar, overload
 
 from ..errors import InvalidInputError
 
-__all__ = ["EventEmitter"]
-
 EventName = TypeVar("EventName", bound=str)
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -52,9 +50,7 @@ class EventEmitter(Generic[EventName]):
         return callback
 
     def off(self, event: EventName, callback: Handler) -> None:
-        """
-        Call `callback` no more; one that was never added is fine.
-        """
+        """Call `callback` no more; one that was never added is fine."""
         handlers = self._handlers.get(event, [])
         if callback in handlers:
             handlers.remove(callback)
@@ -62,9 +58,7 @@ class EventEmitter(Generic[EventName]):
             self._handlers.pop(event, None)
 
     def emit(self, event: EventName, *args: Any) -> None:
-        """
-        Call the handlers of `event`, each with as many of `args` as it takes; without any, with an empty dict.
-        """
+        """Call the handlers of `event`, each with as many of `args` as it takes; without any, with an empty dict."""
         for handler in list(self._handlers.get(event, ())):
             try:
                 handler(*_accepted(handler, args or ({},)))

@@ -12,14 +12,6 @@ from __future__ import annotations
 
 from ..errors import RefoldError
 
-__all__ = [
-    "LLMAuthenticationError",
-    "LLMError",
-    "LLMRateLimitError",
-    "LLMRequestError",
-    "LLMUnavailableError",
-]
-
 
 class LLMError(RefoldError):
     """A provider gave no whole answer; `status` is that of HTTP where there was one."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..chat.calls.reading import ChatView
 
-__all__ = ["FallbackLLM"]
-
 logger = logging.getLogger(__name__)
 
 
@@ -104,9 +102,7 @@ class FallbackLLM(LLM):
         return dict(self._standing.attempts)
 
     def check_recovery(self) -> bool:
-        """
-        Go back to an earlier provider that has rested enough; return whether there was one (SPEC V14.11).
-        """
+        """Go back to an earlier provider that has rested enough; return whether there was one (SPEC V14.11)."""
         recovered = self._standing.recover(self._system.monotonic())
         self._listen_to_active()
         return recovered
@@ -148,9 +144,7 @@ class FallbackLLM(LLM):
                 yield LLMResponse(content="", role=ChatRole.ASSISTANT, metadata={"restart": True})
 
     def record_latency(self, latency_ms: float) -> None:
-        """
-        Take in how long the active provider took to begin, in milliseconds, where it is measured elsewhere.
-        """
+        """Take in how long the active provider took to begin, in milliseconds, where it is measured elsewhere."""
         if not self._latency.is_too_slow(latency_ms):
             return
         index = self._standing.active
@@ -163,24 +157,18 @@ class FallbackLLM(LLM):
         self._listen_to_active()
 
     def on_turn_metrics(self, event: Mapping[str, Any]) -> None:
-        """
-        Take in the seed's `TURN_METRICS_ADDED` event; a turn that called tools does not count (SPEC V14.14).
-        """
+        """Take in the seed's `TURN_METRICS_ADDED` event; a turn that called tools does not count (SPEC V14.14)."""
         metrics = event.get("metrics") or {}
         if metrics.get("functionToolsCalled") or metrics.get("mcpToolMetrics") or metrics.get("ttft") is None:
             return
         self.record_latency(float(metrics["ttft"]))
 
     async def cancel_current_generation(self) -> None:
-        """
-        Stop what the active provider is saying (SPEC V14.15).
-        """
+        """Stop what the active provider is saying (SPEC V14.15)."""
         await self.active_provider.cancel_current_generation()
 
     async def aclose(self) -> None:
-        """
-        Close all providers, also when closing one of them fails.
-        """
+        """Close all providers, also when closing one of them fails."""
         self._heard.off("error", self._on_provider_error)
         async with AsyncExitStack() as closing:
             closing.push_async_callback(super().aclose)

@@ -1,6 +1,4 @@
-"""
-What a model answers: pieces of text as they come, and behind them what they cost and which tools are asked for.
-"""
+"""What a model answers: pieces of text as they come, and behind them what they cost and which tools are asked for."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..chat.items import ChatRole
-
-__all__ = ["LLMResponse", "ResponseChunk", "TokenBudget", "collect"]
 
 
 class TokenBudget(BaseModel):
@@ -46,9 +42,7 @@ class ResponseChunk(str):
     def __new__(
         cls, content: str | None, metadata: dict[str, Any] | None = None, role: str | None = None
     ) -> ResponseChunk:
-        """
-        Make a chunk; None counts as no text.
-        """
+        """Make a chunk; None counts as no text."""
         chunk = super().__new__(cls, content or "")
         chunk.metadata, chunk.role = metadata, role
         return chunk

@@ -6,8 +6,6 @@ Plain values and no clock: the moment is handed in, in seconds that never go bac
 
 from __future__ import annotations
 
-__all__ = ["LatencyWatch", "Standing"]
-
 
 class Standing:
     """
@@ -24,16 +22,12 @@ class Standing:
         self.attempts: dict[int, int] = {}
 
     def next_after(self, index: int) -> int | None:
-        """
-        Return the provider to go on with when this one failed, or None.
-        """
+        """Return the provider to go on with when this one failed, or None."""
         # Those behind it have failed no more often than it has, so none of them is out before it is.
         return index + 1 if index + 1 < self._count else None
 
     def fail(self, index: int, now: float) -> None:
-        """
-        Count a failure of the active provider and go on to the next; that of another one changes nothing.
-        """
+        """Count a failure of the active provider and go on to the next; that of another one changes nothing."""
         if index != self.active:
             # Somebody else's call failed there as well, and has moved on: one outage counts once.
             return
@@ -43,9 +37,7 @@ class Standing:
         self.active = index if following is None else following
 
     def recover(self, now: float) -> bool:
-        """
-        Go back to the first provider before the active one that has rested enough; return whether there is one.
-        """
+        """Go back to the first provider before the active one that has rested enough; return whether there is one."""
         for index in range(self.active):
             # All before the active one have failed, or it would not be active.
             is_out = self.attempts[index] >= self._attempts_allowed
@@ -63,9 +55,7 @@ class LatencyWatch:
         self.hits = 0
 
     def is_too_slow(self, latency_ms: float) -> bool:
-        """
-        Take in one more answer; return whether enough of them in a row were late.
-        """
+        """Take in one more answer; return whether enough of them in a row were late."""
         if self._threshold_ms is None:
             return False
         self.hits = self.hits + 1 if latency_ms > self._threshold_ms else 0

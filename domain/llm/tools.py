@@ -1,6 +1,4 @@
-"""
-What a model is told about a tool, whichever of the known forms it comes in.
-"""
+"""What a model is told about a tool, whichever of the known forms it comes in."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from ..errors import InvalidInputError
-
-__all__ = ["ToolSchema", "tool_schemas"]
 
 FORMS = "a function with _tool_info, or a dict with name, description and parameters (a JSON schema)"
 NO_PARAMETERS = {"type": "object", "properties": {}}

@@ -16,8 +16,6 @@ from ..content import Content
 from ..spans import Ref, Span
 from ..totals import Totals
 
-__all__ = ["ITEM_EVENTS", "MemoryEvent", "MemoryForgotten", "MemoryNamed", "MemoryRemembered", "MemoryRestored"]
-
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
     """Base of all events of memories: a msgpack map with the tag under `t`."""

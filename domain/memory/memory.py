@@ -1,6 +1,4 @@
-"""
-A memory store whose every change is an event: what was remembered when, by whom, and what it replaced (SPEC A4).
-"""
+"""A memory store whose every change is an event: what was remembered when, by whom, and what it replaced (SPEC A4)."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from typing import NoReturn, TypeVar
 from ..encoded_ids import encoded_id
 from ..home import Home
 from ..homed import detached_home
-from ..journal import Place
 from ..locks import synchronized
 from ..pool.read_only import ReadOnlyError
 from ..positions import Moment
@@ -21,10 +18,9 @@ from ..process_forks import renew_in_child
 from ..streams import stream_id
 from ..threads import finished_in_thread
 from ..tracing import NO_TRACE, Trace
+from ..view import Place
 from .records import MemoryChange, MemoryKind, MemoryRecord
 from .scope import SEARCH_LIMIT, MemoryScope, ScopeAt
-
-__all__ = ["InMemoryMemoryStore", "Memory", "MemoryAt"]
 
 T = TypeVar("T")
 # Scopes whose folded state stays in memory; any other is read again at its next use.
@@ -39,9 +35,7 @@ class ReadableMemory:
         raise NotImplementedError
 
     async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
-        """
-        Return the record with this scope and key, or None.
-        """
+        """Return the record with this scope and key, or None."""
         return await self._read(scope, lambda found: found.get(key))
 
     async def search(
@@ -64,9 +58,7 @@ class ReadableMemory:
         )
 
     async def history(self, *, scope: str, key: str | None = None) -> list[MemoryChange]:
-        """
-        Return what became of a key, or of every key of a scope: who changed it when, from what, to what.
-        """
+        """Return what became of a key, or of every key of a scope: who changed it when, from what, to what."""
         return await self._read(scope, lambda found: found.history(key))
 
 
@@ -155,9 +147,7 @@ class Memory(ReadableMemory):
         return await self._waiting(lambda: self._refreshed(scope).restore(key, idempotency_key=idempotency_key))
 
     def at(self, moment: int | str | datetime | Moment) -> MemoryAt:
-        """
-        Return the memory as it was: at a time or a position of the log; a version or a name is one of each scope.
-        """
+        """Return the memory as it was: at a time or a position of the log; a version or a name is one of each scope."""
         return MemoryAt(self, moment)
 
     async def _read(self, scope: str, read: Callable[[MemoryScope | ScopeAt], T]) -> T:

@@ -1,6 +1,4 @@
-"""
-What became of the keys of a scope: read from its events, since the state holds only what is remembered.
-"""
+"""What became of the keys of a scope: read from its events, since the state holds only what is remembered."""
 
 from __future__ import annotations
 
@@ -14,13 +12,9 @@ from .events import MemoryForgotten, MemoryRemembered, MemoryRestored
 from .records import MemoryChange, time_of
 from .state import Held
 
-__all__ = ["changes_of", "forgotten"]
-
 
 def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> list[MemoryChange]:
-    """
-    Return what became of a key, or of every key, by the events of a scope, the oldest first.
-    """
+    """Return what became of a key, or of every key, by the events of a scope, the oldest first."""
     changes: list[MemoryChange] = []
     present: dict[str, Held] = {}
     for recorded in events:

@@ -1,6 +1,4 @@
-"""
-What every memory can do, whoever made it (SPEC A4.2).
-"""
+"""What every memory can do, whoever made it (SPEC A4.2)."""
 
 from __future__ import annotations
 
@@ -8,22 +6,16 @@ from typing import Protocol, runtime_checkable
 
 from .records import MemoryKind, MemoryRecord
 
-__all__ = ["MemoryStore"]
-
 
 @runtime_checkable
 class MemoryStore(Protocol):
     """Records by scope and key, which can be put, got, searched and forgotten."""
 
     async def put(self, record: MemoryRecord) -> None:
-        """
-        Remember a record, in the place of the one with its scope and key.
-        """
+        """Remember a record, in the place of the one with its scope and key."""
 
     async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
-        """
-        Return the record with this scope and key, or None.
-        """
+        """Return the record with this scope and key, or None."""
 
     async def search(
         self,
@@ -34,11 +26,7 @@ class MemoryStore(Protocol):
         tag: str | None = None,
         limit: int = 100,
     ) -> list[MemoryRecord]:
-        """
-        Return the records of a scope that pass all filters, the newest first.
-        """
+        """Return the records of a scope that pass all filters, the newest first."""
 
     async def forget(self, *, scope: str, key: str | None = None) -> int:
-        """
-        Forget a key, or a whole scope, and return how many records that were.
-        """
+        """Forget a key, or a whole scope, and return how many records that were."""

@@ -1,6 +1,4 @@
-"""
-What a memory holds: records, and what became of them (SPEC A4.1).
-"""
+"""What a memory holds: records, and what became of them (SPEC A4.1)."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..system import REAL_SYSTEM
-
-__all__ = ["MemoryChange", "MemoryKind", "MemoryRecord", "time_of"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -27,9 +23,7 @@ class MemoryKind(StrEnum):
 
 
 def time_of(microseconds: int) -> datetime:
-    """
-    Return the time that is so many microseconds after the beginning of 1970, UTC.
-    """
+    """Return the time that is so many microseconds after the beginning of 1970, UTC."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 

@@ -1,6 +1,4 @@
-"""
-The rules of a scope: commands in, events out, nothing else.
-"""
+"""The rules of a scope: commands in, events out, nothing else."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from ..spans import Ref, spans_of
 from ..totals import Totals
 from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from .state import EMPTY, Held, MemoryState, Resolved, complete, fold, recorded_event
-
-__all__ = ["MEMORIES", "Command", "Forget", "NameVersion", "Remember", "Restore", "decide"]
 
 
 class Remember(msgspec.Struct, frozen=True):

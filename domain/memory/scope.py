@@ -1,6 +1,4 @@
-"""
-One scope of a memory: records by key, as they are or as they were.
-"""
+"""One scope of a memory: records by key, as they are or as they were."""
 
 from __future__ import annotations
 
@@ -13,17 +11,16 @@ from ..encoded_ids import decoded_id
 from ..errors import InvalidInputError
 from ..home import Home
 from ..homed import HomedContext
-from ..journal import Journal, Outcome, Place
+from ..journal import Journal, Outcome
 from ..ports import NewEvents
 from ..positions import Moment
 from ..tracing import Trace
+from ..view import Place
 from .events import MemoryForgotten, MemoryRestored
 from .past import changes_of, forgotten
 from .records import MemoryChange, MemoryKind, MemoryRecord
 from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
 from .state import Held, MemoryState
-
-__all__ = ["MemoryScope", "ScopeAt"]
 
 SEARCH_LIMIT = 100
 
@@ -41,9 +38,7 @@ class ReadableScope:
         raise NotImplementedError
 
     def get(self, key: str) -> MemoryRecord | None:
-        """
-        Return the record under a key, or None.
-        """
+        """Return the record under a key, or None."""
         held = self._state.records.get(key)
         return None if held is None else held.record_in(self.scope)
 
@@ -166,9 +161,7 @@ class MemoryScope(ReadableScope, HomedContext):
         return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 
     def history(self, key: str | None = None) -> list[MemoryChange]:
-        """
-        Return what became of a key, or of every key: who changed it when, from what, to what; the oldest first.
-        """
+        """Return what became of a key, or of every key: who changed it when, from what, to what; the oldest first."""
         return changes_of(self.recorded_events(until=self.version), self.scope, key)
 
     def at(self, moment: int | str | datetime | Moment) -> ScopeAt:
@@ -234,9 +227,7 @@ class ScopeAt(ReadableScope):
         return self._version
 
     def history(self, key: str | None = None) -> list[MemoryChange]:
-        """
-        Return what had become of a key, or of every key, by then.
-        """
+        """Return what had become of a key, or of every key, by then."""
         return changes_of(self._shown.recorded_events(until=self._version), self.scope, key)
 
 

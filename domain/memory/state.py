@@ -1,6 +1,4 @@
-"""
-What a scope remembers, folded from its events; a value, like every state.
-"""
+"""What a scope remembers, folded from its events; a value, like every state."""
 
 from __future__ import annotations
 
@@ -19,8 +17,6 @@ from ..totals import Totals
 from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from .records import MemoryKind, MemoryRecord, time_of
 
-__all__ = ["EMPTY", "Held", "MemoryState", "Resolved", "complete", "fold", "recorded_event"]
-
 
 class Held(NamedTuple):
     """A record as it was recorded: the version that brought it, and the event of that version."""
@@ -29,9 +25,7 @@ class Held(NamedTuple):
     event: MemoryRemembered
 
     def record_in(self, scope: str) -> MemoryRecord:
-        """
-        Return the record as its user sees it, made anew each time, so that changing it changes nothing else.
-        """
+        """Return the record as its user sees it, made anew each time, so that changing it changes nothing else."""
         event = self.event
         content = event.value
         return MemoryRecord(
@@ -71,9 +65,7 @@ class MemoryState(msgspec.Struct, frozen=True, kw_only=True):
     names: dict[str, int] = msgspec.field(default_factory=dict)
 
     def newest_first(self) -> list[Held]:
-        """
-        Return the records, the one that was remembered last first.
-        """
+        """Return the records, the one that was remembered last first."""
         return sorted(self.records.values(), key=lambda held: held.version, reverse=True)
 
 
@@ -81,9 +73,7 @@ EMPTY = MemoryState()
 
 
 def recorded_event(event: MemoryEvent | Resolved) -> MemoryEvent:
-    """
-    Return the event itself, without what was looked up for it.
-    """
+    """Return the event itself, without what was looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
@@ -102,9 +92,7 @@ def _resolved(log: Log, event: MemoryRestored) -> Resolved:
 
 
 def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> MemoryState:
-    """
-    Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`.
-    """
+    """Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`."""
     step = _Fold(state)
     for event in events:
         step.apply(event)
@@ -119,9 +107,7 @@ class _Fold:
         self._records, self._keys = state.records, state.keys
 
     def state(self) -> MemoryState:
-        """
-        Return the state at the end.
-        """
+        """Return the state at the end."""
         return MemoryState(
             version=self._version,
             records=self._records,
@@ -131,9 +117,7 @@ class _Fold:
         )
 
     def apply(self, event: MemoryEvent | Resolved) -> None:
-        """
-        Apply one event.
-        """
+        """Apply one event."""
         self._version += 1
         match recorded_event(event):
             case MemoryRemembered() as remembered:

@@ -12,8 +12,6 @@ from typing import Any
 from .reading import calls_of, field, is_blank, kind_of
 from .records import AIMessage
 
-__all__ = ["clean_messages"]
-
 CALL_KEYS = ("tool_calls", "function_call")
 # Some providers repeat calls among the parts of the content.
 CALL_PARTS = ("tool_use", "server_tool_use", "function_call", "tool_call")
@@ -32,9 +30,7 @@ class _Waiting:
         return not self._missing
 
     def take(self, result: Any) -> None:
-        """
-        Keep a result that was waited for; another one, or the same again, is nobody's.
-        """
+        """Keep a result that was waited for; another one, or the same again, is nobody's."""
         answered = str(field(result, "tool_call_id"))
         if answered in self._missing:
             self._missing -= Counter([answered])
@@ -82,9 +78,7 @@ def _ids_called(message: Any) -> list[str]:
 
 
 def _without_calls(content: Any) -> Any:
-    """
-    Return content without the calls among its parts; nothing where only blank texts are left.
-    """
+    """Return content without the calls among its parts; nothing where only blank texts are left."""
     if isinstance(content, str):
         return content if content.strip() else ""
     given = content if isinstance(content, Sequence) else ()
@@ -98,9 +92,7 @@ def _says_something(part: Any) -> bool:
 
 
 def _said_only(message: Any, content: Any) -> Any:
-    """
-    Return a message with this content and no calls, of the same make where that is possible.
-    """
+    """Return a message with this content and no calls, of the same make where that is possible."""
     extra = field(message, "additional_kwargs") or {}
     change: dict[str, Any] = {
         "content": content,

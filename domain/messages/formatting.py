@@ -1,6 +1,4 @@
-"""
-Messages as a compact text for a model to read (SPEC D12.11 to D12.15).
-"""
+"""Messages as a compact text for a model to read (SPEC D12.11 to D12.15)."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any
 
 from .cleaning import CALL_PARTS
 from .reading import Kind, calls_of, field, invalid_calls_of, kind_of
-
-__all__ = ["build_current_context"]
 
 HEADING = "=== CURRENT CONTEXT ===\n"
 SEPARATOR = "\n\n---\n\n"
@@ -89,9 +85,7 @@ def _json(value: Any) -> str:
 
 
 def _text(content: Any) -> str:
-    """
-    Return content as text: of a list, texts as they are and other parts as JSON (SPEC D12.15, repaired).
-    """
+    """Return content as text: of a list, texts as they are and other parts as JSON (SPEC D12.15, repaired)."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list | tuple):

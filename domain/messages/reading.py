@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["Kind", "calls_of", "field", "invalid_calls_of", "is_blank", "kind_of"]
-
 Kind = Literal["user", "assistant", "tool", "system"]
 
 KINDS: dict[str, Kind] = {
@@ -29,38 +27,28 @@ KINDS: dict[str, Kind] = {
 
 
 def field(message: Any, name: str) -> Any:
-    """
-    Return a field of a message, None where it has none.
-    """
+    """Return a field of a message, None where it has none."""
     return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
 def kind_of(message: Any) -> Kind | None:
-    """
-    Return whose message it is, or None for what is no message of the four kinds.
-    """
+    """Return whose message it is, or None for what is no message of the four kinds."""
     names: list[Any] = [] if isinstance(message, Mapping) else [base.__name__ for base in type(message).__mro__]
     names += [field(message, "type"), field(message, "role")]
     return next((KINDS[name] for name in names if isinstance(name, str) and name in KINDS), None)
 
 
 def calls_of(message: Any) -> list[Any]:
-    """
-    Return an assistant message's tool calls; those in `additional_kwargs` where it has no others (SPEC D12.5).
-    """
+    """Return an assistant message's tool calls; those in `additional_kwargs` where it has no others (SPEC D12.5)."""
     calls = field(message, "tool_calls") or (field(message, "additional_kwargs") or {}).get("tool_calls")
     return list(calls or ())
 
 
 def invalid_calls_of(message: Any) -> list[Any]:
-    """
-    Return the calls that a model asked for in a form that cannot be read.
-    """
+    """Return the calls that a model asked for in a form that cannot be read."""
     return list(field(message, "invalid_tool_calls") or ())
 
 
 def is_blank(value: Any) -> bool:
-    """
-    Return whether an id is no id: absent, or nothing but white space.
-    """
+    """Return whether an id is no id: absent, or nothing but white space."""
     return value is None or not str(value).strip()

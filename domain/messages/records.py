@@ -1,6 +1,4 @@
-"""
-Messages of one's own, frozen, and the plain records that are written of any message (SPEC D12.1 to D12.5).
-"""
+"""Messages of one's own, frozen, and the plain records that are written of any message (SPEC D12.1 to D12.5)."""
 
 from __future__ import annotations
 
@@ -12,17 +10,6 @@ from typing import Any, ClassVar
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict, freeze, thaw
 from .reading import Kind, calls_of, field, invalid_calls_of, is_blank, kind_of
-
-__all__ = [
-    "AIMessage",
-    "HumanMessage",
-    "Message",
-    "SystemMessage",
-    "ToolMessage",
-    "message_from_dict",
-    "message_of",
-    "message_to_dict",
-]
 
 
 @dataclass(frozen=True)
@@ -45,9 +32,7 @@ class Message:
             object.__setattr__(self, one.name, freeze(getattr(self, one.name)))
 
     def to_dict(self) -> dict[str, Any]:
-        """
-        Return the record of the message (SPEC D12.2), and `id` where it has one (SPEC D12.4, repaired).
-        """
+        """Return the record of the message (SPEC D12.2), and `id` where it has one (SPEC D12.4, repaired)."""
         record = {
             "type": type(self).__name__,
             "content": thaw(self.content),

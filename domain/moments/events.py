@@ -1,6 +1,4 @@
-"""
-The events of a store itself.
-"""
+"""The events of a store itself."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ import msgspec
 
 from ..admission import VersionName
 from ..positions import Moment
-
-__all__ = ["MomentNamed", "StoreEvent"]
 
 
 class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="t", tag="store.moment_named.v1"):
@@ -19,9 +15,7 @@ class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field
     moment: str
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where its moment is the text of none.
-        """
+        """Raise InvalidInputError where its moment is the text of none."""
         Moment.parse(self.moment)
 
 

@@ -1,6 +1,4 @@
-"""
-Names for moments of a whole store: a stream of its own, so that who gave them and when is known too.
-"""
+"""Names for moments of a whole store: a stream of its own, so that who gave them and when is known too."""
 
 from __future__ import annotations
 
@@ -11,11 +9,10 @@ import msgspec
 from ..addressing import require_name
 from ..decider import Decider
 from ..home import Home
-from ..journal import Journal, Place
+from ..journal import Journal
 from ..positions import Moment
+from ..view import Place
 from .events import MomentNamed
-
-__all__ = ["MOMENTS", "STREAM", "MomentNames"]
 
 STREAM = "store:moments"
 Names = Mapping[str, str]
@@ -40,9 +37,7 @@ def decide(command: NameMoment, state: Names) -> Sequence[MomentNamed]:
 
 
 def fold(state: Names, events: Iterable[MomentNamed]) -> Names:
-    """
-    Return the names after `events`.
-    """
+    """Return the names after `events`."""
     return {**state, **{event.name: event.moment for event in events}}
 
 
@@ -68,8 +63,6 @@ class MomentNames:
         self._journal.execute(NameMoment(name, str(moment)))
 
     def moments(self) -> dict[str, Moment]:
-        """
-        Return the named moments, those too that others named just now.
-        """
+        """Return the named moments, those too that others named just now."""
         self._journal.refresh()
         return {name: Moment.parse(text) for name, text in self._journal.state.items()}

@@ -1,6 +1,4 @@
-"""
-The changes that bring given items in, and the one that takes an item out of a pool.
-"""
+"""The changes that bring given items in, and the one that takes an item out of a pool."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from .rules.commands import Add, Command, Remove
 from .staging import Stage
 from .state.fold import ContainerState
 
-__all__ = ["Adding", "Removing"]
-
 
 class Adding(Change):
     """Given items come in."""
@@ -29,34 +25,24 @@ class Adding(Change):
         self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
-        """
-        Return the items as events have them, which is as they were given.
-        """
+        """Return the items as events have them, which is as they were given."""
         return ("add", self._events)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Return the command to add them.
-        """
+        """Return the command to add them."""
         return Add(tuple(self._events))
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Tell of what comes, and of what makes room.
-        """
+        """Tell of what comes, and of what makes room."""
         coming = [Coming(item, event) for item, event in zip(self._items, self._events, strict=True)]
         await announce_coming(container, stage, coming)
 
     def see_result(self, container: Container[Any]) -> None:
-        """
-        Take what is there now, if a hook will want it.
-        """
+        """Take what is there now, if a hook will want it."""
         self._current = current_for_hooks(container)
 
     async def tell(self, container: Container[Any]) -> None:
-        """
-        Tell of what came.
-        """
+        """Tell of what came."""
         await tell_came(container, self._items, self._current)
 
 
@@ -71,15 +57,11 @@ class Removing(Change):
         self._held: Held | None = None
 
     def call(self) -> object:
-        """
-        Return the id and the reason.
-        """
+        """Return the id and the reason."""
         return ("remove", self._id, self._reason)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Return the command to remove it, if it is there.
-        """
+        """Return the command to remove it, if it is there."""
         held = state.items.get(self._id)
         if held is None:
             raise NotFoundError(f"the pool has no item {self._id!r}")
@@ -87,13 +69,9 @@ class Removing(Change):
         return Remove(self._id, self._reason)
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Tell of it while it is there (SPEC P4.8).
-        """
+        """Tell of it while it is there (SPEC P4.8)."""
         await fire_with_item(container, "BEFORE_REMOVE", self._held)
 
     async def tell(self, container: Container[Any]) -> None:
-        """
-        Tell of it when it is gone.
-        """
+        """Tell of it when it is gone."""
         await fire_with_item(container, "AFTER_REMOVE", self._held)

@@ -1,6 +1,4 @@
-"""
-Branching: one event that begins a container where another one stands (SPEC P3, P4.14).
-"""
+"""Branching: one event that begins a container where another one stands (SPEC P3, P4.14)."""
 
 from __future__ import annotations
 
@@ -8,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConcurrencyError, InvalidInputError
 from ..home import Home
-from ..journal import Journal, Place
+from ..journal import Journal
 from ..spans import Segment
 from ..streams import stream_id
 from ..totals import Totals
+from ..view import Place
 from .events import BranchedEvent
 from .read_only import ReadOnly
 from .rules.commands import Begin
@@ -19,8 +18,6 @@ from .state.fold import ContainerState, fold
 
 if TYPE_CHECKING:
     from .container import Container
-
-__all__ = ["branch_of"]
 
 
 def branch_of(

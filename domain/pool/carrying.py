@@ -23,8 +23,6 @@ from .state.fold import ContainerState
 if TYPE_CHECKING:
     from .container import Container
 
-__all__ = ["carried_out", "repeated"]
-
 R = TypeVar("R")
 
 
@@ -72,9 +70,7 @@ async def carried_out(
 
 
 async def repeated(journal: Journal[ContainerState], change: Change, key: str | None) -> Outcome | None:
-    """
-    Return what was recorded by a change under its key, if it was: what it did then may not be possible any more.
-    """
+    """Return what was recorded by a change under its key, if it was: what it did then may not be possible any more."""
     open_transaction = current_transaction(journal.log)
     has_key = key is not None if open_transaction is None else open_transaction.idempotency_key is not None
     return await finished_in_thread(partial(journal.repeated, change.call, key)) if has_key else None

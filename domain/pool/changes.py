@@ -24,21 +24,6 @@ from .state.returning import returning
 if TYPE_CHECKING:
     from .container import Container
 
-__all__ = [
-    "COMING",
-    "Change",
-    "ChangingSettings",
-    "Clearing",
-    "Coming",
-    "Evicting",
-    "Restoring",
-    "announce_coming",
-    "announce_leaving",
-    "current_for_hooks",
-    "fire_with_item",
-    "tell_came",
-]
-
 # Those of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
 
@@ -56,31 +41,21 @@ class Change:
     is_long = False
 
     def call(self) -> object:
-        """
-        Return what stands for the change in the fingerprint of a call: what its caller gave.
-        """
+        """Return what stands for the change in the fingerprint of a call: what its caller gave."""
         raise NotImplementedError
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Return what is to be done, given the present state; may read the log.
-        """
+        """Return what is to be done, given the present state; may read the log."""
         raise NotImplementedError
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Call the hooks that may stop the change, each with the container as it then is.
-        """
+        """Call the hooks that may stop the change, each with the container as it then is."""
 
     def see_result(self, container: Container[Any]) -> None:
-        """
-        Take what `tell` will show, before anybody else changes the container.
-        """
+        """Take what `tell` will show, before anybody else changes the container."""
 
     async def tell(self, container: Container[Any]) -> None:
-        """
-        Call the hooks that come after the change.
-        """
+        """Call the hooks that come after the change."""
 
 
 class Coming(NamedTuple):
@@ -91,9 +66,7 @@ class Coming(NamedTuple):
 
 
 async def announce_coming(container: Container[Any], stage: Stage, coming: Sequence[Coming]) -> None:
-    """
-    Tell a container's hooks of items before they come in, and of each that makes room for one (SPEC P2.9, P4.4).
-    """
+    """Tell a container's hooks of items before they come in, and of each that makes room for one (SPEC P2.9, P4.4)."""
     if container.has_hooks("BEFORE_APPEND"):
         # Only where somebody wants the list does a change cost what the queue holds.
         current = [held.item for held in stage.state.items.values()]
@@ -109,27 +82,21 @@ async def announce_coming(container: Container[Any], stage: Stage, coming: Seque
 async def announce_leaving(
     container: Container[Any], stage: Stage, leaving: Iterable[Held], reason: str = "limit"
 ) -> None:
-    """
-    Tell of items that are evicted, one by one, each while it is still there (SPEC P2.10).
-    """
+    """Tell of items that are evicted, one by one, each while it is still there (SPEC P2.10)."""
     for held in leaving:
         await fire_with_item(container, "ON_EVICT", held)
         stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
 
 
 def current_for_hooks(container: Container[Any]) -> list[ContextItem[Any]]:
-    """
-    Return what a container holds, if a hook will be shown it: else nobody needs the items, nor their classes.
-    """
+    """Return what a container holds, if a hook will be shown it: else nobody needs the items, nor their classes."""
     return list(container) if container.has_hooks("AFTER_APPEND") else []
 
 
 async def tell_came(
     container: Container[Any], came: Sequence[Held | ContextItem[Any]], current: list[ContextItem[Any]]
 ) -> None:
-    """
-    Tell a container's hooks, if it has any, of items that came in.
-    """
+    """Tell a container's hooks, if it has any, of items that came in."""
     name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
     if not container.has_hooks(name):
         return
@@ -142,9 +109,7 @@ async def tell_came(
 
 
 async def fire_with_item(container: Container[Any], name: str, held: Held | None) -> None:
-    """
-    Call the hooks of a type, if there are any, with one item.
-    """
+    """Call the hooks of a type, if there are any, with one item."""
     if held is not None and container.has_hooks(name):
         await container.fire(name, container, held.item)
 
@@ -156,29 +121,21 @@ class Clearing(Change):
     catches_up = False
 
     def call(self) -> object:
-        """
-        Return the name of the change: nothing is given for it.
-        """
+        """Return the name of the change: nothing is given for it."""
         return ("clear",)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Return the command to clear.
-        """
+        """Return the command to clear."""
         return Clear()
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Show what there was: a list of a queue's items, a dict of a pool's (SPEC P2.19, P4.9).
-        """
+        """Show what there was: a list of a queue's items, a dict of a pool's (SPEC P2.19, P4.9)."""
         items = [held.item for held in stage.state.items.values()]
         shown = {item.id: item for item in items} if container.kind.name == "pool" else items
         await container.fire("BEFORE_CLEAR", container, shown)
 
     async def tell(self, container: Container[Any]) -> None:
-        """
-        Show the empty container.
-        """
+        """Show the empty container."""
         await container.fire("AFTER_CLEAR", container)
 
 
@@ -193,9 +150,7 @@ class Evicting(Change):
         self._births, self._reason = births, reason
 
     def call(self) -> object:
-        """
-        Return the births that were given, and the reason.
-        """
+        """Return the births that were given, and the reason."""
         return ("evict", self._births, self._reason)
 
     def _leaving(self, container: Container[Any], state: ContainerState) -> list[Held]:
@@ -204,15 +159,11 @@ class Evicting(Change):
         return named_items(state, list(refs), stream)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Return the command that names them as the events do.
-        """
+        """Return the command that names them as the events do."""
         return Evict(tuple(held.ref for held in self._leaving(container, state)), self._reason)
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Tell of each.
-        """
+        """Tell of each."""
         await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
 
 
@@ -229,22 +180,16 @@ class Restoring(Change):
         self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
-        """
-        Return the names that were given.
-        """
+        """Return the names that were given."""
         return ("restore", self._names)
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Look them up in the log, since the state holds only what is there.
-        """
+        """Look them up in the log, since the state holds only what is there."""
         self._items = returning(container.stream, container.completed_events(state.version), self._names)
         return Restore(tuple(self._items))
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Tell of each as of one that is new.
-        """
+        """Tell of each as of one that is new."""
         coming = [
             Coming(
                 held.item, Resolved(container.kind.restored(items=spans_of([held.ref]), change=held.totals), (held,))
@@ -254,15 +199,11 @@ class Restoring(Change):
         await announce_coming(container, stage, coming)
 
     def see_result(self, container: Container[Any]) -> None:
-        """
-        Take what is there now, if a hook will want it.
-        """
+        """Take what is there now, if a hook will want it."""
         self._current = current_for_hooks(container)
 
     async def tell(self, container: Container[Any]) -> None:
-        """
-        Tell of them as of new ones.
-        """
+        """Tell of them as of new ones."""
         await tell_came(container, self._items, self._current)
 
 
@@ -276,24 +217,18 @@ class ChangingSettings(Change):
         self._limit, self._tags = limit, tags
 
     def call(self) -> object:
-        """
-        Return those of the two that were given.
-        """
+        """Return those of the two that were given."""
         return ("change_settings", [] if self._limit is ... else [self._limit], self._tags)
 
     def _new_limit(self, state: ContainerState) -> int | None:
         return state.limit if isinstance(self._limit, EllipsisType) else self._limit
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Leave what was not given as it is.
-        """
+        """Leave what was not given as it is."""
         return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Tell of the items that have no room any more.
-        """
+        """Tell of the items that have no room any more."""
         limit = self._new_limit(stage.state)
         too_many = 0 if limit is None else len(stage.state.items) - limit
         await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])

@@ -40,8 +40,6 @@ from .state.naming import birth_of
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Container", "NotAnItemError", "require_limit", "require_tags"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -72,9 +70,7 @@ class Container(HomedContext, Generic[T]):
 
     @classmethod
     def standing_on(cls, journal: Journal[ContainerState], home: Home) -> Self:
-        """
-        Return the container whose events a journal has; a store opens one so.
-        """
+        """Return the container whose events a journal has; a store opens one so."""
         made = cls.__new__(cls)
         made._stand_on(journal, home)
         return made
@@ -93,9 +89,7 @@ class Container(HomedContext, Generic[T]):
         return self._state
 
     def past_state(self, version: int) -> ContainerState:
-        """
-        Return the folded state at a version.
-        """
+        """Return the folded state at a version."""
         journal = self._journal
         if version == journal.version and journal.is_loaded:
             state: ContainerState = journal.state
@@ -111,22 +105,16 @@ class Container(HomedContext, Generic[T]):
         return self.past_state(self.version)
 
     def decided_events(self, version: int) -> list[Event]:
-        """
-        Return the events up to a version, also those that are not known to be in the log yet.
-        """
+        """Return the events up to a version, also those that are not known to be in the log yet."""
         return self._journal.events(until=version)
 
     def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
-        """
-        Return the same as they are folded: with what they refer to, behind those of its ancestors.
-        """
+        """Return the same as they are folded: with what they refer to, behind those of its ancestors."""
         events = self.decided_events(version)
         return complete(SeenLog(self.log, self.stream, events), events)
 
     def added_events(self) -> list[AddedEvent]:
-        """
-        Return the events that brought the items in, in order.
-        """
+        """Return the events that brought the items in, in order."""
         return [held.event for held in self._state.items.values()]
 
     @property
@@ -162,9 +150,7 @@ class Container(HomedContext, Generic[T]):
         return len(self) > 0
 
     def evicted(self) -> list[EvictedItem]:
-        """
-        Return the items that left and are not back, in the order in which they left, each with how and why.
-        """
+        """Return the items that left and are not back, in the order in which they left, each with how and why."""
         return departed(self.stream, self.completed_events(self.version))
 
     # Changing
@@ -298,18 +284,14 @@ class Container(HomedContext, Generic[T]):
         return await repeated(self._journal, change, idempotency_key) is not None
 
     def has_hooks(self, name: str) -> bool:
-        """
-        Return whether any hook is called for the type with this name.
-        """
+        """Return whether any hook is called for the type with this name."""
         hook_type: Any = self.hook_types.__members__.get(name)
         if hook_type is None:
             return False
         return bool(HookRegistry.get_by_type(hook_type, self.hooks) or HookRegistry.get_global_by_type(hook_type))
 
     async def fire(self, name: str, *args: Any) -> None:
-        """
-        Call the hooks of the type with this name: the container's own, then the global ones.
-        """
+        """Call the hooks of the type with this name: the container's own, then the global ones."""
         hook_type: Any = self.hook_types[name]
         own = HookRegistry.get_by_type(hook_type, self.hooks)
         await HookRegistry.fire(hook_type, own, *args, _source_tags=self.tags)

@@ -18,43 +18,6 @@ from ..errors import InvalidInputError
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 
-__all__ = [
-    "ITEM_EVENTS",
-    "AddedEvent",
-    "BranchedEvent",
-    "ClearedEvent",
-    "ContainerEvent",
-    "EvictedEvent",
-    "MergedEvent",
-    "NamedEvent",
-    "OpenedEvent",
-    "PoolAdded",
-    "PoolBranched",
-    "PoolCleared",
-    "PoolConflictResolved",
-    "PoolEvent",
-    "PoolEvicted",
-    "PoolMerged",
-    "PoolNamed",
-    "PoolOpened",
-    "PoolRemoved",
-    "PoolReplaced",
-    "PoolRestored",
-    "PoolSettingsChanged",
-    "QueueAppended",
-    "QueueBranched",
-    "QueueCleared",
-    "QueueEvent",
-    "QueueEvicted",
-    "QueueMerged",
-    "QueueNamed",
-    "QueueOpened",
-    "QueueRestored",
-    "QueueSettingsChanged",
-    "RestoredEvent",
-    "SettingsEvent",
-]
-
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
     """Base of all events of containers: a msgpack map with the tag under `t`."""
@@ -100,9 +63,7 @@ class AddedEvent(_Event, frozen=True, kw_only=True, gc=False):
     id: str | None = None
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where a pool's item has no id.
-        """
+        """Raise InvalidInputError where a pool's item has no id."""
         if self.id is None and not isinstance(self, QueueAppended):
             raise InvalidInputError("an item of a pool has an id")
 

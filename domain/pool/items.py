@@ -1,6 +1,4 @@
-"""
-What a queue and a pool hold: the item that a user gives and gets, and the recorded one behind it.
-"""
+"""What a queue and a pool hold: the item that a user gives and gets, and the recorded one behind it."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ..content import estimated_tokens, restored_content
 from ..spans import Ref
 from ..totals import Totals
 from .events import AddedEvent
-
-__all__ = ["ContextItem", "EvictedItem", "Held", "totals_of"]
 
 T = TypeVar("T")
 
@@ -33,9 +29,7 @@ class ContextItem(Generic[T]):
     id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """
-        Return the fields; the content as it is (SPEC P1.2).
-        """
+        """Return the fields; the content as it is (SPEC P1.2)."""
         return {"id": self.id, "description": self.description, "content": self.content}
 
     @classmethod
@@ -76,9 +70,7 @@ class Held:
         return totals_of(self.event)
 
     def named_in(self, stream: str) -> Held:
-        """
-        Return the same item as a branch of `stream` names it.
-        """
+        """Return the same item as a branch of `stream` names it."""
         return self if self.ref.stream else Held(Ref(self.ref.version, stream), self.event)
 
     def __eq__(self, other: object) -> bool:
@@ -92,9 +84,7 @@ class Held:
 
 
 def totals_of(event: AddedEvent) -> Totals:
-    """
-    Return what an item counts.
-    """
+    """Return what an item counts."""
     return Totals(1, 0, estimated_tokens(event.content, event.description or ""))
 
 

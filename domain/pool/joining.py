@@ -1,6 +1,4 @@
-"""
-Merging: looking at both sides, and the change that brings what the other has into a container.
-"""
+"""Merging: looking at both sides, and the change that brings what the other has into a container."""
 
 from __future__ import annotations
 
@@ -25,8 +23,6 @@ from .state.departures import Departures
 from .state.fold import EMPTY, ContainerState, Resolved, fold
 from .state.loading import complete
 from .state.naming import absolute
-
-__all__ = ["ConflictRule", "merge_into"]
 
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
 
@@ -92,18 +88,14 @@ class Merging(Change):
         self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
-        """
-        Return the other side and the rule; of a detached one, whose name says nothing, also what it holds.
-        """
+        """Return the other side and the rule; of a detached one, whose name says nothing, also what it holds."""
         other, rule = self._other, self._rule
         version = other._at_version if isinstance(other, ReadOnly) else None
         held = other.added_events() if other.is_detached and other.log is not self._log else None
         return ("merge", other.stream, version, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Compare both sides with where they were the same.
-        """
+        """Compare both sides with where they were the same."""
         ours = _seen(container.stream, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
         if container.kind.name == "queue":
@@ -138,9 +130,7 @@ class Merging(Change):
         return "theirs" if _time_of(self._log, self._theirs.last_change(item_id)) > our_time else "ours"
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """
-        Tell of each item that leaves or comes as of any other.
-        """
+        """Tell of each item that leaves or comes as of any other."""
         assert self._merge is not None, "a change is prepared before it is announced"
         for held in self._dropped:
             await fire_with_item(container, "BEFORE_REMOVE", held)
@@ -155,15 +145,11 @@ class Merging(Change):
             await announce_coming(container, stage, coming)
 
     def see_result(self, container: Container[Any]) -> None:
-        """
-        Take what is there now, if a hook will want it.
-        """
+        """Take what is there now, if a hook will want it."""
         self._current = current_for_hooks(container)
 
     async def tell(self, container: Container[Any]) -> None:
-        """
-        Tell of what left and what came.
-        """
+        """Tell of what left and what came."""
         assert self._merge is not None, "a change is prepared before it is told"
         for held in self._dropped:
             await fire_with_item(container, "AFTER_REMOVE", held)

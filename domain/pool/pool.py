@@ -1,6 +1,4 @@
-"""
-The context pool: items by id, to be chosen from by their descriptions (SPEC P4).
-"""
+"""The context pool: items by id, to be chosen from by their descriptions (SPEC P4)."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from ..hooks import ContextPoolHook, HookDecorator
 from ..positions import Moment
 from .adding import Adding, Removing
 from .branching import branch_of
-from .container import Container, require_limit
+from .container import Container
 from .items import ContextItem
 from .joining import ConflictRule, merge_into
 from .read_only import ReadOnly
@@ -23,11 +21,10 @@ from .rules.commands import POOL
 from .rules.decide import POOLS
 from .saving import container_to_dict, fill_from_dict
 from .selecting import chosen_by_model, ranked_by_words
+from .settings import require_limit
 
 if TYPE_CHECKING:
     from ..llm.base import LLM
-
-__all__ = ["ContextPool", "ReadOnlyPool"]
 
 T = TypeVar("T")
 

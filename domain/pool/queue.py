@@ -1,6 +1,4 @@
-"""
-The context queue: a bounded window of items, the oldest of which make room for the newest (SPEC P2, P3).
-"""
+"""The context queue: a bounded window of items, the oldest of which make room for the newest (SPEC P2, P3)."""
 
 from __future__ import annotations
 
@@ -14,15 +12,14 @@ from ..hooks import ContextQueueHook, Hook, HookDecorator
 from ..positions import Moment
 from .adding import Adding
 from .branching import branch_of
-from .container import Container, require_limit
+from .container import Container
 from .items import ContextItem
 from .joining import merge_into
 from .read_only import ReadOnly
 from .rules.commands import QUEUE, Refill
 from .rules.decide import QUEUES
 from .saving import container_to_dict, fill_from_dict
-
-__all__ = ["ContextQueue", "ReadOnlyQueue"]
+from .settings import require_limit
 
 T = TypeVar("T")
 

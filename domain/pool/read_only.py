@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .container import Container
 
-__all__ = ["ReadOnly", "ReadOnlyError"]
-
 # Classes of views of users' own classes; one that is forgotten is made again.
 CLASSES_KEPT = 128
 
@@ -50,9 +48,7 @@ class ReadOnly:
 
     @classmethod
     def of(cls, shown: Container[Any], version: int | None = None) -> Self:
-        """
-        Return a view of a container: at a version, or live.
-        """
+        """Return a view of a container: at a version, or live."""
         classes: Any = (cls, type(shown))
         view: Self = object.__new__(_class_of_views(*classes))
         # A view has no lock, no journal and no hooks of its own.
@@ -62,9 +58,7 @@ class ReadOnly:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """
-            Read what the view does not have from what it shows; lists and dicts come as read-only ones.
-            """
+            """Read what the view does not have from what it shows; lists and dicts come as read-only ones."""
             if name == "_shows":
                 # A view that is being copied has none for a moment.
                 raise AttributeError(name)

@@ -19,8 +19,6 @@ from .rules.commands import Add
 if TYPE_CHECKING:
     from .container import Container
 
-__all__ = ["container_to_dict", "fill_from_dict"]
-
 
 def container_to_dict(container: Container[Any]) -> dict[str, Any]:
     """

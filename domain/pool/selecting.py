@@ -19,8 +19,6 @@ from .items import Held
 if TYPE_CHECKING:
     from ..llm.base import LLM
 
-__all__ = ["SELECT_PROMPT", "SelectionError", "chosen_by_model", "ranked_by_words"]
-
 SELECT_PROMPT = """\
 You choose documents for a task by their descriptions. Below are numbered documents, then the task.
 Choose only documents that help with the task, the most helpful first, and at most {limit} of them.

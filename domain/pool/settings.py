@@ -1,6 +1,4 @@
-"""
-The settings of queues and pools: how many items there may be, and by which tags global hooks choose.
-"""
+"""The settings of queues and pools: how many items there may be, and by which tags global hooks choose."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from typing import Any
 from ..canonical import require_unicode
 from ..errors import InvalidInputError, RefusedError
 from .rules.commands import Kind
-
-__all__ = ["NotALimitError", "require_limit", "require_tags"]
 
 # What an integer of an event can hold on every log.
 LIMIT_MAX = 2**63 - 1

@@ -15,8 +15,6 @@ from contextvars import ContextVar
 from .events import ContainerEvent
 from .state.fold import ContainerState, Resolved, fold
 
-__all__ = ["Stage", "stage_of", "staged"]
-
 
 class Stage:
     """A container's state while its hooks are told of a change, step by step."""
@@ -28,9 +26,7 @@ class Stage:
         self.process = os.getpid()
 
     def see(self, *events: ContainerEvent | Resolved) -> None:
-        """
-        Let the hooks that follow see the container behind `events`.
-        """
+        """Let the hooks that follow see the container behind `events`."""
         self.state = fold(self.state, events)
 
 
@@ -38,9 +34,7 @@ _STAGES: ContextVar[tuple[Stage, ...]] = ContextVar("refold_stages", default=())
 
 
 def stage_of(owner: object) -> Stage | None:
-    """
-    Return the stage that is set for a container in this flow of control, if any.
-    """
+    """Return the stage that is set for a container in this flow of control, if any."""
     for stage in reversed(_STAGES.get()):
         # A child that a hook forked is not told of the change either.
         if stage.owner is owner and stage.is_open and stage.process == os.getpid():
@@ -50,9 +44,7 @@ def stage_of(owner: object) -> Stage | None:
 
 @contextmanager
 def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
-    """
-    Set a stage for a container within the block.
-    """
+    """Set a stage for a container within the block."""
     stage = Stage(owner, state)
     token = _STAGES.set((*_STAGES.get(), stage))
     try:

@@ -1,6 +1,4 @@
-"""
-What is different between two moments of a graph.
-"""
+"""What is different between two moments of a graph."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from .trajectory import Trajectory, TrajectoryEdge
-
-__all__ = ["ChangedAttribute", "TrajectoryDiff", "compared"]
 
 
 class ChangedAttribute(NamedTuple):
@@ -39,9 +35,7 @@ class TrajectoryDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(before: Trajectory, after: Trajectory) -> TrajectoryDiff:
-    """
-    Return what is different between two graphs. What is in both has the name that it has in the second.
-    """
+    """Return what is different between two graphs. What is in both has the name that it has in the second."""
     old = {node.birth: node for node in before.nodes.values()}
     new = {node.birth: node for node in after.nodes.values()}
     # Two nodes may bear one name, each in its time; so all is compared by births.

@@ -16,20 +16,16 @@ from ..spans import OWN, Ref
 from .events import NodeRegistered
 from .identity import RunId
 from .state.attributes import attributes_of
-from .state.fold import Vertex, row_of, type_of
 from .state.graph import BRIDGE, RunGraph
+from .state.parts import Vertex, row_of, type_of
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
-
-__all__ = ["drawn"]
 
 # The names of a round's vertices, by the versions that registered them.
 Names = dict[int, str]
 
 
 def drawn(graph: RunGraph, identity: RunId) -> Trajectory:
-    """
-    Return the graph of a run and the rounds it goes back over; `identity` is that of the run.
-    """
+    """Return the graph of a run and the rounds it goes back over; `identity` is that of the run."""
     names = _names(graph)
     added = _added_edges(graph, names)
     nodes: list[TrajectoryNode] = []

@@ -1,12 +1,8 @@
-"""
-Errors of runs that are also what callers of the seed's module expect.
-"""
+"""Errors of runs that are also what callers of the seed's module expect."""
 
 from __future__ import annotations
 
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
-
-__all__ = ["NodeNotFoundError", "RunStateError", "UnknownAttributeError"]
 
 
 class NodeNotFoundError(NotFoundError, ValueError):

@@ -18,34 +18,6 @@ from ..errors import InvalidInputError
 from ..spans import Ref, Segment
 from .nodes import NODE_TYPES, require_fields
 
-__all__ = [
-    "NODE_EVENTS",
-    "AttributeChange",
-    "EdgeAdded",
-    "MessageRecorded",
-    "NodeChanged",
-    "NodeEvent",
-    "NodeRegistered",
-    "NodeRemoved",
-    "PointersMoved",
-    "PortraitDiscarded",
-    "PortraitFailed",
-    "PortraitRequested",
-    "PortraitWritten",
-    "QueryRegistered",
-    "RoundsRestored",
-    "RunClosed",
-    "RunEvent",
-    "RunNamed",
-    "RunOpened",
-    "StepQueued",
-    "StepRefused",
-    "StepReturned",
-    "StepTaken",
-    "StepsCleared",
-]
-
-
 QUEUE = one_of("pre", "todo", "post")
 
 
@@ -65,9 +37,7 @@ class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"
 
 
 class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """
-    A vertex came into the graph. `fields` is a JSON object: what its type requires, and what else was given.
-    """
+    """A vertex came into the graph. `fields` is a JSON object: what its type requires, and what else was given."""
 
     label: str
     description: str = ""
@@ -75,9 +45,7 @@ class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
     created_at: float
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where a field is missing that its type requires.
-        """
+        """Raise InvalidInputError where a field is missing that its type requires."""
         require_fields(self.type if isinstance(self, NodeRegistered) else "Query", parse_json(self.fields) or {})
 
 
@@ -107,9 +75,7 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     new: Json
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where it says no value, or a description that is no text.
-        """
+        """Raise InvalidInputError where it says no value, or a description that is no text."""
         if not self.old or not self.new:
             raise InvalidInputError(f"{self.name!r} has no value before or after the change")
         if self.name == "description" and not isinstance(parse_json(self.new), str):
@@ -226,9 +192,7 @@ class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.mess
     record: JsonObject
 
     def require_admissible(self) -> None:
-        """
-        Raise InvalidInputError where there is no message.
-        """
+        """Raise InvalidInputError where there is no message."""
         if not self.record:
             raise InvalidInputError("a message that is recorded is a JSON object")
 

@@ -1,6 +1,4 @@
-"""
-One run object for each round and agent in a process (SPEC D1).
-"""
+"""One run object for each round and agent in a process (SPEC D1)."""
 
 from __future__ import annotations
 
@@ -12,11 +10,12 @@ from ..envelope import Event
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..home import Home
 from ..homed import detached_home
-from ..journal import OPENING, Journal, Place
+from ..journal import OPENING, Journal
 from ..locks import synchronized
 from ..ports import StreamEnd
 from ..process_forks import renew_in_child
 from ..transaction import current_or_new_transaction
+from ..view import Place
 from .events import RunOpened
 from .heads import flushed_end
 from .identity import RunId
@@ -24,8 +23,6 @@ from .rules.commands import Begin
 from .rules.decide import RUNS
 from .run import Run
 from .state.fold import RunState
-
-__all__ = ["RunFactory"]
 
 
 class RunFactory:
@@ -82,9 +79,7 @@ class RunFactory:
 
     @synchronized
     def keep(self, run: Run) -> None:
-        """
-        Let a run that was adopted here be the object that everybody gets who asks for it.
-        """
+        """Let a run that was adopted here be the object that everybody gets who asks for it."""
         self._runs[run.identity] = run
 
     @synchronized
@@ -95,9 +90,7 @@ class RunFactory:
         run_id: int | None = None,
         sub_id: int | None = None,
     ) -> int:
-        """
-        Let go of all runs, or of those of a user, session, round or agent; return how many. No record is touched.
-        """
+        """Let go of all runs, or of those of a user, session, round or agent; return how many. No record is touched."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
         # One that nobody held any more may have gone in the meantime.

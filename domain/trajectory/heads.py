@@ -1,13 +1,9 @@
-"""
-How far a run's stream goes, with what this process has queued for it.
-"""
+"""How far a run's stream goes, with what this process has queued for it."""
 
 from __future__ import annotations
 
 from ..home import Home
 from ..ports import StreamEnd
-
-__all__ = ["flushed_end"]
 
 
 def flushed_end(home: Home, stream: str) -> StreamEnd:

@@ -21,8 +21,6 @@ from .nodes import DATA
 from .state.attributes import DESCRIPTION
 from .state.graph import RunGraph
 
-__all__ = ["AttributeVersion", "NodeVersion", "attribute_versions", "made_at", "node_versions"]
-
 MICROSECONDS = 1_000_000
 
 

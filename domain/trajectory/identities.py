@@ -1,6 +1,4 @@
-"""
-The graph in which each data node is there once, however often it was met.
-"""
+"""The graph in which each data node is there once, however often it was met."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import msgspec
 from .naming import node_name
 from .nodes import DATA
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
-
-__all__ = ["merged_by_identity"]
 
 
 def merged_by_identity(graph: Trajectory) -> Trajectory:

@@ -1,6 +1,4 @@
-"""
-Which run is meant: one round of one agent, in a session of a user (SPEC D1).
-"""
+"""Which run is meant: one round of one agent, in a session of a user (SPEC D1)."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from urllib.parse import unquote
 from ..encoded_ids import encoded_id
 from ..errors import InvalidInputError
 from ..streams import split_stream_id, stream_id
-
-__all__ = ["KIND", "RunId", "is_run_id", "run_id_of"]
 
 KIND = "run"
 ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]+)/(?P<sub>[0-9]+)")
@@ -69,7 +65,5 @@ def run_id_of(context_id: str) -> RunId:
 
 
 def is_run_id(context_id: str) -> bool:
-    """
-    Return whether a context's id is that of a run.
-    """
+    """Return whether a context's id is that of a run."""
     return ID.fullmatch(context_id) is not None

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from ..errors import InvalidInputError
 
-__all__ = ["NodeName", "node_name", "numbered_name", "parse_node_name"]
-
 NAME = re.compile(r"(?P<type>[^()]+)\((?P<label>.*)\)(?:#(?P<number>[1-9][0-9]{0,17}))?", re.DOTALL)
 
 
@@ -26,17 +24,13 @@ class NodeName(NamedTuple):
 
 
 def node_name(node_type: str, label: str, number: int | None = None) -> str:
-    """
-    Return the name of a node.
-    """
+    """Return the name of a node."""
     name = f"{node_type}({label})"
     return name if number is None else numbered_name(name, number)
 
 
 def numbered_name(name: str, number: int) -> str:
-    """
-    Return the name of one of the vertices that bear a plain name.
-    """
+    """Return the name of one of the vertices that bear a plain name."""
     return f"{name}#{number}"
 
 

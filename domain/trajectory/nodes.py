@@ -15,26 +15,6 @@ from typing import Any
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict
 
-__all__ = [
-    "COMPUTATION",
-    "DATA",
-    "NODE_TYPES",
-    "ActionNode",
-    "BaseIR",
-    "ColumnNode",
-    "DataNode",
-    "FileNode",
-    "KnowledgeNode",
-    "QueryNode",
-    "ScriptNode",
-    "SkillNode",
-    "StateNode",
-    "TableNode",
-    "ToolNode",
-    "own_fields",
-    "require_fields",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BaseIR:
@@ -54,15 +34,11 @@ class BaseIR:
     extra: Mapping[str, Any] = field_of(default_factory=FrozenDict)
 
     def get_schema(self) -> dict[str, str]:
-        """
-        Return label and description (SPEC D2.6).
-        """
+        """Return label and description (SPEC D2.6)."""
         return {"label": self.label, "description": self.description}
 
     def get_full_content(self) -> dict[str, Any]:
-        """
-        Return all fields (SPEC D2.6).
-        """
+        """Return all fields (SPEC D2.6)."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -181,9 +157,7 @@ def own_fields(node_type: str) -> tuple[str, ...]:
 
 
 def require_fields(node_type: str, given: Mapping[str, Any]) -> None:
-    """
-    Raise InvalidInputError where a field that the type requires is missing (SPEC D2.4).
-    """
+    """Raise InvalidInputError where a field that the type requires is missing (SPEC D2.4)."""
     missing = [name for name in own_fields(node_type) if name not in given]
     if missing:
         raise InvalidInputError(f"A {node_type} node must contain info about '{missing}'.")

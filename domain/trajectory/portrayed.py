@@ -23,8 +23,6 @@ from .rules.portraying import is_undescribed
 from .state.graph import RunGraph
 from .working import WorkingRun
 
-__all__ = ["ATTEMPTS_MAX", "PORTRAITS_AT_ONCE", "PortrayedRun"]
-
 PORTRAITS_AT_ONCE = 8
 ATTEMPTS_MAX = 3
 RECORDINGS_MAX = 5

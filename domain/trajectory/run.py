@@ -1,6 +1,4 @@
-"""
-A run: one round of one agent, as a graph of what it asked, did, concluded and found (SPEC D).
-"""
+"""A run: one round of one agent, as a graph of what it asked, did, concluded and found (SPEC D)."""
 
 from __future__ import annotations
 
@@ -10,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..adopting import adopted_events
 from ..errors import InvalidInputError
 from ..home import Home
-from ..journal import Durability, Journal, Place
+from ..journal import Journal
 from ..ports import Log, NewEvents
 from ..positions import Moment
 from ..read_only_views import ReadOnlyView
+from ..view import Durability, Place
 from .comparing import TrajectoryDiff, compared
 from .identity import RunId
 from .portrayed import PortrayedRun
@@ -22,8 +21,6 @@ from .state.fold import RunState
 
 if TYPE_CHECKING:
     from typing import Self
-
-__all__ = ["ReadOnlyRun", "Run"]
 
 
 class Run(PortrayedRun):
@@ -80,9 +77,7 @@ class Run(PortrayedRun):
         return adopted_events(self._journal.log, self.stream, stream, root=self.session_id, keep_names=True)
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """
-        Go on in a store's log, which holds the same events; `store.adopt` does this.
-        """
+        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
         super().attach(log, place._replace(root=self.session_id, actor=self.agent), durability, unflushed)
 
     @property
@@ -96,9 +91,7 @@ class ReadOnlyRun(ReadOnlyView, Run):
 
     @classmethod
     def of(cls, shown: Run, version: int | None = None) -> Self:
-        """
-        Return a view of a run: at a version, or live.
-        """
+        """Return a view of a run: at a version, or live."""
         view = cls(shown._journal, shown._home, shown.identity)
         view._show(shown, version)
         if version is None:

@@ -1,6 +1,4 @@
-"""
-From a run's state to what is shown of a node.
-"""
+"""From a run's state to what is shown of a node."""
 
 from __future__ import annotations
 
@@ -13,13 +11,9 @@ from .nodes import NODE_TYPES, BaseIR, own_fields
 from .state.attributes import DESCRIPTION, attributes_of, old_values
 from .state.graph import RunGraph
 
-__all__ = ["made_node", "shown_node"]
-
 
 def shown_node(graph: RunGraph, ref: Ref, identity: RunId) -> BaseIR:
-    """
-    Return a vertex as a typed node; `identity` is that of the run that is looked at.
-    """
+    """Return a vertex as a typed node; `identity` is that of the run that is looked at."""
     values = attributes_of(graph, ref)
     return made_node(graph, ref, identity, values, freeze(old_values(graph, ref)))
 
@@ -27,9 +21,7 @@ def shown_node(graph: RunGraph, ref: Ref, identity: RunId) -> BaseIR:
 def made_node(
     graph: RunGraph, ref: Ref, identity: RunId, values: dict[str, Any], history: FrozenDict[int, Any]
 ) -> BaseIR:
-    """
-    Return a typed node of a vertex that has these attributes.
-    """
+    """Return a typed node of a vertex that has these attributes."""
     event, node_type = graph.event(ref), graph.type_of(ref)
     required = own_fields(node_type)
     return NODE_TYPES[node_type](

@@ -1,6 +1,4 @@
-"""
-How a run's graph grows and changes: queries, nodes, edges, pointers, and earlier rounds.
-"""
+"""How a run's graph grows and changes: queries, nodes, edges, pointers, and earlier rounds."""
 
 from __future__ import annotations
 
@@ -29,12 +27,10 @@ from .rules.commands import (
 )
 from .shown import ShownRun
 from .state.attributes import attributes_of
-from .state.fold import type_of
 from .state.graph import RunGraph
 from .state.loading import past_rounds
+from .state.parts import type_of
 from .trajectory import Trajectory
-
-__all__ = ["ShapedRun"]
 
 log = logging.getLogger("refold.trajectory")
 
@@ -244,15 +240,11 @@ class ShapedRun(ShownRun):
         return {number: Segment(stream, flushed_end(self._home, stream).version) for number, stream in streams.items()}
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
-        """
-        Return the graph of an earlier round alone, None where it was not restored (SPEC D9.6).
-        """
+        """Return the graph of an earlier round alone, None where it was not restored (SPEC D9.6)."""
         return self.get_all_historical_trajectories().get(run_id)
 
     def get_all_historical_trajectories(self) -> dict[int, Trajectory]:
-        """
-        Return the graphs of the earlier rounds, each alone, by their numbers (SPEC D7.4).
-        """
+        """Return the graphs of the earlier rounds, each alone, by their numbers (SPEC D7.4)."""
         return {
             opened.round: drawn(RunGraph(past.state), RunId(self.user_id, self.session_id, opened.round, opened.sub))
             for past in self._state.past

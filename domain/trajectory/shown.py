@@ -1,6 +1,4 @@
-"""
-What can be seen of a run: its nodes, its graph, its steps and messages, and what became of each.
-"""
+"""What can be seen of a run: its nodes, its graph, its steps and messages, and what became of each."""
 
 from __future__ import annotations
 
@@ -26,8 +24,6 @@ from .state.attributes import DESCRIPTION
 from .state.fold import RunState
 from .state.graph import RunGraph
 from .trajectory import Trajectory
-
-__all__ = ["QueuedStep", "ShownRun"]
 
 
 class QueuedStep(dict[str, Any]):
@@ -111,9 +107,7 @@ class ShownRun(HomedContext):
     get_IR_from_node = node  # the seed's name
 
     def nodes(self, node_type: str | None = None) -> list[str]:
-        """
-        Return the names of all nodes of the graph, or of those of a type, in the order of registration.
-        """
+        """Return the names of all nodes of the graph, or of those of a type, in the order of registration."""
         graph = self._graph
         return [graph.name_of(ref) for ref in graph.vertices() if node_type is None or graph.type_of(ref) == node_type]
 
@@ -191,9 +185,7 @@ class ShownRun(HomedContext):
         return self.graph(trimmed).to_networkx()
 
     def get_active_branch(self) -> frozenset[str]:
-        """
-        Return the names of the pointers: the ends of the active branches (SPEC D6.1).
-        """
+        """Return the names of the pointers: the ends of the active branches (SPEC D6.1)."""
         graph = self._graph
         return frozenset(graph.name_of(ref) for ref in graph.state.pointers if graph.is_there(ref))
 
@@ -331,17 +323,13 @@ class ShownRun(HomedContext):
         return [QueuedStep(step.name, parse_json(step.params), version) for version, step in held]
 
     def messages(self, *, clean: bool = False) -> list[Message]:
-        """
-        Return the messages that were recorded, all of them, or cleaned so that they can be replayed (SPEC D12).
-        """
+        """Return the messages that were recorded, all of them, or cleaned so that they can be replayed (SPEC D12)."""
         held = (message_from_dict(parse_json(event.record)) for event in self._state.messages.values())
         messages = [message for message in held if message is not None]
         return clean_messages(messages) if clean else messages
 
     def context_text(self) -> str:
-        """
-        Return the messages as a compact text (SPEC D12.11).
-        """
+        """Return the messages as a compact text (SPEC D12.11)."""
         return build_current_context(self.messages())
 
     def _forget_shown(self) -> None:

@@ -15,8 +15,6 @@ import msgspec
 
 from .errors import NodeNotFoundError
 
-__all__ = ["Trajectory", "TrajectoryEdge", "TrajectoryNode"]
-
 
 class TrajectoryNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
@@ -211,25 +209,19 @@ class Trajectory:
         return network(self)
 
     def to_node_link(self) -> dict[str, Any]:
-        """
-        Return the networkx graph as plain data, in networkx's node-link form; this does not need networkx.
-        """
+        """Return the networkx graph as plain data, in networkx's node-link form; this does not need networkx."""
         from .exports.node_link import node_link
 
         return node_link(self)
 
     def to_dot(self) -> str:
-        """
-        Return a drawing in DOT, for Graphviz.
-        """
+        """Return a drawing in DOT, for Graphviz."""
         from .exports.dot import dot
 
         return dot(self)
 
     def to_mermaid(self) -> str:
-        """
-        Return a drawing in Mermaid, which many Markdown viewers show.
-        """
+        """Return a drawing in Mermaid, which many Markdown viewers show."""
         from .exports.mermaid import mermaid
 
         return mermaid(self)

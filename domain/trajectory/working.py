@@ -1,6 +1,4 @@
-"""
-What an agent works through and says in a run: the steps of its three queues, and its messages.
-"""
+"""What an agent works through and says in a run: the steps of its three queues, and its messages."""
 
 from __future__ import annotations
 
@@ -26,8 +24,6 @@ from .rules.stepping import require_queue
 from .shaping import ShapedRun
 from .shown import QueuedStep
 from .state.steps import QUEUES
-
-__all__ = ["STEPS_MAX", "WorkingRun"]
 
 STEPS_MAX = 100
 
@@ -146,9 +142,7 @@ class WorkingRun(ShapedRun):
             self._change(RecordMessages(records), None, idempotency_key, catch_up=True)
 
     def close(self, reason: str | None = None, *, idempotency_key: str | None = None) -> None:
-        """
-        End the run: no node, edge, pointer or step comes any more. Nodes that are there can still be corrected.
-        """
+        """End the run: no node, edge, pointer or step comes any more. Nodes that are there can still be corrected."""
         self._change(Close(reason), None, idempotency_key, catch_up=True)
 
 

@@ -1,6 +1,4 @@
-"""
-What an agent knows about the request that it serves (SPEC A3).
-"""
+"""What an agent knows about the request that it serves (SPEC A3)."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any
 from ..memory.protocol import MemoryStore
 from .items import ContextItem
 from .window import ContextWindow
-
-__all__ = ["AgentContext"]
 
 
 @dataclass(slots=True)

@@ -15,22 +15,6 @@ from ..admission import Priority, Total, VersionName, VersionNumber, one_of
 from ..spans import Span
 from ..totals import Totals
 
-__all__ = [
-    "ITEM_EVENTS",
-    "WindowAdded",
-    "WindowCleared",
-    "WindowDropped",
-    "WindowEvent",
-    "WindowEvicted",
-    "WindowItemEvent",
-    "WindowNamed",
-    "WindowOpened",
-    "WindowReplaced",
-    "WindowRestored",
-    "WindowSettingsChanged",
-]
-
-
 POLICY = one_of("first_come", "evict_lower_priority")
 
 

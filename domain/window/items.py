@@ -11,8 +11,6 @@ import msgspec
 
 from .events import WindowItemEvent
 
-__all__ = ["QUARTERS_PER_TOKEN", "ContextItem", "DroppedItem", "EvictedItem", "Held"]
-
 QUARTERS_PER_TOKEN = 4
 
 
@@ -54,9 +52,7 @@ class Held(NamedTuple):
         return self.event.quarters
 
     def says(self, value: str, source: str, priority: float) -> bool:
-        """
-        Return whether the item says this.
-        """
+        """Return whether the item says this."""
         return (self.event.value, self.event.source, self.event.priority) == (value, source, priority)
 
 

@@ -1,6 +1,4 @@
-"""
-What can be seen of a window: its items, the text made of them, its budget, and what is not in it.
-"""
+"""What can be seen of a window: its items, the text made of them, its budget, and what is not in it."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from .sizing import (
 )
 from .state.departures import Departures
 from .state.fold import WindowState
-
-__all__ = ["ShownWindow"]
 
 
 class ShownWindow(HomedContext):
@@ -80,23 +76,17 @@ class ShownWindow(HomedContext):
         return [f"{self.stream}@{held.version}" for held in self._state.held.in_order()]
 
     def get(self, key: str) -> ContextItem | None:
-        """
-        Return the last item with a key, or None.
-        """
+        """Return the last item with a key, or None."""
         items = self._state.with_key(key)
         return items[-1].item if items else None
 
     def build(self) -> str:
-        """
-        Return the text for the prompt: a section for each item, a higher priority first (SPEC A2.8 to A2.10).
-        """
+        """Return the text for the prompt: a section for each item, a higher priority first (SPEC A2.8 to A2.10)."""
         in_order = sorted(self.items, key=lambda item: item.priority, reverse=True)
         return "\n\n".join(map(section_of, in_order))
 
     def estimated_tokens(self) -> int:
-        """
-        Return the estimated tokens of all items, a running total (SPEC A2.5, A2.17).
-        """
+        """Return the estimated tokens of all items, a running total (SPEC A2.5, A2.17)."""
         return self._state.tokens
 
     @staticmethod
@@ -105,15 +95,11 @@ class ShownWindow(HomedContext):
         return quarters_of(item, None) // QUARTERS_PER_TOKEN
 
     def dropped(self) -> list[DroppedItem]:
-        """
-        Return the items that were not let in, and are not in now, each with why.
-        """
+        """Return the items that were not let in, and are not in now, each with why."""
         return self._departures().dropped()
 
     def evicted(self) -> list[EvictedItem]:
-        """
-        Return the items that left and are not back, in the order in which they left, each with how and why.
-        """
+        """Return the items that left and are not back, in the order in which they left, each with how and why."""
         return self._departures().evicted()
 
     def _departures(self) -> Departures:

@@ -1,6 +1,4 @@
-"""
-How large an item is, and what of a window's settings and items can be recorded at all.
-"""
+"""How large an item is, and what of a window's settings and items can be recorded at all."""
 
 from __future__ import annotations
 
@@ -14,16 +12,6 @@ from ..errors import InvalidInputError, RefusedError
 from .items import QUARTERS_PER_TOKEN, ContextItem
 from .rules.commands import Incoming
 
-__all__ = [
-    "AdmissionPolicy",
-    "NotAnItemError",
-    "incoming_of",
-    "quarters_of",
-    "require_max_tokens",
-    "require_policy",
-    "section_of",
-]
-
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
 
 # The seed counts a character as a quarter of a token, and twenty for what `build` puts around an item (SPEC A2.4).
@@ -36,9 +24,7 @@ class NotAnItemError(RefusedError, TypeError):
 
 
 def section_of(item: ContextItem) -> str:
-    """
-    Return the section of `build()` that shows an item (SPEC A2.9).
-    """
+    """Return the section of `build()` that shows an item (SPEC A2.9)."""
     return f"[{item.key} (source: {item.source})]\n{item.value}"
 
 

@@ -1,6 +1,4 @@
-"""
-The context window: items for a prompt, within a budget of tokens (SPEC A2).
-"""
+"""The context window: items for a prompt, within a budget of tokens (SPEC A2)."""
 
 from __future__ import annotations
 
@@ -44,8 +42,6 @@ from .state.fold import WindowState
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ContextWindow", "ReadOnlyContextWindow"]
-
 MAX_TOKENS = 100_000
 
 
@@ -88,9 +84,7 @@ class ContextWindow(ShownWindow):
         counter: TokenCounter | None = None,
         trace: Trace = NO_TRACE,
     ) -> Self:
-        """
-        Return the window whose events a journal has; a store opens one so.
-        """
+        """Return the window whose events a journal has; a store opens one so."""
         made = cls.__new__(cls)
         made._stand_on(journal, home, counter, trace)
         return made
@@ -229,9 +223,7 @@ class ReadOnlyContextWindow(ReadOnlyView, ContextWindow):
 
     @classmethod
     def of(cls, shown: ContextWindow, version: int | None = None) -> Self:
-        """
-        Return a view of a window: at a version, or live.
-        """
+        """Return a view of a window: at a version, or live."""
         view = cls.standing_on(shown._journal, shown._home, counter=shown._counter)
         view._show(shown, version)
         return view

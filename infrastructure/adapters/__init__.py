@@ -1,6 +1,4 @@
-"""
-Ready-made models over the official clients; each needs its extra, and imports it only when one is made.
-"""
+"""Ready-made models over the official clients; each needs its extra, and imports it only when one is made."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-A model behind Anthropic's messages, with its cache in use.
-"""
+"""A model behind Anthropic's messages, with its cache in use."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ...domain.llm.responses import LLMResponse
 from ...domain.llm.tools import tool_schemas
 from ...domain.threads import in_thread
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
-
-__all__ = ["AnthropicLLM"]
 
 
 class AnthropicLLM(ClientLLM):
@@ -48,9 +44,7 @@ class AnthropicLLM(ClientLLM):
         self.caching = caching
 
     async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
-        """
-        Return the parameters of a message.
-        """
+        """Return the parameters of a message."""
         turns, system = await in_thread(messages.to_anthropic_messages, caching=self.caching)
         request: Request = {"model": self.model, "messages": turns, "stream": True}
         if system:
@@ -64,9 +58,7 @@ class AnthropicLLM(ClientLLM):
         return request | options
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """
-        Send a request and yield what comes back.
-        """
+        """Send a request and yield what comes back."""
         reading = _Reading()
         async with await self.client.messages.create(**request) as stream:
             async for event in stream:
@@ -76,9 +68,7 @@ class AnthropicLLM(ClientLLM):
         yield reading.ending.response(self.provider)
 
     async def close_client(self) -> None:
-        """
-        Let go of the client's connections.
-        """
+        """Let go of the client's connections."""
         await self.client.close()
 
 
@@ -91,9 +81,7 @@ class _Reading:
         self._stop_reason: str | None = None
 
     def text_of(self, event: Any) -> str:
-        """
-        Take in an event and return the text it brings, or "".
-        """
+        """Take in an event and return the text it brings, or ""."""
         match event.type:
             case "message_start":
                 self._count(event.message.usage)

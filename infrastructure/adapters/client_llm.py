@@ -20,8 +20,6 @@ from ...domain.llm.errors import LLMAuthenticationError, LLMUnavailableError
 from ...domain.llm.responses import LLMResponse, TokenBudget
 from .translation import translated
 
-__all__ = ["ClientLLM", "Ending", "key_from", "missing_package", "spoken"]
-
 Request = dict[str, Any]
 
 
@@ -61,21 +59,15 @@ class ClientLLM(LLM):
 
     @abstractmethod
     async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
-        """
-        Return what to send, from a context, tools and the options of the call.
-        """
+        """Return what to send, from a context, tools and the options of the call."""
 
     @abstractmethod
     def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """
-        Send a request and yield what comes back.
-        """
+        """Send a request and yield what comes back."""
 
     @abstractmethod
     async def close_client(self) -> None:
-        """
-        Let go of the client's connections.
-        """
+        """Let go of the client's connections."""
 
     async def chat(
         self,
@@ -108,15 +100,11 @@ class ClientLLM(LLM):
             await _stop({task})
 
     async def cancel_current_generation(self) -> None:
-        """
-        Stop all answers that are being given: they end after the text that has come.
-        """
+        """Stop all answers that are being given: they end after the text that has come."""
         await _stop(set(self._running))
 
     async def aclose(self) -> None:
-        """
-        Stop, and close the client unless it was handed in.
-        """
+        """Stop, and close the client unless it was handed in."""
         await super().aclose()
         if self._owns_client:
             await self.close_client()
@@ -147,16 +135,12 @@ async def _stop(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def spoken(text: str, metadata: dict[str, Any] | None = None) -> LLMResponse:
-    """
-    Return a piece of an answer.
-    """
+    """Return a piece of an answer."""
     return LLMResponse(content=text, role=ChatRole.ASSISTANT, metadata=metadata)
 
 
 def missing_package(package: str, extra: str) -> ImportError:
-    """
-    Return the error that says which extra to install.
-    """
+    """Return the error that says which extra to install."""
     return ImportError(f'this model needs the package {package}: pip install "refold[{extra}]"')
 
 

@@ -1,6 +1,4 @@
-"""
-A model behind Google's Gemini API, with the signatures of its thoughts kept where it wants them back.
-"""
+"""A model behind Google's Gemini API, with the signatures of its thoughts kept where it wants them back."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ...domain.llm.responses import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
 from ...domain.system import REAL_SYSTEM
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
-
-__all__ = ["GoogleLLM"]
 
 
 class GoogleLLM(ClientLLM):
@@ -45,9 +41,7 @@ class GoogleLLM(ClientLLM):
         super().__init__(model, made, owns_client=client is None, options=options)
 
     async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
-        """
-        Return the parameters of a generation.
-        """
+        """Return the parameters of a generation."""
         contents, system = await messages.to_google_contents()
         # Refold's caller runs the tools, not Google's client.
         config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
@@ -67,9 +61,7 @@ class GoogleLLM(ClientLLM):
         return {"model": self.model, "contents": contents, "config": config | options}
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """
-        Send a request and yield what comes back.
-        """
+        """Send a request and yield what comes back."""
         ending = Ending()
         stream = await self.client.aio.models.generate_content_stream(**request)
         try:
@@ -84,9 +76,7 @@ class GoogleLLM(ClientLLM):
         yield ending.response(self.provider)
 
     async def close_client(self) -> None:
-        """
-        Let go of the client's connections.
-        """
+        """Let go of the client's connections."""
         await self.client.aio.aclose()
         self.client.close()
 

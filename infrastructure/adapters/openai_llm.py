@@ -1,6 +1,4 @@
-"""
-A model behind OpenAI's chat completions, at OpenAI or at any server that speaks the same.
-"""
+"""A model behind OpenAI's chat completions, at OpenAI or at any server that speaks the same."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ...domain.llm.responses import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
 from ...domain.threads import in_thread
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
-
-__all__ = ["OpenAILLM"]
 
 
 class OpenAILLM(ClientLLM):
@@ -45,9 +41,7 @@ class OpenAILLM(ClientLLM):
         self.reasoning_model = reasoning_model
 
     async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
-        """
-        Return the parameters of a chat completion.
-        """
+        """Return the parameters of a chat completion."""
         turns = await in_thread(messages.to_openai_messages, reasoning_model=self.reasoning_model)
         request: Request = {
             "model": self.model,
@@ -66,9 +60,7 @@ class OpenAILLM(ClientLLM):
         return request | options
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """
-        Send a request and yield what comes back.
-        """
+        """Send a request and yield what comes back."""
         ending, calls = Ending(), _Calls()
         async with await self.client.chat.completions.create(**request) as stream:
             async for chunk in stream:
@@ -86,9 +78,7 @@ class OpenAILLM(ClientLLM):
         yield ending.response(self.provider)
 
     async def close_client(self) -> None:
-        """
-        Let go of the client's connections.
-        """
+        """Let go of the client's connections."""
         await self.client.close()
 
 
@@ -99,9 +89,7 @@ class _Calls:
         self._by_index: dict[int, dict[str, str]] = {}
 
     def add(self, deltas: Sequence[Any] | None) -> None:
-        """
-        Take in the pieces of one chunk.
-        """
+        """Take in the pieces of one chunk."""
         for delta in deltas or ():
             call = self._by_index.setdefault(delta.index, {"call_id": "", "name": "", "arguments": ""})
             call["call_id"] = delta.id or call["call_id"]
@@ -110,9 +98,7 @@ class _Calls:
                 call["arguments"] += delta.function.arguments or ""
 
     def found(self) -> list[dict[str, Any]]:
-        """
-        Return the calls in their order.
-        """
+        """Return the calls in their order."""
         return [self._by_index[index] for index in sorted(self._by_index)]
 
 

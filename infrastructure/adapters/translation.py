@@ -17,8 +17,6 @@ from ...domain.llm.errors import (
     LLMUnavailableError,
 )
 
-__all__ = ["translated"]
-
 # By name, since which of them is installed is the clients' business.
 FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}
 # Google says this of a wrong key, with status 400.
@@ -26,9 +24,7 @@ WRONG_KEY = "API_KEY_INVALID"
 
 
 def translated(error: Exception, provider: str) -> LLMError | None:
-    """
-    Return what an error of a client means, or None where it is not the provider's.
-    """
+    """Return what an error of a client means, or None where it is not the provider's."""
     foreign = type(error).__module__.split(".")[0] in FOREIGN
     if not foreign and not isinstance(error, OSError | JSONDecodeError):
         return None

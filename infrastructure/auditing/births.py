@@ -17,30 +17,22 @@ from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
 from ..stretches import stretches
 
-__all__ = ["Item", "births", "event_at", "full_ref", "id_of", "named_so", "place_of", "ref_of"]
-
 # What the kinds of contexts hold.
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
 
 
 def id_of(item: Item) -> str | None:
-    """
-    Return the id or the key of an item; None where it has none.
-    """
+    """Return the id or the key of an item; None where it has none."""
     return item.key if isinstance(item, WindowItemEvent | MemoryRemembered) else item.id
 
 
 def full_ref(ref: Ref, stream: str) -> Ref:
-    """
-    Return the name of an item with its stream, `stream` where it is the own one.
-    """
+    """Return the name of an item with its stream, `stream` where it is the own one."""
     return ref if ref.stream else Ref(ref.version, stream)
 
 
 def place_of(ref: Ref, shown_in: str) -> str:
-    """
-    Return where an item was added, as it is said in the context that shows it.
-    """
+    """Return where an item was added, as it is said in the context that shows it."""
     is_own = ref.stream in ("", shown_in)
     return f"@{ref.version}" if is_own else f"{ref.stream.removeprefix('chat:')}@{ref.version}"
 
@@ -53,25 +45,19 @@ def named_so(name: str, stream: str) -> frozenset[str]:
 
 
 def ref_of(reference: str) -> Ref:
-    """
-    Return the event that `stream@version` names.
-    """
+    """Return the event that `stream@version` names."""
     stream, _, version = reference.rpartition("@")
     return Ref(int(version), stream)
 
 
 def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:
-    """
-    Return the event that made a version; None for version 0, before there was any.
-    """
+    """Return the event that made a version; None for version 0, before there was any."""
     found = log.read(stream, after=version - 1, until=version) if version else []
     return found[0] if found else None
 
 
 def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
-    """
-    Return the events that brought items, which are named with their streams.
-    """
+    """Return the events that brought items, which are named with their streams."""
     versions: dict[str, set[int]] = {}
     for ref in refs:
         versions.setdefault(ref.stream, set()).add(ref.version)

@@ -1,6 +1,4 @@
-"""
-Because of what? The chain of events that an event follows from, as far as the log has them.
-"""
+"""Because of what? The chain of events that an event follows from, as far as the log has them."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ...domain.ports import Log
 from ...domain.spans import Ref
 from ...domain.streams import split_stream_id, stream_id
 from .births import births
-
-__all__ = ["CAUSES_MAX", "causes_of"]
 
 # A chain is cut here; who wants more goes on from its last event.
 CAUSES_MAX = 64

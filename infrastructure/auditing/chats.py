@@ -1,6 +1,4 @@
-"""
-What the events of a chat did to its items.
-"""
+"""What the events of a chat did to its items."""
 
 from __future__ import annotations
 
@@ -28,13 +26,9 @@ from ...domain.spans import Ref, refs_of
 from ..plain_events import plain_fields
 from .trail import Change, Trail
 
-__all__ = ["chat_changes"]
-
 
 def chat_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """
-    Yield what an event did.
-    """
+    """Yield what an event did."""
     event, own = recorded.event, Ref(recorded.version, recorded.stream)
     if isinstance(event, ITEM_EVENTS):
         yield from trail.come(recorded, [own])

@@ -17,15 +17,11 @@ from ..validity_view import Interval
 from .births import births, ref_of
 from .trail import Change
 
-__all__ = ["config_changes"]
-
 CONFIG = "agent_config_update"
 
 
 def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Iterator[Change]:
-    """
-    Yield the changes of a chat's instructions and tools, oldest first; `stays` are the intervals of its items.
-    """
+    """Yield the changes of a chat's instructions and tools, oldest first; `stays` are the intervals of its items."""
     saying = [stay for stay in stays if stay.role in INSTRUCTION_ROLES or stay.type == CONFIG]
     coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
     versions = sorted({*coming, *leaving} - {STILL_THERE})

@@ -1,6 +1,4 @@
-"""
-What became of a context and of all in it, event by event, whatever its kind.
-"""
+"""What became of a context and of all in it, event by event, whatever its kind."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ from .births import Item, births, full_ref
 from .chats import chat_changes
 from .folded import container_changes, memory_changes, window_changes
 from .trail import Change, Trail
-
-__all__ = ["began_with", "context_changes"]
 
 Reader = Callable[[Sequence[Ref]], Mapping[Ref, Item]]
 
@@ -49,9 +45,7 @@ def context_changes(log: Log, stream: str, version: int) -> Iterator[Change]:
 
 
 def began_with(log: Log, stream: str) -> dict[Ref, Item]:
-    """
-    Return the items that a fork or branch began with; other contexts began with none.
-    """
+    """Return the items that a fork or branch began with; other contexts began with none."""
     kind = split_stream_id(stream)[0]
     if kind == "chat":
         first = _chat_items(log, stream, 1)

@@ -1,6 +1,4 @@
-"""
-What the events of queues, pools, windows and memories did to their items.
-"""
+"""What the events of queues, pools, windows and memories did to their items."""
 
 from __future__ import annotations
 
@@ -38,15 +36,11 @@ from ...domain.window.events import (
 from ..plain_events import plain_fields
 from .trail import Change, Trail
 
-__all__ = ["container_changes", "memory_changes", "window_changes"]
-
 OPENED = ("parent", "limit", "tags", "user", "session", "agent")
 
 
 def container_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """
-    Yield what an event of a queue or a pool did.
-    """
+    """Yield what an event of a queue or a pool did."""
     event, own = recorded.event, [Ref(recorded.version, recorded.stream)]
     match event:
         case PoolReplaced():
@@ -89,9 +83,7 @@ def _container_settings(recorded: RecordedEvent, trail: Trail) -> Iterator[Chang
 
 
 def window_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """
-    Yield what an event of a window did.
-    """
+    """Yield what an event of a window did."""
     event, own = recorded.event, [Ref(recorded.version, recorded.stream)]
     match event:
         case WindowAdded():
@@ -121,9 +113,7 @@ def window_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
 
 
 def memory_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """
-    Yield what an event of a scope of a memory did.
-    """
+    """Yield what an event of a scope of a memory did."""
     event = recorded.event
     match event:
         case MemoryRemembered():

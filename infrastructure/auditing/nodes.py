@@ -1,6 +1,4 @@
-"""
-What became of one node, in all rounds of its session.
-"""
+"""What became of one node, in all rounds of its session."""
 
 from __future__ import annotations
 
@@ -16,13 +14,9 @@ from ..node_audit import AttributeTransition
 from .births import births, ref_of
 from .trail import Change
 
-__all__ = ["is_node_name", "node_changes"]
-
 
 def is_node_name(text: str) -> bool:
-    """
-    Return whether a text is the name of a node, `Type(label)`, and not that of a context.
-    """
+    """Return whether a text is the name of a node, `Type(label)`, and not that of a context."""
     try:
         return parse_node_name(text).type in NODE_TYPES
     except InvalidInputError:
@@ -30,9 +24,7 @@ def is_node_name(text: str) -> bool:
 
 
 def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[Change]:
-    """
-    Return what the audit of a node told as changes, each with the event that made it.
-    """
+    """Return what the audit of a node told as changes, each with the event that made it."""
     refs = [ref_of(one.reference) for one in told]
     recorded = births(log, refs)
     return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]

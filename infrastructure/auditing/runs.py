@@ -39,20 +39,16 @@ from ...domain.trajectory.events import (
 )
 from ...domain.trajectory.naming import node_name
 from ...domain.trajectory.state.attributes import DESCRIPTION
-from ...domain.trajectory.state.fold import type_of
+from ...domain.trajectory.state.parts import type_of
 from ..plain_events import plain_fields
 from .births import births, full_ref
 from .trail import Change
-
-__all__ = ["run_changes"]
 
 Changes = Iterator[Change]
 
 
 def run_changes(log: Log, run: Run, version: int) -> Changes:
-    """
-    Yield what became of a run and of all in it up to a version, oldest first.
-    """
+    """Yield what became of a run and of all in it up to a version, oldest first."""
     trail = _Trail(log, run)
     with trusted(run.stream):
         for recorded in log.read(run.stream, until=version):
@@ -71,9 +67,7 @@ class _Trail:
         self._attributes: dict[str, Any] = {}
 
     def changes(self, recorded: RecordedEvent) -> Changes:
-        """
-        Yield what an event did.
-        """
+        """Yield what an event did."""
         match recorded.event:
             case NodeEvent() as event:
                 yield from self._registered(recorded, event)

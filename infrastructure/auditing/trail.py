@@ -1,6 +1,4 @@
-"""
-What became of the items of a context, one change after the other: what each event did to which item.
-"""
+"""What became of the items of a context, one change after the other: what each event did to which item."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Any, NamedTuple
 from ...domain.envelope import RecordedEvent
 from ...domain.spans import Ref
 from .births import Item, full_ref, id_of
-
-__all__ = ["Change", "Trail"]
 
 
 class Change(NamedTuple):
@@ -61,65 +57,49 @@ class Trail:
         instead: Mapping[str | None, Ref] | None = None,
         reason: str | None = None,
     ) -> Iterator[Change]:
-        """
-        Yield that items came in; `instead` has, by name, those that they took the place of.
-        """
+        """Yield that items came in; `instead` has, by name, those that they took the place of."""
         for ref, item in self._items(refs):
             self._there[ref] = item
             old = self._gone((instead or {}).get(id_of(item)))
             yield Change(recorded, ref, id_of(item), old=old, new=item, reason=reason)
 
     def leave(self, recorded: RecordedEvent, refs: Iterable[Ref], *, reason: str | None = None) -> Iterator[Change]:
-        """
-        Yield that items left.
-        """
+        """Yield that items left."""
         for ref, item in self._items(refs):
             self._there.pop(ref, None)
             yield Change(recorded, ref, id_of(item), old=item, reason=reason)
 
     def clear(self, recorded: RecordedEvent, *, reason: str | None = None) -> Iterator[Change]:
-        """
-        Yield that all items left.
-        """
+        """Yield that all items left."""
         return self.leave(recorded, list(self._there), reason=reason)
 
     def mark(
         self, recorded: RecordedEvent, refs: Iterable[Ref], attribute: str, *, is_so: bool, reason: str | None = None
     ) -> Iterator[Change]:
-        """
-        Yield that something is so now, or not any more, of items.
-        """
+        """Yield that something is so now, or not any more, of items."""
         for ref, item in self._items(refs):
             yield Change(recorded, ref, id_of(item), attribute, not is_so, is_so, reason)
 
     def keep_out(self, recorded: RecordedEvent, item: Item, *, reason: str) -> Iterator[Change]:
-        """
-        Yield that an item was brought and not let in.
-        """
+        """Yield that an item was brought and not let in."""
         ref = Ref(recorded.version, self.stream)
         self._known[ref] = item
         yield Change(recorded, ref, id_of(item), "dropped", new=item, reason=reason)
 
     def begin(self, recorded: RecordedEvent, opened: dict[str, Any], **attributes: Any) -> Iterator[Change]:
-        """
-        Yield that the context came to be; with these `attributes`, which may change later.
-        """
+        """Yield that the context came to be; with these `attributes`, which may change later."""
         self._attributes.update(attributes)
         yield Change(recorded, attribute="opened", new=opened)
 
     def set(self, recorded: RecordedEvent, attribute: str, value: Any) -> Iterator[Change]:
-        """
-        Yield that something of the context is another now, if it is.
-        """
+        """Yield that something of the context is another now, if it is."""
         old = self._attributes.get(attribute)
         if old != value:
             self._attributes[attribute] = value
             yield Change(recorded, attribute=attribute, old=old, new=value)
 
     def by_name(self) -> dict[str | None, Ref]:
-        """
-        Return the items that are there by their ids or keys.
-        """
+        """Return the items that are there by their ids or keys."""
         return {id_of(item): ref for ref, item in self._there.items()}
 
     def _gone(self, ref: Ref | None) -> Item | None:

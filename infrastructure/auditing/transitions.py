@@ -18,8 +18,6 @@ from .births import Item, named_so
 from .causes import causes_of
 from .trail import Change
 
-__all__ = ["Transition", "of_attribute", "of_item", "transitions_of"]
-
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """
@@ -48,9 +46,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def transitions_of(log: Log, changes: Iterable[Change]) -> list[Transition]:
-    """
-    Return changes as plain data, each with its chain of causes.
-    """
+    """Return changes as plain data, each with its chain of causes."""
     told = list(changes)
     causes = causes_of(log, [change.recorded for change in told])
     return [_transition(change, causes[change.recorded.reference]) for change in told]

@@ -1,6 +1,4 @@
-"""
-Why is this item not in the context? The event that took it out, here or in what the context was forked from.
-"""
+"""Why is this item not in the context? The event that took it out, here or in what the context was forked from."""
 
 from __future__ import annotations
 
@@ -24,8 +22,6 @@ from ..validity_view import intervals
 from .births import event_at, id_of, named_so
 from .causes import causes_of
 from .contexts import began_with, context_changes
-
-__all__ = ["THERE", "WhyGone", "why_gone"]
 
 THERE, GONE, NEVER = "there", "gone", "never"
 
@@ -68,9 +64,7 @@ class _Asked(NamedTuple):
 
 
 def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGone:
-    """
-    Return what `Store.why_gone` does; the rows of the validity of chats are up to date.
-    """
+    """Return what `Store.why_gone` does; the rows of the validity of chats are up to date."""
     with trusted(stream):
         found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
     if not isinstance(found, _Left):

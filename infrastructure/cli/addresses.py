@@ -1,6 +1,4 @@
-"""
-`CTX`, `CTX@V` and `CTX@A..B`: from what was typed to a context and a version of it.
-"""
+"""`CTX`, `CTX@V` and `CTX@A..B`: from what was typed to a context and a version of it."""
 
 from __future__ import annotations
 
@@ -18,21 +16,6 @@ from ..named_contexts import KINDS, streams_named
 from ..store import Store
 from .options import checked_text
 
-__all__ = [
-    "KINDS",
-    "Reference",
-    "address",
-    "chat_in",
-    "existing",
-    "new_id",
-    "opened",
-    "position",
-    "reference",
-    "references",
-    "seen_at",
-    "stream_of",
-]
-
 # Those with commands of their own.
 COMMANDED = ("queue", "pool", "memory")
 
@@ -46,9 +29,7 @@ class Reference(NamedTuple):
 
 
 def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """
-    Check an option that is a moment: a version, a time, `pos:P` or a name.
-    """
+    """Check an option that is a moment: a version, a time, `pos:P` or a name."""
     return None if value is None else _checked_address(value)
 
 
@@ -61,9 +42,7 @@ def _checked_address(text: str) -> str:
 
 
 def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:
-    """
-    Return the moment up to and including a position, as `refold log` prints it.
-    """
+    """Return the moment up to and including a position, as `refold log` prints it."""
     try:
         return None if value is None else Moment.parse(checked_text(value).removeprefix("pos:"))
     except InvalidInputError as error:
@@ -71,9 +50,7 @@ def position(ctx: click.Context, param: click.Parameter, value: str | None) -> M
 
 
 def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
-    """
-    Return the context and the moment that `CTX` or `CTX@V` names.
-    """
+    """Return the context and the moment that `CTX` or `CTX@V` names."""
     found = None if value is None else _parsed(value)
     if found is not None and found.is_range:
         raise click.BadParameter(f"{value!r} names a range, and one moment is wanted here")
@@ -81,16 +58,12 @@ def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Reference, ...]:
-    """
-    Return the contexts and moments that are named, ranges among them.
-    """
+    """Return the contexts and moments that are named, ranges among them."""
     return tuple(_parsed(value) for value in values)
 
 
 def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """
-    Return the name of a context that is to be changed: it has no moment.
-    """
+    """Return the name of a context that is to be changed: it has no moment."""
     found = _parsed(value)
     if found.moments:
         raise click.BadParameter(f"{value!r} is the past, which stays as it was: leave out @V, or fork it")
@@ -98,9 +71,7 @@ def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """
-    Return the name of a context that is to be made; its kind may stand in front.
-    """
+    """Return the name of a context that is to be made; its kind may stand in front."""
     text = checked_text(value)
     kind, colon, bare = text.partition(":")
     try:
@@ -159,14 +130,10 @@ def opened(store: Store, name: str) -> ChatContext:
 
 
 def chat_in(store: Store, stream: str) -> ChatContext:
-    """
-    Return the chat that lies in a stream.
-    """
+    """Return the chat that lies in a stream."""
     return store.chat(split_stream_id(stream)[1], create=False)
 
 
 def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
-    """
-    Return the chat as it was at a moment, or as it is.
-    """
+    """Return the chat as it was at a moment, or as it is."""
     return chat.at(chat.version if moment is None else moment)

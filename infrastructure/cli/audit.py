@@ -15,6 +15,7 @@ from ..auditing.runs import run_changes
 from ..auditing.trail import Change
 from ..auditing.transitions import of_attribute, of_item
 from ..codec import tag_of
+from ..exact_times import exact
 from ..plain_items import plain_item
 from .addresses import Reference
 from .addresses import reference as parse_reference
@@ -28,10 +29,7 @@ from .seen_run import SeenRun
 from .shapes import json_text, print_json_list
 from .speaking import said_by
 from .terminal import cut, is_cut_short, one_line
-from .times import exact
 from .wording import summary_of
-
-__all__ = ["command"]
 
 LINES_AT_ONCE = 512
 NUMBER = click.IntRange(min=0)

@@ -1,6 +1,4 @@
-"""
-What the commands that change a context have in common: naming items, and saying what was done.
-"""
+"""What the commands that change a context have in common: naming items, and saying what was done."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from ...domain.spans import Ref
 from .options import checked_text
 from .shapes import print_json
 from .terminal import one_line
-
-__all__ = ["PLACE", "Changed", "after", "context_label", "items", "named_items", "note", "report"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 # `@3`, or `other@3`: where an item was added. No context has versions of more digits.
@@ -46,9 +42,7 @@ def _texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 def items(*, required: bool, metavar: str = "ITEM") -> Callable[[F], F]:
-    """
-    Return the argument ITEM...: ids, or the places that `refold show` prints beside items.
-    """
+    """Return the argument ITEM...: ids, or the places that `refold show` prints beside items."""
     shown = f"{metavar}..." if required else f"[{metavar}...]"
     return click.argument("items", metavar=shown, nargs=-1, required=required, callback=_texts)
 
@@ -87,23 +81,17 @@ def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
 
 
 def context_label(context: Changed) -> str:
-    """
-    Return the context and its version, as they are said in front of what was done.
-    """
+    """Return the context and its version, as they are said in front of what was done."""
     return f"{context.stream_kind}:{one_line(context.id)} @{context.version}"
 
 
 def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:
-    """
-    Return the events of a type that a context got behind `version`.
-    """
+    """Return the events of a type that a context got behind `version`."""
     return [one.event for one in chat.history(after=version) if isinstance(one.event, kind)]
 
 
 def report(context: Changed, said: str, shape: dict[str, Any], *, as_json: bool) -> None:
-    """
-    Print what was done to a context, as a sentence or as JSON.
-    """
+    """Print what was done to a context, as a sentence or as JSON."""
     if as_json:
         print_json({"context": context.id, "kind": context.stream_kind, "version": context.version, **shape})
     else:
@@ -111,7 +99,5 @@ def report(context: Changed, said: str, shape: dict[str, Any], *, as_json: bool)
 
 
 def note(text: str) -> None:
-    """
-    Say on stderr what the user may not expect.
-    """
+    """Say on stderr what the user may not expect."""
     click.echo(f"note: {one_line(text)}", err=True)

@@ -1,6 +1,4 @@
-"""
-Merging chats, and saying what was taken and what was in dispute.
-"""
+"""Merging chats, and saying what was taken and what was in dispute."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from .changes import after, note, report
 from .naming import count_of, counted, places_of
 from .terminal import one_line
 
-__all__ = ["merge_chats"]
-
 WHAT = {"config": "the instructions or tools", "summary": "a summary of the same items"}
 
 
@@ -32,9 +28,7 @@ def merge_chats(
     agent_id: str | None,
     as_json: bool,
 ) -> None:
-    """
-    Take what is new in a chat, or its last answer, into another one, and print what that did.
-    """
+    """Take what is new in a chat, or its last answer, into another one, and print what that did."""
     view, before = seen_at(source, moment), target.version
     if how == "result":
         asyncio.run(target.merge_result(view, agent_id=agent_id))

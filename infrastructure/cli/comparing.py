@@ -22,8 +22,6 @@ from ...domain.window.events import WindowItemEvent
 from ..auditing.births import Item, id_of
 from .entries import Entry
 
-__all__ = ["Changes", "changes_between"]
-
 
 class Changes(NamedTuple):
     """Items of the second version that are new, items of the first that are gone, pairs that differ, moved items."""
@@ -38,9 +36,7 @@ class Changes(NamedTuple):
 
 
 def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
-    """
-    Return what makes the items `after` of the items `before`.
-    """
+    """Return what makes the items `after` of the items `before`."""
     olds, news = [_said(entry.item) for entry in before], [_said(entry.item) for entry in after]
     # What they begin with in common is nearly everything, and costs the matcher most.
     start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))

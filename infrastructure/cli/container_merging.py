@@ -1,6 +1,4 @@
-"""
-Merging queues and pools, and saying what was taken, what left and what was in dispute.
-"""
+"""Merging queues and pools, and saying what was taken, what left and what was in dispute."""
 
 from __future__ import annotations
 
@@ -16,13 +14,9 @@ from .containers import born, changed, departures_of, made_room, named_shapes, t
 from .naming import counted
 from .terminal import one_line
 
-__all__ = ["merge_containers"]
-
 
 def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
-    """
-    Take what is new in a queue or a pool into another one of its kind, and print what that did.
-    """
+    """Take what is new in a queue or a pool into another one of its kind, and print what that did."""
     departures = departures_of(source)
     theirs = Side(source.stream, source.version, departures.state, departures.gone())
     merging = Merging(theirs, source.log, rule, source)

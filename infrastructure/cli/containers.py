@@ -29,20 +29,6 @@ from ..auditing.births import births, full_ref
 from ..store import Store
 from .changes import PLACE
 
-__all__ = [
-    "born",
-    "changed",
-    "container_in",
-    "departures_of",
-    "held_in",
-    "made_room",
-    "named_items",
-    "named_shape",
-    "named_shapes",
-    "past_container",
-    "totals_of",
-]
-
 
 class _Quiet(Change):
     """A change that nobody is asked about, nor told of."""
@@ -51,16 +37,12 @@ class _Quiet(Change):
         self._prepare = prepare
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
-        """
-        Return the command for the present state.
-        """
+        """Return the command for the present state."""
         return self._prepare(state)
 
 
 def container_in(store: Store, stream: str) -> ContextQueue[Any] | ContextPool[Any]:
-    """
-    Return the queue or the pool that lies in a stream.
-    """
+    """Return the queue or the pool that lies in a stream."""
     kind, context_id = split_stream_id(stream)
     if kind == "queue":
         return store.queue(context_id, create=False)
@@ -70,9 +52,7 @@ def container_in(store: Store, stream: str) -> ContextQueue[Any] | ContextPool[A
 def past_container(
     container: ContextQueue[Any] | ContextPool[Any], moment: str | None
 ) -> ContextQueue[Any] | ContextPool[Any]:
-    """
-    Return a queue or a pool as it was at a moment, or as it is.
-    """
+    """Return a queue or a pool as it was at a moment, or as it is."""
     return container.at(container.version if moment is None else moment)
 
 
@@ -85,9 +65,7 @@ def changed(container: Container[Any], prepare: Callable[[ContainerState], Comma
 
 
 def held_in(stream: str, state: ContainerState) -> dict[Ref, Held]:
-    """
-    Return the items of the container `stream` by their births.
-    """
+    """Return the items of the container `stream` by their births."""
     return {full_ref(held.ref, stream): held for held in state.items.values()}
 
 
@@ -119,47 +97,35 @@ def _places(stream: str, name: str) -> list[Ref]:
 
 
 def born(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
-    """
-    Return the items that events of a container name, read where they came into the world.
-    """
+    """Return the items that events of a container name, read where they came into the world."""
     refs = [full_ref(ref, container.stream) for ref in refs_of(spans)]
     found = births(container.log, refs)
     return [Held(ref, found[ref].event) for ref in refs]
 
 
 def made_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
-    """
-    Return the items that left with these events because there were too many.
-    """
+    """Return the items that left with these events because there were too many."""
     return born(container, [span for event in events if isinstance(event, EvictedEvent) for span in event.items])
 
 
 def departures_of(container: Container[Any]) -> Departures:
-    """
-    Return what left a container up to the version that it shows.
-    """
+    """Return what left a container up to the version that it shows."""
     departures = Departures(container.stream)
     departures.go_on(complete(container.log, container.log.read_events(container.stream, until=container.version)))
     return departures
 
 
 def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
-    """
-    Return how an item of the context `stream` is named: the context and version that brought it, and its id.
-    """
+    """Return how an item of the context `stream` is named: the context and version that brought it, and its id."""
     full = full_ref(ref, stream)
     return {"stream": full.stream, "version": full.version, "id": item_id}
 
 
 def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
-    """
-    Return how items of the container `stream` are named.
-    """
+    """Return how items of the container `stream` are named."""
     return [named_shape(held.ref, stream, held.event.id) for held in items]
 
 
 def totals_of(items: Iterable[Held]) -> Totals:
-    """
-    Return what items count together.
-    """
+    """Return what items count together."""
     return sum((held.totals for held in items), Totals())

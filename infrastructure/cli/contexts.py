@@ -15,8 +15,6 @@ from .shapes import context_shape, print_json_list
 from .terminal import aligned, one_line, paint
 from .times import told
 
-__all__ = ["command"]
-
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)
 

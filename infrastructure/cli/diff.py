@@ -24,8 +24,6 @@ from .shapes import item_shape, print_json
 from .speaking import body_of, sort_of
 from .terminal import aligned, one_line, paint
 
-__all__ = ["command"]
-
 DIFFERENT = 1
 
 

@@ -1,6 +1,4 @@
-"""
-What an edit did, in words: what, how many items, why, from where.
-"""
+"""What an edit did, in words: what, how many items, why, from where."""
 
 from __future__ import annotations
 
@@ -23,15 +21,11 @@ from ...domain.chat.events import (
 from .naming import because, counted, joined, named, places_of, sized, source_of
 from .speaking import body_of, speaker_of
 
-__all__ = ["edit_summary"]
-
 FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
 
 
 def edit_summary(event: EditEvent) -> str:
-    """
-    Return what an edit did, in one sentence.
-    """
+    """Return what an edit did, in one sentence."""
     match event:
         case ItemInserted():
             return f"before {source_of(event.before.stream, event.before.version)}: {_said(event.item)}"

@@ -12,8 +12,6 @@ from ...domain.envelope import RecordedEvent
 from ...domain.spans import Ref
 from ..auditing.births import Item, place_of
 
-__all__ = ["Entry", "Left"]
-
 
 class Entry(NamedTuple):
     """

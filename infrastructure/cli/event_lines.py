@@ -1,6 +1,4 @@
-"""
-Events one below the other, for people: a line for each, in columns.
-"""
+"""Events one below the other, for people: a line for each, in columns."""
 
 from __future__ import annotations
 
@@ -14,15 +12,11 @@ from .terminal import cut, display_width, is_cut_short, one_line, paint, termina
 from .times import absolute, clock, day
 from .wording import type_of
 
-__all__ = ["print_events"]
-
 COLUMNS = 5
 
 
 def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> None:
-    """
-    Print events, each with what it says, `at_once` of them with columns of the same width.
-    """
+    """Print events, each with what it says, `at_once` of them with columns of the same width."""
     widths, today = [0] * COLUMNS, ""
     while page := list(islice(events, at_once)):
         rows = [_cells(event) for event, _ in page]

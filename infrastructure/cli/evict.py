@@ -13,8 +13,6 @@ from .changes import items, named_items, note, report
 from .naming import counted
 from .options import actor, as_json, changing, database, reason
 
-__all__ = ["command"]
-
 
 @click.command("evict")
 @click.argument("context", metavar="CTX", callback=existing)

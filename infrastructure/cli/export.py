@@ -17,8 +17,6 @@ from .options import database, reading
 from .progress import progress_bar
 from .terminal import one_line
 
-__all__ = ["command"]
-
 NAMED_MAX = 5
 Progress = Callable[[int, int], None]
 

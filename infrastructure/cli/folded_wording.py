@@ -1,6 +1,4 @@
-"""
-Events of queues, pools, windows and memories, in words: what, how many items, why, from where.
-"""
+"""Events of queues, pools, windows and memories, in words: what, how many items, why, from where."""
 
 from __future__ import annotations
 
@@ -36,8 +34,6 @@ from ...domain.window.events import (
 )
 from .naming import because, counted, joined, named, sized, source_of
 from .speaking import about, body_of
-
-__all__ = ["folded_summary"]
 
 # What containers say where nobody gave a reason.
 REASONS = {"limit": "to make room", "evict": ""}

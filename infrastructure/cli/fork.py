@@ -10,15 +10,14 @@ from ...domain.chat.calls.forkable import ForkableChat
 from ...domain.chat.context import ChatContext
 from ...domain.streams import split_stream_id
 from ...domain.totals import Totals
-from .addresses import KINDS, Reference, chat_in, new_id, seen_at, stream_of
+from ..named_contexts import KINDS
+from .addresses import Reference, chat_in, new_id, seen_at, stream_of
 from .addresses import reference as parse_reference
 from .changes import Changed, report
 from .containers import container_in, past_container, totals_of
 from .naming import counted
 from .options import actor, as_json, changing, database, optional_text
 from .terminal import one_line
-
-__all__ = ["command"]
 
 FORKED = ("chat", "queue", "pool")
 

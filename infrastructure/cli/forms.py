@@ -13,17 +13,13 @@ from typing import Any
 from ...domain.chat.calls.past import ReadOnlyChatContext
 from .shapes import print_json, print_json_list
 
-__all__ = ["EXACT", "PROVIDERS", "print_for"]
-
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 # Those that an import comes out of as it came in.
 EXACT = ("openai", "anthropic")
 
 
 def print_for(provider: str, view: ReadOnlyChatContext, *, is_exact: bool, tail: int | None) -> None:
-    """
-    Print a view as one of PROVIDERS takes it: OpenAI messages as an array, the others as the fields of a request.
-    """
+    """Print a view as one of PROVIDERS takes it: OpenAI messages as an array, the others as the fields of a request."""
     if provider == "openai":
         messages = view.to_openai_messages(exact=is_exact)
         print_json_list(messages[-tail:] if tail else messages)

@@ -11,8 +11,6 @@ from .runs.drawing import print_graph
 from .runs.sessions import Wanted, run_at, wanted_runs
 from .shapes import print_json
 
-__all__ = ["command"]
-
 NUMBER = click.IntRange(min=0)
 
 

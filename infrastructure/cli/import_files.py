@@ -15,8 +15,6 @@ from .progress import progress_bar
 from .taking_in import OWN_FORMAT, exports_among, take_in
 from .terminal import one_line
 
-__all__ = ["command"]
-
 
 @click.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))

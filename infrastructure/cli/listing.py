@@ -1,6 +1,4 @@
-"""
-Items one below the other, for people: where each was added, who speaks or what it is, what is said.
-"""
+"""Items one below the other, for people: where each was added, who speaks or what it is, what is said."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from .entries import Entry
 from .speaking import sort_of, speaker_of, style_of
 from .terminal import TEXT_WIDTH_MIN, display_width, one_line, paint, terminal_width, wrapped
 from .times import absolute
-
-__all__ = ["Row", "print_rows"]
 
 PAUSE_SECONDS = 60
 SPEAKER_WIDTH, SPEAKER_WIDTH_MAX = 9, 24
@@ -40,9 +36,7 @@ class Columns(NamedTuple):
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """
-    Print items; a pause of more than a minute between two of them shows the time.
-    """
+    """Print items; a pause of more than a minute between two of them shows the time."""
     columns = _columns_of(rows)
     for before, row in pairwise([None, *rows]):
         assert row is not None

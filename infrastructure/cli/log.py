@@ -26,8 +26,6 @@ from .seeing import seen
 from .shapes import event_shape, json_text, print_json_list
 from .wording import summary_of, type_of
 
-__all__ = ["command"]
-
 PAGE_EVENTS = 512
 
 

@@ -16,8 +16,6 @@ from .container_merging import merge_containers
 from .containers import container_in, past_container
 from .options import actor, as_json, changing, database, optional_text
 
-__all__ = ["command"]
-
 MERGED = ("chat", "queue", "pool")
 
 

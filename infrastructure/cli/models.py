@@ -13,8 +13,6 @@ from ...domain.llm.base import LLM
 from ...domain.llm.errors import LLMAuthenticationError
 from .options import checked_text
 
-__all__ = ["model_name", "model_of"]
-
 KEYS = {
     "openai": "OPENAI_API_KEY",
     "anthropic": "ANTHROPIC_API_KEY",
@@ -23,9 +21,7 @@ KEYS = {
 
 
 def model_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """
-    Check an option that is a provider and the name of one of its models.
-    """
+    """Check an option that is a provider and the name of one of its models."""
     if value is None:
         return None
     provider, colon, name = checked_text(value).partition(":")

@@ -10,14 +10,13 @@ import click
 from ...domain.envelope import RecordedEvent
 from ...domain.moments import STREAM
 from ...domain.system import REAL_SYSTEM
+from ..exact_times import exact
 from ..store import Store
 from .changes import note
 from .options import actor, as_json, changing, checked_text, database, optional_text, reading
 from .shapes import print_json, print_json_list
 from .terminal import aligned, cut, is_cut_short, one_line, paint, terminal_width
-from .times import exact, told
-
-__all__ = ["command"]
+from .times import told
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")

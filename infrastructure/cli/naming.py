@@ -1,6 +1,4 @@
-"""
-Items as events name them, for people: `@2..4, support-42@7`.
-"""
+"""Items as events name them, for people: `@2..4, support-42@7`."""
 
 from __future__ import annotations
 
@@ -11,50 +9,36 @@ from ...domain.spans import Ref, Span
 from ...domain.totals import Totals
 from ..auditing.births import place_of
 
-__all__ = ["because", "count_of", "counted", "joined", "named", "places_of", "sized", "source_of"]
-
 RANGES_SHOWN_MAX = 5
 
 
 def counted(count: int, noun: str) -> str:
-    """
-    Return a number of things, like "1 item" or "1,200 items".
-    """
+    """Return a number of things, like "1 item" or "1,200 items"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def named(spans: Sequence[Span], noun: str = "item") -> str:
-    """
-    Return items as "2 items (@2..3)".
-    """
+    """Return items as "2 items (@2..3)"."""
     return f"{counted(count_of(spans), noun)} ({places_of(spans)})"
 
 
 def sized(change: Totals) -> str:
-    """
-    Return how much came or went, like "about 20 tokens".
-    """
+    """Return how much came or went, like "about 20 tokens"."""
     return f"about {abs(change.tokens):,} tokens"
 
 
 def because(reason: str | None) -> str:
-    """
-    Return a reason behind its word; nothing where there is none.
-    """
+    """Return a reason behind its word; nothing where there is none."""
     return f"because: {reason}" if reason else ""
 
 
 def joined(parts: Iterable[str]) -> str:
-    """
-    Return parts of a sentence with commas between them, those left out that are empty.
-    """
+    """Return parts of a sentence with commas between them, those left out that are empty."""
     return ", ".join(part for part in parts if part)
 
 
 def count_of(spans: Iterable[Span]) -> int:
-    """
-    Return how many items spans name.
-    """
+    """Return how many items spans name."""
     return sum(len(run) for span in spans for run in span.ranges())
 
 
@@ -69,9 +53,7 @@ def places_of(spans: Iterable[Span]) -> str:
 
 
 def source_of(stream: str, version: int) -> str:
-    """
-    Return a context at a version, as it is typed.
-    """
+    """Return a context at a version, as it is typed."""
     return place_of(Ref(version, stream), "")
 
 

@@ -20,23 +20,6 @@ from ..store import Store
 from .naming import counted
 from .terminal import one_line
 
-__all__ = [
-    "DATABASE_HELP",
-    "actor",
-    "as_json",
-    "changing",
-    "checked_text",
-    "database",
-    "keeping",
-    "optional_text",
-    "reading",
-    "reason",
-    "required_text",
-    "shown",
-    "summed_up",
-    "writing",
-]
-
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"
 DEFAULT_ACTOR = "cli"
@@ -45,9 +28,7 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 
 
 def checked_text(value: str) -> str:
-    """
-    Return a text from the command line: bytes that are no Unicode cannot be stored, nor looked for.
-    """
+    """Return a text from the command line: bytes that are no Unicode cannot be stored, nor looked for."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -58,16 +39,12 @@ def checked_text(value: str) -> str:
 
 
 def required_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """
-    Check an argument or an option that is some text.
-    """
+    """Check an argument or an option that is some text."""
     return checked_text(value)
 
 
 def optional_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """
-    Check an option that is some text, if it is given.
-    """
+    """Check an option that is some text, if it is given."""
     return None if value is None else checked_text(value)
 
 
@@ -84,17 +61,13 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def shown(location: str) -> str:
-    """
-    Return a location as it may be printed: on one line, and without a password.
-    """
+    """Return a location as it may be printed: on one line, and without a password."""
     return one_line(PASSWORD.sub(r"\1\2***", location))
 
 
 @contextmanager
 def reading(location: str) -> Iterator[Store]:
-    """
-    Open a database that is there, for reading only.
-    """
+    """Open a database that is there, for reading only."""
     try:
         store = open_store(location, create=False, read_only=True)
     except StorageUnavailableError as error:
@@ -129,17 +102,13 @@ def _tell_missed(store: Store) -> None:
 
 @contextmanager
 def changing(location: str, actor: str) -> Iterator[Store]:
-    """
-    Open a database that is there, for changes to its contexts by `actor`.
-    """
+    """Open a database that is there, for changes to its contexts by `actor`."""
     with keeping(location) as store, acting(actor=actor):
         yield store
 
 
 def summed_up(location: str, read: Callable[[Store], T]) -> T:
-    """
-    Return what `read` finds in the projections, which are brought up to date and kept where that is allowed.
-    """
+    """Return what `read` finds in the projections, which are brought up to date and kept where that is allowed."""
     try:
         with keeping(location) as store:
             return read(store)
@@ -151,8 +120,6 @@ def summed_up(location: str, read: Callable[[Store], T]) -> T:
 
 @contextmanager
 def writing(location: str) -> Iterator[Store]:
-    """
-    Open a database, or make it.
-    """
+    """Open a database, or make it."""
     with open_store(location) as store:
         yield store

@@ -1,6 +1,4 @@
-"""
-Pinning and unpinning, which differ in one word.
-"""
+"""Pinning and unpinning, which differ in one word."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from .addresses import opened
 from .changes import named_items, note, report
 from .naming import counted
 from .options import changing
-
-__all__ = ["pinned_or_not"]
 
 
 def pinned_or_not(
@@ -22,9 +18,7 @@ def pinned_or_not(
     location: str,
     as_json: bool,
 ) -> None:
-    """
-    Pin items of a context, or unpin them, and print what is pinned then.
-    """
+    """Pin items of a context, or unpin them, and print what is pinned then."""
     with changing(location, actor) as store:
         chat = opened(store, context)
         before = chat.version

@@ -20,8 +20,6 @@ from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
 from .options import DATABASE_HELP, optional_text
 from .terminal import one_line
 
-__all__ = ["refold", "run"]
-
 # The help is here, so that listing the commands imports none of them.
 COMMANDS = {
     "import": ("import_files", "Bring transcripts in, each conversation as a context."),
@@ -61,15 +59,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """
-        Return the names in the order of the help.
-        """
+        """Return the names in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """
-        Return the command, or None where there is none of this name.
-        """
+        """Return the command, or None where there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
@@ -77,9 +71,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """
-        Write the list of commands without importing them.
-        """
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
@@ -110,9 +102,7 @@ def refold(context: click.Context, db: str | None, version: bool) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """
-    Run the program and return its exit code; nothing but a fault of its own leaves it as an exception.
-    """
+    """Run the program and return its exit code; nothing but a fault of its own leaves it as an exception."""
     _prepare_streams()
     try:
         code = _invoke(sys.argv[1:] if arguments is None else list(arguments))

@@ -17,17 +17,13 @@ from ..projecting.building import Progress as RebuildTold
 from ..projecting.building import RebuildProgress
 from .times import duration
 
-__all__ = ["progress_bar", "projection_progress"]
-
 # What takes no longer than this is done before a line about it is read.
 LINES_EVERY_SECONDS = 5.0
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """
-    Yield a function that is told how much of how much is done; None where stderr is no terminal.
-    """
+    """Yield a function that is told how much of how much is done; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -41,9 +37,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def projection_progress(doing: str) -> Iterator[RebuildTold]:
-    """
-    Yield a function that is told how far the making of a projection is, which is called `doing`.
-    """
+    """Yield a function that is told how far the making of a projection is, which is called `doing`."""
     if not sys.stderr.isatty():
         yield _Lines(doing, REAL_SYSTEM)
         return

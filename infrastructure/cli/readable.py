@@ -21,8 +21,6 @@ from ..projecting.store import MemoryProjectionStore
 from .naming import counted
 from .options import reading, summed_up
 
-__all__ = ["LeftOutError", "Readable", "rows_of"]
-
 PAGE_EVENTS = 512
 # A page that cannot be read is read in so many parts, down to single events.
 PARTS = 8
@@ -102,9 +100,7 @@ class Readable:
             after, size = end, min(size * PARTS, PAGE_EVENTS)
 
     def rows(self, projections: Sequence[Projection]) -> list[list[Any]]:
-        """
-        Return the rows that projections make of what can be read.
-        """
+        """Return the rows that projections make of what can be read."""
         store = MemoryProjectionStore()
         for page in self.pages():
             for one in projections:
@@ -135,9 +131,7 @@ class Readable:
 
 
 def rows_of(location: str, projections: Sequence[Projection]) -> tuple[list[list[Any]], Readable | None]:
-    """
-    Return the rows of projections; where events cannot be read those that the others give, and what was left out.
-    """
+    """Return the rows of projections; where events cannot be read those that the others give, and what was left out."""
     with suppress(DamagedError):
         return summed_up(location, lambda store: [store.rows(one.name) for one in projections]), None
     with reading(location) as store:

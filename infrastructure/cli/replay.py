@@ -20,8 +20,6 @@ from .shapes import item_shape, print_json
 from .speaking import body_of
 from .terminal import aligned, one_line, paint
 
-__all__ = ["command"]
-
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
 FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 

@@ -9,8 +9,6 @@ from .changes import items, named_items, note, report
 from .naming import counted
 from .options import actor, as_json, changing, database, reason
 
-__all__ = ["command"]
-
 
 @click.command("restore")
 @click.argument("context", metavar="CTX", callback=existing)

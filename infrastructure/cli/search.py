@@ -14,8 +14,6 @@ from .options import as_json, checked_text, database, optional_text, summed_up
 from .shapes import print_json_list
 from .terminal import cut, display_width, is_cut_short, one_line, paint, terminal_width
 
-__all__ = ["command", "limit", "print_found", "query_text"]
-
 HITS = 20
 limit = click.option(
     "--limit", metavar="N", type=click.IntRange(min=1), default=HITS, show_default=True, help="N at most."
@@ -23,9 +21,7 @@ limit = click.option(
 
 
 def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """
-    Check an argument that says what to look for.
-    """
+    """Check an argument that says what to look for."""
     try:
         parse_query(checked_text(value))
     except RefusedError as error:
@@ -61,9 +57,7 @@ def command(query: str, kind: str | None, context: str | None, limit: int, locat
 
 
 def print_found(location: str, query: str, kind: str | None, context: str | None, limit: int, *, as_json: bool) -> None:
-    """
-    Look for `query` and print what is found.
-    """
+    """Look for `query` and print what is found."""
     kind, context = _split(kind, context)
     hits = summed_up(location, lambda store: store.search(query, kind=kind, context=context, limit=limit))
     if as_json:

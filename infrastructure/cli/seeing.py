@@ -1,6 +1,4 @@
-"""
-Contexts of all kinds at one version, as the reading commands look at them.
-"""
+"""Contexts of all kinds at one version, as the reading commands look at them."""
 
 from __future__ import annotations
 
@@ -13,14 +11,13 @@ from ...domain.spans import Ref
 from ...domain.streams import split_stream_id
 from ...domain.trajectory.identity import run_id_of
 from ..auditing.births import Item
+from ..named_contexts import KINDS
 from ..store import Store
-from .addresses import KINDS, Reference, stream_of
+from .addresses import Reference, stream_of
 from .entries import Entry, Left
 from .seen_chat import SeenChat
 from .seen_folded import SeenContainer, SeenFolded, SeenMemory, SeenWindow
 from .seen_run import SeenRun
-
-__all__ = ["Seen", "View", "items_seen", "seen", "view_of"]
 
 FOLDED: dict[str, type[SeenFolded]] = {
     "queue": SeenContainer,
@@ -51,19 +48,13 @@ class Seen(View, Protocol):
         """What the context was told of how to be."""
 
     def entries(self, *, tail: int | None = None) -> list[Entry]:
-        """
-        Return the items, or the last `tail` of them.
-        """
+        """Return the items, or the last `tail` of them."""
 
     def evicted(self) -> list[tuple[Entry, Left]]:
-        """
-        Return the items that left and are not back, the first to leave first, each with how it left.
-        """
+        """Return the items that left and are not back, the first to leave first, each with how it left."""
 
     def items_at(self, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
-        """
-        Return items that the context ever had, by their births.
-        """
+        """Return items that the context ever had, by their births."""
 
 
 def seen(

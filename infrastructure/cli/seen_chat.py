@@ -1,6 +1,4 @@
-"""
-A chat at one version, as the reading commands look at it.
-"""
+"""A chat at one version, as the reading commands look at it."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from ...domain.ports import Log
 from ...domain.spans import Ref
 from ..auditing.births import Item, births, full_ref
 from .entries import Entry, Left
-
-__all__ = ["SeenChat"]
 
 LOOKED_BACK_FIRST = 64
 
@@ -40,9 +36,7 @@ class SeenChat:
         return {}
 
     def entries(self, *, tail: int | None = None) -> list[Entry]:
-        """
-        Return the items, or the last `tail` of them; where nothing was edited, without loading what lies before.
-        """
+        """Return the items, or the last `tail` of them; where nothing was edited, without loading what lies before."""
         found = None if tail is None else _last_added(self.log, self.stream, self.version, tail)
         if found is not None:
             return [Entry(recorded.event, recorded, self.stream) for recorded in found]
@@ -51,26 +45,20 @@ class SeenChat:
         return self._entries(items, order if tail is None else order[-tail:])
 
     def evicted(self) -> list[tuple[Entry, Left]]:
-        """
-        Return the items that left the view and are not back, the first to leave first, each with how it left.
-        """
+        """Return the items that left the view and are not back, the first to leave first, each with how it left."""
         items = self.chat.recorded_items()
         gone = items.edits.gone if items.edits else {}
         left = [Left(one.how, one.reason, one.version) for one in gone.values()]
         return list(zip(self._entries(items, list(gone)), left, strict=True))
 
     def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
-        """
-        Return items that the chat ever had, by their births.
-        """
+        """Return items that the chat ever had, by their births."""
         held = self.chat.recorded_items()
         ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == self.stream else ref) for ref in refs}
         return {ref: held.arena.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
-        """
-        Return items that the chat ever had, by their ids.
-        """
+        """Return items that the chat ever had, by their ids."""
         held = self.chat.recorded_items()
         ordinals = [held.ordinal(item_id) for item_id in item_ids]
         return self._entries(held, [ordinal for ordinal in ordinals if ordinal is not None])

@@ -26,8 +26,6 @@ from ...domain.window.state.loading import complete as window_events
 from ..auditing.births import Item, births, full_ref
 from .entries import Entry, Left
 
-__all__ = ["SeenContainer", "SeenFolded", "SeenMemory", "SeenWindow"]
-
 
 class Gone(NamedTuple):
     """An item that left, by its birth, and how it did."""
@@ -60,23 +58,17 @@ class SeenFolded:
         return {}
 
     def entries(self, *, tail: int | None = None) -> list[Entry]:
-        """
-        Return the items, or the last `tail` of them.
-        """
+        """Return the items, or the last `tail` of them."""
         held = self._held()
         return self._entries(held if tail is None else held[-tail:])
 
     def evicted(self) -> list[tuple[Entry, Left]]:
-        """
-        Return the items that left and are not back, the first to leave first, each with how it left.
-        """
+        """Return the items that left and are not back, the first to leave first, each with how it left."""
         gone = self._gone()
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
 
     def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
-        """
-        Return the items that were brought at these places.
-        """
+        """Return the items that were brought at these places."""
         born = births(self.log, refs)
         return {ref: born[ref].event for ref in refs}
 

@@ -1,13 +1,9 @@
-"""
-A run at one version, as the reading commands look at it.
-"""
+"""A run at one version, as the reading commands look at it."""
 
 from __future__ import annotations
 
 from ...domain.ports import Log
 from ...domain.trajectory import Run
-
-__all__ = ["SeenRun"]
 
 
 class SeenRun:

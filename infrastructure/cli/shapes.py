@@ -18,29 +18,18 @@ import click
 from ...domain.chat.events import ChatItemEvent
 from ...domain.envelope import RecordedEvent
 from ...projections.catalogue import CatalogueRow
+from ..exact_times import exact
 from ..plain_events import plain_fields
 from ..plain_items import plain_item
 from .entries import Entry
 from .terminal import UNSAFE
-from .times import exact
-
-__all__ = [
-    "context_shape",
-    "event_shape",
-    "item_shape",
-    "json_text",
-    "print_json",
-    "print_json_list",
-]
 
 Shape = dict[str, Any]
 INDENT = 2
 
 
 def context_shape(row: CatalogueRow) -> Shape:
-    """
-    Return a context of the list: who opened it, how long it is, who changed it when.
-    """
+    """Return a context of the list: who opened it, how long it is, who changed it when."""
     return {
         "id": row.id,
         "kind": row.kind,
@@ -78,9 +67,7 @@ def item_shape(entry: Entry) -> Shape:
 
 
 def event_shape(recorded: RecordedEvent) -> Shape:
-    """
-    Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out.
-    """
+    """Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out."""
     meta = recorded.meta
     return {
         "position": str(recorded.position),
@@ -98,9 +85,7 @@ def event_shape(recorded: RecordedEvent) -> Shape:
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
-    """
-    Return `value` as JSON whose text cannot steer a terminal: such characters are written by their number.
-    """
+    """Return `value` as JSON whose text cannot steer a terminal: such characters are written by their number."""
     text = json.dumps(value, ensure_ascii=False, indent=indent or None)
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return (UNSAFE_IN_JSON if is_unicode else NOT_ASCII).sub(_numbered, text)
@@ -117,16 +102,12 @@ def _numbered(found: re.Match[str]) -> str:
 
 
 def print_json(value: Any) -> None:
-    """
-    Print one value over several lines.
-    """
+    """Print one value over several lines."""
     click.echo(json_text(value, indent=INDENT))
 
 
 def print_json_list(values: Iterable[Any]) -> None:
-    """
-    Print an array, one entry a line, each as soon as it is there.
-    """
+    """Print an array, one entry a line, each as soon as it is there."""
     opening = "["
     for value in values:
         click.echo(f"{opening}\n{json_text(value)}", nl=False)

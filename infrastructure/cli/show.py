@@ -14,8 +14,6 @@ from .seen_chat import SeenChat
 from .seen_run import SeenRun
 from .showing import print_shown, shown_of
 
-__all__ = ["command"]
-
 
 @click.command("show")
 @click.argument("reference", metavar="CTX[@V]", callback=parse_reference)

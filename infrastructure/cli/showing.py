@@ -1,6 +1,4 @@
-"""
-What a context holds, printed: the half of `refold show` that is the same for every kind of context.
-"""
+"""What a context holds, printed: the half of `refold show` that is the same for every kind of context."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from ...domain.pool.events import BranchedEvent
 from ...domain.streams import split_stream_id
 from ...domain.system import REAL_SYSTEM
 from ..auditing.births import Item, event_at, id_of
+from ..exact_times import exact
 from .entries import Entry, Left
 from .listing import Row, print_rows
 from .naming import counted, source_of
@@ -23,9 +22,7 @@ from .seeing import Seen, View
 from .shapes import item_shape, print_json
 from .speaking import about, body_of, speaker_of
 from .terminal import escaped, one_line, paint
-from .times import exact, told
-
-__all__ = ["Shown", "head_shape", "print_head", "print_shown", "shown_of"]
+from .times import told
 
 
 class Shown(NamedTuple):
@@ -81,9 +78,7 @@ def _named(view: Seen, pairs: list[tuple[Entry, Left | None]], name: str) -> lis
 
 
 def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
-    """
-    Print items for people or as JSON; with `ids` the id of each, too.
-    """
+    """Print items for people or as JSON; with `ids` the id of each, too."""
     if as_json:
         print_json(_shape(shown))
         return
@@ -94,9 +89,7 @@ def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
 
 
 def print_head(view: View, counts: str) -> None:
-    """
-    Print which context is shown, at which version, from when, and how much there is.
-    """
+    """Print which context is shown, at which version, from when, and how much there is."""
     last = event_at(view.log, view.stream, view.version)
     version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
     when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
@@ -108,9 +101,7 @@ def _shape(shown: Shown) -> dict[str, Any]:
 
 
 def head_shape(view: View) -> dict[str, Any]:
-    """
-    Return which context is shown, at which version, and who opened it.
-    """
+    """Return which context is shown, at which version, and who opened it."""
     kind, context = split_stream_id(view.stream)
     first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
     began = first.event if first is not None else None

@@ -1,6 +1,4 @@
-"""
-Items in words: who speaks, and what is said.
-"""
+"""Items in words: who speaks, and what is said."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
 from ..auditing.births import Item, id_of
 from .shapes import json_text
-
-__all__ = ["about", "body_of", "said_by", "sort_of", "speaker_of", "style_of"]
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
 
@@ -63,16 +59,12 @@ def _sort_of_content(content: Content) -> str:
 
 
 def style_of(speaker: str) -> str:
-    """
-    Return the style of a speaker's name.
-    """
+    """Return the style of a speaker's name."""
     return "red" if speaker == "error" else STYLES.get(speaker, "dim")
 
 
 def about(item: Item) -> str:
-    """
-    Return what is said about an item; empty where nothing is.
-    """
+    """Return what is said about an item; empty where nothing is."""
     match item:
         case AddedEvent():
             return item.description or ""
@@ -85,9 +77,7 @@ def about(item: Item) -> str:
 
 
 def body_of(item: Item) -> str:
-    """
-    Return what an item says, in full.
-    """
+    """Return what an item says, in full."""
     match item:
         case AddedEvent(content=content) | MemoryRemembered(value=content):
             return content.text if content.text is not None else json_text(plain_content(content))
@@ -115,8 +105,6 @@ def _image(image: Image) -> str:
 
 
 def said_by(item: Item) -> str:
-    """
-    Return what an item says; a message behind its role, since the type of the event says the rest.
-    """
+    """Return what an item says; a message behind its role, since the type of the event says the rest."""
     prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
     return prefix + body_of(item)

@@ -12,13 +12,12 @@ import click
 from ...domain.system import REAL_SYSTEM
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
+from ..exact_times import exact
 from .options import as_json, database, shown
 from .readable import rows_of
 from .shapes import print_json
 from .terminal import aligned, one_line
-from .times import exact, told
-
-__all__ = ["command"]
+from .times import told
 
 SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 

@@ -15,8 +15,6 @@ from .options import as_json, database, summed_up
 from .shapes import context_shape, print_json_list
 from .terminal import aligned, one_line, paint
 
-__all__ = ["command"]
-
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
 
 

@@ -17,8 +17,6 @@ from .options import actor, as_json, changing, database
 from .speaking import body_of
 from .terminal import one_line
 
-__all__ = ["command"]
-
 
 @click.command("summarize")
 @click.argument("context", metavar="CTX", callback=existing)

@@ -1,6 +1,4 @@
-"""
-Files of Refold's own form among those that are imported: which they are, and taking them in.
-"""
+"""Files of Refold's own form among those that are imported: which they are, and taking them in."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from ..store import Store
 from .naming import counted
 from .progress import progress_bar
 from .terminal import one_line
-
-__all__ = ["OWN_FORMAT", "exports_among", "take_in"]
 
 OWN_FORMAT = "refold"
 HEADER = b'{"refold":'

@@ -14,19 +14,6 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "TEXT_WIDTH_MIN",
-    "aligned",
-    "cut",
-    "display_width",
-    "escaped",
-    "is_cut_short",
-    "one_line",
-    "paint",
-    "terminal_width",
-    "wrapped",
-]
-
 # Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text; of the
 # latter, joiners stay, which belong to the spelling of words and of emoji.
 UNSAFE = re.compile(
@@ -41,9 +28,7 @@ STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "
 
 
 def escaped(text: str) -> str:
-    """
-    Return `text` with nothing in it that a terminal would obey; line breaks stay, tabs become blanks.
-    """
+    """Return `text` with nothing in it that a terminal would obey; line breaks stay, tabs become blanks."""
     return UNSAFE.sub(_number, text.replace("\r\n", "\n").replace("\t", "    "))
 
 
@@ -53,16 +38,12 @@ def _number(found: re.Match[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """
-    Return `text` as one harmless line: runs of blanks and line breaks become one blank.
-    """
+    """Return `text` as one harmless line: runs of blanks and line breaks become one blank."""
     return escaped(re.sub(r"[ \t\r\n]+", " ", text).strip())
 
 
 def display_width(text: str) -> int:
-    """
-    Return how many columns `text` takes: wide characters take two, combining ones none.
-    """
+    """Return how many columns `text` takes: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(_columns(char) for char in text)
@@ -75,9 +56,7 @@ def _columns(char: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """
-    Return the beginning of `text` that fits into `width` columns, with an ellipsis where something is missing.
-    """
+    """Return the beginning of `text` that fits into `width` columns, with an ellipsis where something is missing."""
     if display_width(text) <= width:
         return text
     return _beginning(text, max(width - 1, 0)).rstrip() + "…"
@@ -96,9 +75,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """
-    Return `text` in lines of at most `width` columns, broken at blanks where there are some.
-    """
+    """Return `text` in lines of at most `width` columns, broken at blanks where there are some."""
     return [part for line in escaped(text).split("\n") for part in _broken(line.rstrip(), width)]
 
 
@@ -115,9 +92,7 @@ def _broken(line: str, width: int) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """
-    Return rows as lines of columns, two blanks apart; `right` names the columns that end together.
-    """
+    """Return rows as lines of columns, two blanks apart; `right` names the columns that end together."""
     if not rows:
         return []
     widths = [max(display_width(row[index]) for row in rows) for index in range(len(rows[0]))]
@@ -131,9 +106,7 @@ def _padded(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> 
 
 
 def terminal_width() -> int:
-    """
-    Return the columns there are: those of the terminal, or COLUMNS, or 100.
-    """
+    """Return the columns there are: those of the terminal, or COLUMNS, or 100."""
     return max(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, WIDTH_MIN)
 
 
@@ -145,9 +118,7 @@ def is_cut_short() -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """
-    Return `text` in a style, if stdout is a terminal and NO_COLOR is not set.
-    """
+    """Return `text` in a style, if stdout is a terminal and NO_COLOR is not set."""
     if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
         return text
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"

@@ -9,8 +9,6 @@ from .changes import items
 from .options import actor, as_json, database, reason
 from .pinning import pinned_or_not
 
-__all__ = ["command"]
-
 
 @click.command("unpin")
 @click.argument("context", metavar="CTX", callback=existing)

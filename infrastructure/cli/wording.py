@@ -1,6 +1,4 @@
-"""
-Events in a few words.
-"""
+"""Events in a few words."""
 
 from __future__ import annotations
 
@@ -15,20 +13,14 @@ from .shapes import json_text
 from .speaking import said_by
 from .terminal import one_line
 
-__all__ = ["summary_of", "type_of"]
-
 
 def type_of(event: Any) -> str:
-    """
-    Return the name of an event's type, without kind and version: the part that people say.
-    """
+    """Return the name of an event's type, without kind and version: the part that people say."""
     return str(event.__struct_config__.tag).split(".")[1]
 
 
 def summary_of(event: Any) -> str:
-    """
-    Return an event on one line; one that is not known here by its fields.
-    """
+    """Return an event on one line; one that is not known here by its fields."""
     if isinstance(event, ITEM_EVENTS):
         return one_line(said_by(event))
     if isinstance(event, EDIT_EVENTS):

@@ -1,6 +1,4 @@
-"""
-Looking at a whole file before any of it is written: can a store take it in, and end up whole?
-"""
+"""Looking at a whole file before any of it is written: can a store take it in, and end up whole?"""
 
 from __future__ import annotations
 
@@ -22,8 +20,6 @@ from ..subscribed import KINDS
 from .form import EventLine
 from .reading import ReadLine, event_lines
 from .rehearsal import rehearse
-
-__all__ = ["checked_file"]
 
 PAGE_EVENTS = 1_000
 
@@ -55,9 +51,7 @@ class _FileCheck:
         self.growing: dict[str, array[int]] = {}
 
     def look_at(self, stream: str, read: Iterator[ReadLine]) -> None:
-        """
-        Look at the events of a stream.
-        """
+        """Look at the events of a stream."""
         if stream in self.versions:
             raise self._fault(f"has the events of {stream} in two places: export it again")
         kind, context_id = split_stream_id(stream)
@@ -121,9 +115,7 @@ class _FileCheck:
         calls[key] = line.version
 
     def require_what_is_named(self) -> None:
-        """
-        Require that everything that events name is in the file, or in the log already.
-        """
+        """Require that everything that events name is in the file, or in the log already."""
         for stream, version in sorted(self._named.items()):
             if version > self.versions.get(stream, 0) and version > self._log.head(stream):
                 raise self._fault(f"names version {version} of {stream}, which is neither in it nor here")
@@ -141,9 +133,7 @@ class _Present:
         self._page: list[Any] = []
 
     def agrees(self, read: ReadLine, version: int) -> bool:
-        """
-        Return whether the log has the same event at a version, or goes less far.
-        """
+        """Return whether the log has the same event at a version, or goes less far."""
         if version > self.head:
             return True
         place = (version - 1) % PAGE_EVENTS

@@ -20,8 +20,6 @@ from ..opening import root_of
 from .form import EventLine
 from .plain import line_of
 
-__all__ = ["Collection"]
-
 PAGE_EVENTS = 2_048
 _encode = msgspec.json.Encoder().encode
 
@@ -44,9 +42,7 @@ class Collection:
         self._end = 0
 
     def take_all(self) -> None:
-        """
-        Collect all streams as they are now.
-        """
+        """Collect all streams as they are now."""
         for page in pages_up_to_now(self._log, limit=PAGE_EVENTS):
             for recorded in page:
                 # Named moments are places in this log, and mean nothing in another.
@@ -55,9 +51,7 @@ class Collection:
         self._take_missing()
 
     def take(self, heads: Mapping[str, int]) -> None:
-        """
-        Collect streams, each up to a version.
-        """
+        """Collect streams, each up to a version."""
         for stream, head in heads.items():
             self._take_stream(stream, head)
         self._take_missing()
@@ -79,9 +73,7 @@ class Collection:
         return list(order)
 
     def lines_of(self, stream: str) -> Iterator[bytes]:
-        """
-        Yield the lines of a stream, some at a time.
-        """
+        """Yield the lines of a stream, some at a time."""
         places = iter(self._places[stream])
         for start, end in zip(places, places, strict=True):
             self._lines.seek(start)

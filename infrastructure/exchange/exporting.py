@@ -1,6 +1,4 @@
-"""
-Writing contexts, or a whole store, into a file of Refold's own form.
-"""
+"""Writing contexts, or a whole store, into a file of Refold's own form."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ...domain.ports import LiveLog
 from .collecting import Collection
 from .files import writing_file
 from .form import FORM_VERSION, End, Header
-
-__all__ = ["ExportReport", "export_events"]
 
 Progress = Callable[[int, int], None]
 _encode = msgspec.json.Encoder().encode

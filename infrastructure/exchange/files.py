@@ -1,6 +1,4 @@
-"""
-Files to be read and written, where what goes wrong is said in Refold's own words.
-"""
+"""Files to be read and written, where what goes wrong is said in Refold's own words."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from typing import IO
 from ...domain.errors import InvalidInputError
 from ...domain.ports import LiveLog
 from ..atomic_files import replacing
-
-__all__ = ["reading_file", "writing_file"]
 
 
 @contextmanager

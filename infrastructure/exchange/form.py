@@ -16,8 +16,6 @@ import msgspec
 
 from ...domain.envelope import Meta
 
-__all__ = ["FORM_VERSION", "End", "EventLine", "Header"]
-
 FORM_VERSION = 1
 
 

@@ -23,8 +23,6 @@ from ..log_pages import pages_up_to_now
 from ..plain_events import plain_fields
 from .files import writing_file
 
-__all__ = ["COLUMNS", "export_parquet"]
-
 PAGE_EVENTS = 2_048
 # A group of rows is held in memory until it is written.
 ROW_GROUP_EVENTS = 65_536

@@ -13,17 +13,13 @@ from ...domain.envelope import PAYLOAD_BYTES_MAX, encode_payload
 from ...domain.errors import DamagedError, InvalidInputError
 from ..codec import CODEC
 
-__all__ = ["event_in", "line_of"]
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(CODEC.events).decode
 _decode_plain = msgspec.json.Decoder().decode
 
 
 def line_of(event: Any) -> msgspec.Raw:
-    """
-    Return what a line has of an event.
-    """
+    """Return what a line has of an event."""
     said = _encode(event)
     # JSON has no infinity: it becomes a null. Few events have one, as what was not given is left out.
     # It writes some characters as six, so that the bytes may be shorter than a line can be.

@@ -1,6 +1,4 @@
-"""
-Reading a file of Refold's own form, line by line; that it is whole is known at its end.
-"""
+"""Reading a file of Refold's own form, line by line; that it is whole is known at its end."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from ...domain.errors import InvalidInputError
 from .files import reading_file
 from .form import FORM_VERSION, End, EventLine, Header
 from .plain import event_in
-
-__all__ = ["ReadLine", "event_at", "event_lines"]
 
 # An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
 LINE_BYTES_MAX = 512 * 1024 * 1024
@@ -62,9 +58,7 @@ def event_lines(path: Path) -> Iterator[ReadLine]:
 
 
 def event_at(file: IO[bytes], offset: int) -> tuple[Event, Meta]:
-    """
-    Return the event whose line begins at an offset, and who recorded it; the line was read before.
-    """
+    """Return the event whose line begins at an offset, and who recorded it; the line was read before."""
     file.seek(offset)
     line = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=EventLine)
     return event_in(line.event), line.meta

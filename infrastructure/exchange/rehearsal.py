@@ -33,8 +33,6 @@ from ..store import PROJECTIONS, Store
 from .files import reading_file
 from .reading import event_at
 
-__all__ = ["rehearse", "require_projectable", "store_above"]
-
 PAGE_EVENTS = 2_048
 # Events of streams that others name are read again and again: so many are kept.
 EVENTS_KEPT_MAX = 16_384
@@ -75,9 +73,7 @@ def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None
 
 
 def store_above(store: Store) -> Store:
-    """
-    Return a store on top of another one, in memory: what it refuses, that one would, once half of it is written.
-    """
+    """Return a store on top of another one, in memory: what it refuses, that one would, once half of it is written."""
     log: Any = OverlayLog(store.log, store.now(), REAL_SYSTEM)
     return Store(log, MemoryProjectionStore())
 
@@ -111,9 +107,7 @@ class _LogAhead:
         self._kept: dict[str, list[Event]] = {}
 
     def head(self, stream: str) -> int:
-        """
-        Return the version of the last event of a stream.
-        """
+        """Return the version of the last event of a stream."""
         return len(self._places[stream]) if stream in self._places else self._log.head(stream)
 
     def end(self, stream: str) -> StreamEnd:
@@ -123,9 +117,7 @@ class _LogAhead:
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        """
-        Return the events of a stream, recorded now, as it were.
-        """
+        """Return the events of a stream, recorded now, as it were."""
         if stream not in self._places:
             return self._log.read(stream, after=after, until=until)
         now = round(REAL_SYSTEM.now() * 1e6)
@@ -138,9 +130,7 @@ class _LogAhead:
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """
-        Return what `read` does without the envelopes.
-        """
+        """Return what `read` does without the envelopes."""
         if stream not in self._places:
             return self._log.read_events(stream, after=after, until=until)
         if stream not in self._kept and self.head(stream) <= EVENTS_KEPT_MAX:
@@ -152,9 +142,7 @@ class _LogAhead:
         return [event for event, _ in self._lines(stream, after, until)] if kept is None else kept[after:until]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """
-        Return what `read_events` does for each of several ranges.
-        """
+        """Return what `read_events` does for each of several ranges."""
         return [self.read_events(one.stream, after=one.after, until=one.until) for one in ranges]
 
     def _lines(self, stream: str, after: int, until: int | None) -> Iterator[tuple[Event, Meta]]:

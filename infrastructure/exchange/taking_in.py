@@ -18,8 +18,6 @@ from ...domain.ports import LiveLog, NewEvents
 from .checking import checked_file
 from .reading import ReadLine, event_lines
 
-__all__ = ["TakenIn", "take_in_events"]
-
 BATCH_EVENTS = 1_000
 Progress = Callable[[int, int], None]
 

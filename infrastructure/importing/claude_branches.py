@@ -1,6 +1,4 @@
-"""
-From a tree of lines to branches: which lines are one context, and where the others part from it.
-"""
+"""From a tree of lines to branches: which lines are one context, and where the others part from it."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ import msgspec
 
 from .claude_lines import Line
 from .claude_sessions import PlacedLine
-
-__all__ = ["Branch", "fork_names", "named_forks", "new_branches"]
 
 Rank = tuple[float, int]
 
@@ -57,16 +53,12 @@ def new_branches(lines: Sequence[PlacedLine], known: Container[str]) -> list[Bra
 
 
 def fork_names(context_id: str) -> Iterator[str]:
-    """
-    Return what the forks of a session are called, one after the other.
-    """
+    """Return what the forks of a session are called, one after the other."""
     return (f"{context_id}-fork-{number}" for number in count(1))
 
 
 def named_forks(forks: Iterable[Branch], names: Iterable[str]) -> dict[str, str]:
-    """
-    Return the name of each fork, by its first line: the names are given in the order of the file.
-    """
+    """Return the name of each fork, by its first line: the names are given in the order of the file."""
     in_order = sorted((fork.lines[0] for fork in forks), key=lambda line: line.number)
     return {line.uuid: name for line, name in zip(in_order, names, strict=False)}
 

@@ -25,8 +25,6 @@ from .claude_branches import Branch, fork_names, named_forks, new_branches
 from .reports import ImportedContext
 from .runs import Run
 
-__all__ = ["planned_session", "write_session"]
-
 
 class _Kept(msgspec.Struct):
     """
@@ -153,9 +151,7 @@ def _changed(run: Run, fault: str, context_id: str) -> InvalidInputError:
 
 
 def write_session(store: Store, plan: _Plan, user: str | None) -> list[ImportedContext]:
-    """
-    Write what is new of a session, and return what became of each of its contexts.
-    """
+    """Write what is new of a session, and return what became of each of its contexts."""
     writer = _Writer(store, plan, user)
     with acting(actor="import"):
         if plan.branches:
@@ -182,9 +178,7 @@ class _Writer:
         self._told = {context_id: _unchanged(context_id) for context_id in plan.kept}
 
     def write(self, context_id: str, branch: Branch) -> None:
-        """
-        Write a branch, to a context that is there, or a new one.
-        """
+        """Write a branch, to a context that is there, or a new one."""
         is_new = context_id not in self._chats
         chat = self._chats[context_id] = self._begun(context_id, branch) if is_new else self._chats[context_id]
         version = chat.version
@@ -201,9 +195,7 @@ class _Writer:
         )
 
     def told(self) -> list[ImportedContext]:
-        """
-        Return what became of each context.
-        """
+        """Return what became of each context."""
         return list(self._told.values())
 
     def _begun(self, context_id: str, branch: Branch) -> ChatContext:

@@ -18,8 +18,6 @@ import msgspec
 from ...domain.chat.formats.openai_fields import Fields
 from ...domain.system import REAL_SYSTEM
 
-__all__ = ["LOST", "Line", "SessionFile", "read_lines"]
-
 MESSAGE_TYPES = ("user", "assistant")
 # Short descriptions of the session, from its beginning or by and by.
 TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
@@ -49,18 +47,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return found if self.message.get("role") == "assistant" and isinstance(found, str) else None
 
     def ids_of(self, kind: str, field: str) -> list[str]:
-        """
-        Return the ids that blocks of a kind have in a field.
-        """
+        """Return the ids that blocks of a kind have in a field."""
         content = self.message.get("content")
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         return [block[field] for block in blocks if block.get("type") == kind and isinstance(block.get(field), str)]
 
 
 class SessionFile(msgspec.Struct, kw_only=True):
-    """
-    What a file holds: its lines with messages by their uuid, in order, and what the lines between them follow.
-    """
+    """What a file holds: its lines with messages by their uuid, in order, and what the lines between them follow."""
 
     lines: dict[str, Line] = msgspec.field(default_factory=dict)
     links: dict[str, str | None] = msgspec.field(default_factory=dict)

@@ -13,8 +13,6 @@ import msgspec
 
 from .claude_lines import LOST, Line, SessionFile
 
-__all__ = ["Order", "ordered"]
-
 
 class Order(msgspec.Struct, frozen=True):
     """The line that each line follows, or None where it begins; and how many name one that cannot be found."""
@@ -24,9 +22,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def ordered(file: SessionFile) -> Order:
-    """
-    Return what the lines of a file follow.
-    """
+    """Return what the lines of a file follow."""
     weaver = _Weaver(file)
     for line in file.lines.values():
         weaver.add(line)
@@ -41,18 +37,14 @@ class _Exchange:
         self.open_calls = set(line.ids_of("tool_use", "id"))
 
     def takes(self, line: Line, parent: str | None, of_parent: _Exchange | None) -> bool:
-        """
-        Return whether a line is one more of the exchange: a piece of the message, or results that it waits for.
-        """
+        """Return whether a line is one more of the exchange: a piece of the message, or results that it waits for."""
         if line.message_id is not None:
             return of_parent is self or parent == self.after
         answers = line.ids_of("tool_result", "tool_use_id")
         return of_parent is self and bool(answers) and self.open_calls.issuperset(answers)
 
     def take(self, line: Line) -> None:
-        """
-        Go on with a line.
-        """
+        """Go on with a line."""
         self.open_calls.update(line.ids_of("tool_use", "id"))
         self.open_calls.difference_update(line.ids_of("tool_result", "tool_use_id"))
         self.last = line.uuid
@@ -70,9 +62,7 @@ class _Weaver:
         self._by_message: dict[tuple[str | None, str], _Exchange] = {}
 
     def add(self, line: Line) -> None:
-        """
-        Find the place of the next line.
-        """
+        """Find the place of the next line."""
         parent = self._parent(line)
         of_parent = self._exchange_of.get(parent) if parent is not None else None
         is_assistant = line.message.get("role") == "assistant"

@@ -1,6 +1,4 @@
-"""
-The sessions of a Claude Code file: each tree of lines is one, a session's own or a sub-agent's.
-"""
+"""The sessions of a Claude Code file: each tree of lines is one, a session's own or a sub-agent's."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ import msgspec
 
 from .claude_lines import Line, SessionFile, read_lines
 from .claude_order import Order, ordered
-
-__all__ = ["PlacedLine", "Session", "sessions_in"]
 
 # What the first line says of the whole session.
 ATTRIBUTES = ("sessionId", "agentId", "cwd", "gitBranch", "version")

@@ -1,13 +1,9 @@
-"""
-Whose messages they are: those of OpenAI and of Anthropic are told apart by what only one of them has.
-"""
+"""Whose messages they are: those of OpenAI and of Anthropic are told apart by what only one of them has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
-
-__all__ = ["Dialect", "dialects_of"]
 
 Dialect = Literal["openai", "anthropic"]
 OPENAI_ROLES = ("developer", "tool", "function")

@@ -21,8 +21,6 @@ from ...domain.errors import InvalidInputError
 from .dialects import Dialect, dialects_of
 from .reading import Document
 
-__all__ = ["FORMATS", "Conversation", "Format", "conversations_in", "entries_of", "is_session", "safe_id"]
-
 Format = Literal["auto", "openai", "anthropic", "tau", "claude-code"]
 FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code")
 MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
@@ -86,24 +84,18 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
 
 
 def is_session(document: Document) -> bool:
-    """
-    Return whether a file holds the lines of a Claude Code session: no other has lines that name their parents.
-    """
+    """Return whether a file holds the lines of a Claude Code session: no other has lines that name their parents."""
     objects = [entry.keys() for entry in entries_of(document) if isinstance(entry, dict) and "type" in entry]
     return any(SESSION_FIELDS & fields and not OTHER_FIELDS & fields for fields in objects)
 
 
 def safe_id(text: str) -> str:
-    """
-    Return `text` as a part of a context id that needs no quotes in a shell: other characters become one dash.
-    """
+    """Return `text` as a part of a context id that needs no quotes in a shell: other characters become one dash."""
     return re.sub(r"\.{2,}", ".", UNSAFE.sub("-", text)).strip("-") or "context"
 
 
 def entries_of(document: Document) -> list[Any]:
-    """
-    Return the entries of a file: its lines, the values of its list, or its one value.
-    """
+    """Return the entries of a file: its lines, the values of its list, or its one value."""
     if document.lines is None and isinstance(document.values[0], list):
         whole: list[Any] = document.values[0]
         return whole

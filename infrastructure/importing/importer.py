@@ -27,8 +27,6 @@ from .formats import Format
 from .reports import ImportedContext, ImportReport, Outcome, Progress
 from .runs import Run, read_runs
 
-__all__ = ["ImportReport", "ImportedContext", "Progress", "import_file", "import_runs"]
-
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be written: the messages from `start` on, into a context that is at `version`."""
@@ -49,9 +47,7 @@ def import_file(
     replace_surrogates: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """
-    Import the conversations of a file, each as the context `PREFIX-KEY`; see `read_runs` and `import_runs`.
-    """
+    """Import the conversations of a file, each as the context `PREFIX-KEY`; see `read_runs` and `import_runs`."""
     runs = read_runs([path], format=format, prefix=prefix, mend_surrogates=replace_surrogates)
     return import_runs(store, runs, user=user, progress=progress)
 

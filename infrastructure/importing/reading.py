@@ -16,8 +16,6 @@ from ...domain.admission import JSON_DEPTH_MAX
 from ...domain.errors import InvalidInputError
 from ..foreign_json import parse_foreign, read_bounded
 
-__all__ = ["Document", "read_document"]
-
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 

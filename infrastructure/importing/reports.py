@@ -1,6 +1,4 @@
-"""
-What is told of an import: what became of each context, and what the user may not expect.
-"""
+"""What is told of an import: what became of each context, and what the user may not expect."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import msgspec
-
-__all__ = ["ImportReport", "ImportedContext", "Outcome", "Progress"]
 
 Outcome = Literal["added", "extended", "unchanged"]
 Progress = Callable[[int, int], None]

@@ -1,6 +1,4 @@
-"""
-The rounds of a transcript: each message of the user begins one, and what follows belongs to it.
-"""
+"""The rounds of a transcript: each message of the user begins one, and what follows belongs to it."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ...domain.chat.formats.openai_fields import as_plain_data
 from ...domain.chat.formats.openai_shape import shape_messages
 from ...domain.errors import InvalidInputError
 from ...domain.messages import message_to_dict
-
-__all__ = ["Round", "is_failure", "parsed_data", "rounds_of"]
 
 # What a record of a message has fields for; anything else is kept beside them.
 RECORD_FIELDS = ("role", "content", "name", "id", "tool_calls", "tool_call_id")
@@ -90,9 +86,7 @@ def _record(message: Mapping[str, Any], item: ChatItemEvent) -> dict[str, Any]:
 
 
 def is_failure(returned: FunctionReturned) -> bool:
-    """
-    Return whether a call failed: OpenAI messages have no field for it, so the text counts that says so.
-    """
+    """Return whether a call failed: OpenAI messages have no field for it, so the text counts that says so."""
     if returned.is_error or FAILURE.match(returned.output):
         return True
     said = parsed_data(returned.output)
@@ -100,9 +94,7 @@ def is_failure(returned: FunctionReturned) -> bool:
 
 
 def parsed_data(text: str) -> dict[str, Any] | list[Any] | None:
-    """
-    Return the JSON object or array that a text is, if there is anything in it, else None.
-    """
+    """Return the JSON object or array that a text is, if there is anything in it, else None."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

@@ -1,6 +1,4 @@
-"""
-The runs of files, checked: whatever can be wrong with a file is found here, before a store is touched.
-"""
+"""The runs of files, checked: whatever can be wrong with a file is found here, before a store is touched."""
 
 from __future__ import annotations
 
@@ -23,8 +21,6 @@ from .claude_sessions import PlacedLine, Session, sessions_in
 from .formats import Conversation, Format, conversations_in, entries_of, is_session, safe_id
 from .reading import Document, read_document
 from .surrogates import first_surrogate, replace_surrogates
-
-__all__ = ["Run", "read_runs"]
 
 Form = Literal["openai", "anthropic", "claude-code"]
 

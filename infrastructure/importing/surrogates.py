@@ -1,14 +1,10 @@
-"""
-Lone surrogates: halves of a character that JSON can write and Unicode text cannot hold.
-"""
+"""Lone surrogates: halves of a character that JSON can write and Unicode text cannot hold."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-__all__ = ["Surrogate", "first_surrogate", "replace_surrogates"]
 
 LONE = re.compile("[\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
@@ -23,9 +19,7 @@ class Surrogate(NamedTuple):
 
 
 def first_surrogate(value: Any) -> Surrogate | None:
-    """
-    Return the first lone surrogate in a JSON value, keys included.
-    """
+    """Return the first lone surrogate in a JSON value, keys included."""
     return next(_surrogates(value, ""), None)
 
 
@@ -44,9 +38,7 @@ def _surrogates(value: Any, path: str) -> Iterator[Surrogate]:
 
 
 def replace_surrogates(value: Any) -> Any:
-    """
-    Return a JSON value with U+FFFD in place of every lone surrogate.
-    """
+    """Return a JSON value with U+FFFD in place of every lone surrogate."""
     if isinstance(value, str):
         return LONE.sub(REPLACEMENT, value)
     if isinstance(value, list):

@@ -20,11 +20,9 @@ from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
-from .importer import ImportedContext, ImportReport, Progress
+from .reports import ImportedContext, ImportReport, Progress
 from .rounds import Round, is_failure, parsed_data, rounds_of
 from .runs import Run as Transcript
-
-__all__ = ["import_as_runs", "record_transcript"]
 
 # Whose sessions they are where nobody says.
 USER = "import"

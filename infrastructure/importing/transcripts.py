@@ -1,6 +1,4 @@
-"""
-Runs of every form as OpenAI messages in a row: for what is not made of contexts, and has no branches.
-"""
+"""Runs of every form as OpenAI messages in a row: for what is not made of contexts, and has no branches."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ...domain.chat.events import ChatItemEvent
 from ...domain.chat.formats.openai_messages import openai_messages
 from .claude_branches import fork_names, named_forks, new_branches
 from .runs import Run
-
-__all__ = ["as_transcripts"]
 
 
 def as_transcripts(runs: Iterable[Run]) -> list[Run]:

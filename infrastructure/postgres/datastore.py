@@ -1,6 +1,4 @@
-"""
-What the recorders of one factory share: the database that its environment names, and how ids are written.
-"""
+"""What the recorders of one factory share: the database that its environment names, and how ids are written."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from ..postgres_log.wire import Call, Rows, Wire
 from ..recording import IdType, Stored, opened_state, translated_for_eventsourcing
 from ..records import Appended, Request
 from .engine import Pool, PostgresEngine
-
-__all__ = ["PostgresDatastore", "PostgresSettings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,16 +91,12 @@ class PostgresDatastore:
             yield connection.cursor()
 
     def ask(self, *calls: Call) -> list[Rows]:
-        """
-        Return the rows of each statement, carried out in one round trip.
-        """
+        """Return the rows of each statement, carried out in one round trip."""
         with translated_for_eventsourcing(psycopg.Error):
             return self._open_engine().ask(*calls)
 
     def shrink(self, state: bytes) -> bytes:
-        """
-        Return a state in its stored form.
-        """
+        """Return a state in its stored form."""
         return self._compression.shrink(state)
 
     def opened(self, rows: Sequence[Stored]) -> list[bytes]:
@@ -118,9 +110,7 @@ class PostgresDatastore:
             return [opened_state(row, self._compression.expand) for row in rows]
 
     def close(self) -> None:
-        """
-        Let go of the database, once nobody uses it; may be called twice.
-        """
+        """Let go of the database, once nobody uses it; may be called twice."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()

@@ -27,8 +27,6 @@ from ..recording import no_dictionary
 from ..records import Appended, Request
 from ..turns import Turns
 
-__all__ = ["Pool", "PostgresEngine"]
-
 Pool = ConnectionPool[psycopg.Connection[DictRow]]
 
 
@@ -70,17 +68,13 @@ class PostgresEngine:
             return self._committer.submit(_Job(appender, lane, request), wait=True).result()
 
     def ask(self, *calls: Call) -> list[Rows]:
-        """
-        Return the rows of each statement, carried out in one round trip.
-        """
+        """Return the rows of each statement, carried out in one round trip."""
         with self._turns.at_work(writes=False):
             return self._database.ask(*calls)
 
     @contextmanager
     def transaction(self, *, commit: bool) -> Iterator[psycopg.Connection[DictRow]]:
-        """
-        Lend a connection for one transaction.
-        """
+        """Lend a connection for one transaction."""
         with self._turns.at_work(writes=commit):
             self._pool.open()
             with self._pool.connection() as connection, connection.transaction(force_rollback=not commit):
@@ -89,9 +83,7 @@ class PostgresEngine:
                 self.news.announce()
 
     def close(self) -> None:
-        """
-        Take nothing more, wait for those at work, then close the connections; may be called twice.
-        """
+        """Take nothing more, wait for those at work, then close the connections; may be called twice."""
         self._turns.close()
 
     def _close(self) -> None:

@@ -22,8 +22,6 @@ from .recorders import (
 )
 from .snapshots import PostgresSnapshotRecorder
 
-__all__ = ["PostgresFactory"]
-
 # Where a variable says nothing, the setting's own default holds.
 NUMBERS = (
     "CONNECT_TIMEOUT",

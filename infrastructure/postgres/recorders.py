@@ -23,14 +23,6 @@ from ..recording import Stored, safe_name, table_prefix
 from ..records import Appended, Part, Request
 from .datastore import PostgresDatastore
 
-__all__ = [
-    "PostgresAggregateRecorder",
-    "PostgresApplicationRecorder",
-    "PostgresProcessRecorder",
-    "PostgresRecorder",
-    "PostgresTrackingRecorder",
-]
-
 # Outer joins: a missing row must show as damage, not make the event invisible.
 STORED = (
     "SELECT e.slice, e.position, s.id, e.version, e.recorded_at, t.name, e.meta, e.payload, e.digest,"
@@ -58,15 +50,11 @@ class PostgresRecorder(Recorder):
         self.create_table_statements = self.construct_create_table_statements()
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statements that make this recorder's tables where they are missing.
-        """
+        """Return the statements that make this recorder's tables where they are missing."""
         return []
 
     def create_table(self) -> None:
-        """
-        Make this recorder's tables where they are missing; others may be doing so at the same time.
-        """
+        """Make this recorder's tables where they are missing; others may be doing so at the same time."""
         for _ in range(CREATE_ATTEMPTS_MAX):
             try:
                 with self.datastore.transaction(commit=True) as cursor:
@@ -119,9 +107,7 @@ class PostgresApplicationRecorder(PostgresAggregateRecorder, SequenceRecorder):
     """Records the events of an application in one sequence, which can be read and followed."""
 
     def max_notification_id(self) -> int | None:
-        """
-        Return the id of the last event; None where there is none.
-        """
+        """Return the id of the last event; None where there is none."""
         return _number(self.datastore.ask(self._head())[0])
 
     def _head(self) -> Call:
@@ -146,9 +132,7 @@ class PostgresTrackingRecorder(PostgresRecorder, TrackingRecorder):
     """
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statement that makes the table where it is missing.
-        """
+        """Return the statement that makes the table where it is missing."""
         return [
             *super().construct_create_table_statements(),
             f'CREATE TABLE IF NOT EXISTS {self.prefix}tracking (slice int, application_name text COLLATE "C",'
@@ -166,9 +150,7 @@ class PostgresTrackingRecorder(PostgresRecorder, TrackingRecorder):
             self._insert_tracking(cursor, tracking)
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        """
-        Return the position recorded last; None where there is none.
-        """
+        """Return the position recorded last; None where there is none."""
         statement = f"SELECT notification_id FROM {self.prefix}tracking WHERE slice = $1 AND application_name = $2"
         return _number(self.datastore.ask(Call(statement, (int4(self.lane), application_name.encode())))[0])
 
@@ -196,9 +178,7 @@ class PostgresProcessRecorder(PostgresTrackingRecorder, PostgresApplicationRecor
 
 
 def lane_of(application: str) -> int:
-    """
-    Return the slice of an application, which is none of Refold's own.
-    """
+    """Return the slice of an application, which is none of Refold's own."""
     return SLICES + int.from_bytes(hashlib.blake2b(safe_name(application).encode()).digest()[:3], "big")
 
 

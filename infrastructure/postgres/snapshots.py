@@ -18,8 +18,6 @@ from ..recording import originator_of, snapshot_table, stream_of, table_prefix
 from .datastore import PostgresDatastore
 from .recorders import PostgresRecorder
 
-__all__ = ["PostgresSnapshotRecorder"]
-
 
 class PostgresSnapshotRecorder(PostgresRecorder, AggregateRecorder):
     """Records snapshots, or what else an application stores apart from its events; `purpose` names it."""
@@ -29,9 +27,7 @@ class PostgresSnapshotRecorder(PostgresRecorder, AggregateRecorder):
         super().__init__(datastore, application_name=application_name)
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statement that makes the table where it is missing.
-        """
+        """Return the statement that makes the table where it is missing."""
         columns = 'slice int, originator_id text COLLATE "C", originator_version int, topic text NOT NULL'
         return [
             *super().construct_create_table_statements(),
@@ -64,9 +60,7 @@ class PostgresSnapshotRecorder(PostgresRecorder, AggregateRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """
-        Return what was recorded for an originator, by version.
-        """
+        """Return what was recorded for an originator, by version."""
         id_type = self.datastore.originator_id_type
         stream, versions = stream_of(originator_id, id_type), versions_of(gt, lte, limit, desc=desc)
         statement = (

@@ -33,8 +33,6 @@ from .tags import learn_tags
 from .translation import DUPLICATE, is_lost_connection, translate
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
 
-__all__ = ["Appender", "Begun", "Interrupted"]
-
 ATTEMPTS_MAX = 6
 TRIP_BYTES_MAX = 4 << 20
 STALE = "22012"
@@ -91,15 +89,11 @@ class Appender:
         self._wire: Wire | None = None
 
     def known_slice(self, stream: str) -> int | None:
-        """
-        Return the slice of a stream, where it is remembered.
-        """
+        """Return the slice of a stream, where it is remembered."""
         return self._memory.slices.get(stream)
 
     def distrust(self) -> None:
-        """
-        Have the next append look at everything anew, as on another connection; may be called from any thread.
-        """
+        """Have the next append look at everything anew, as on another connection; may be called from any thread."""
         self._wire = None
 
     def append(
@@ -180,9 +174,7 @@ class Appender:
         return receipt
 
     def append_all_quickly(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
-        """
-        Append to several streams, each in a slice of its own, in one transaction; else as `append_quickly`.
-        """
+        """Append to several streams, each in a slice of its own, in one transaction; else as `append_quickly`."""
         self._settle_interrupted()
         all_events = ready_together(news, self._memory)
         if all_events is None:

@@ -25,8 +25,6 @@ from ..row_faults import opening
 from .translation import first_line, is_lost_connection, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
-__all__ = ["PostgresDatabase", "pause_before"]
-
 T = TypeVar("T")
 CONNECT_SECONDS = 10
 READERS_MAX = 8
@@ -92,9 +90,7 @@ class PostgresDatabase:
         raise AssertionError("the loop returns or raises")
 
     def ask(self, *calls: Call) -> list[Rows]:
-        """
-        Return the rows of each statement, carried out in one round trip.
-        """
+        """Return the rows of each statement, carried out in one round trip."""
         return self.reading(lambda wire: wire.run(*calls))
 
     def _read_once(self, work: Callable[[Wire], T]) -> T:
@@ -164,18 +160,14 @@ class PostgresDatabase:
         return self._writer
 
     def settle_writer(self) -> None:
-        """
-        Roll back what an error left open on the writing connection, and let go of it if it is broken.
-        """
+        """Roll back what an error left open on the writing connection, and let go of it if it is broken."""
         writer, self._writer = self._writer, None
         if writer is not None and writer.settle():
             self._writer = writer
 
     @contextmanager
     def writing(self, *, under_way: bool = False) -> Iterator[Wire]:
-        """
-        Lend the writing connection for a block, and settle it if that fails.
-        """
+        """Lend the writing connection for a block, and settle it if that fails."""
         try:
             yield self.writer(under_way=under_way)
         except BaseException:
@@ -183,9 +175,7 @@ class PostgresDatabase:
             raise
 
     def close(self) -> None:
-        """
-        Close all connections, once those in use have been given back; may be called twice.
-        """
+        """Close all connections, once those in use have been given back; may be called twice."""
         self._closed = True
         deadline = time.monotonic() + self._patience
         while self._seats and time.monotonic() < deadline:
@@ -223,9 +213,7 @@ class PostgresDatabase:
 
 
 def pause_before(attempt: int) -> None:
-    """
-    Wait before trying again, each time twice as long.
-    """
+    """Wait before trying again, each time twice as long."""
     time.sleep(PAUSE_SECONDS * 2**attempt)
 
 

@@ -1,6 +1,4 @@
-"""
-The compression dictionary of a log on PostgreSQL: trained once from its first events, kept for ever.
-"""
+"""The compression dictionary of a log on PostgreSQL: trained once from its first events, kept for ever."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .database import PostgresDatabase
 from .wire import Call, Wire, int4
 
-__all__ = ["Dictionaries", "RowCompression"]
-
 SMALLEST_IN_ROW = 1_024
 
 
@@ -27,9 +23,7 @@ class RowCompression(Compression):
     """
 
     def shrink(self, data: bytes) -> bytes:
-        """
-        Return `data` in its stored form.
-        """
+        """Return `data` in its stored form."""
         return b"\x00" + data if len(data) < SMALLEST_IN_ROW else super().shrink(data)
 
 
@@ -51,9 +45,7 @@ class Dictionaries:
         self._thread: threading.Thread | None = None
 
     def use_newest(self) -> None:
-        """
-        Compress with the newest dictionary of the database from now on, if it has any.
-        """
+        """Compress with the newest dictionary of the database from now on, if it has any."""
         ((number,),) = self._database.ask(Call(self._newest))[0]
         if number:
             dictionary = self.load(number)
@@ -76,9 +68,7 @@ class Dictionaries:
         return bytes(data)
 
     def is_there(self, wire: Wire) -> bool:
-        """
-        Look whether the database still has the dictionary that is used; if not, none is used until one is found.
-        """
+        """Look whether the database still has the dictionary that is used; if not, none is used until one is found."""
         newest = self.compression.newest
         if not newest:
             return True
@@ -89,18 +79,14 @@ class Dictionaries:
         return False
 
     def count(self, events: int, samples: Callable[[], Sequence[bytes]]) -> None:
-        """
-        Take note of events that were recorded; with the 1,024th a dictionary is trained in a thread of its own.
-        """
+        """Take note of events that were recorded; with the 1,024th a dictionary is trained in a thread of its own."""
         self._events += events
         if self._events >= DICTIONARY_EVENTS and not self.compression.newest and self._thread is None:
             self._thread = threading.Thread(target=self._train, args=(samples,), name="refold-dictionary", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """
-        Wait for the training to end.
-        """
+        """Wait for the training to end."""
         # One whose start was interrupted never ran.
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()

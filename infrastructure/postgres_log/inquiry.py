@@ -17,9 +17,6 @@ from ..row_faults import digest_of_row, whole
 from .planning import Found, Lane, Memory, Order, Tip
 from .wire import BEGIN, Call, Rows, Wire, int4
 
-__all__ = ["Guard", "Inquiry", "StreamMovedError"]
-
-
 INT_MAX = (1 << 31) - 1
 
 
@@ -31,14 +28,10 @@ class Guard(Protocol):
     """Knows what was acknowledged, and what it means that this is gone."""
 
     def witness(self, number: int) -> Witness | None:
-        """
-        Return the event that was acknowledged last in a slice.
-        """
+        """Return the event that was acknowledged last in a slice."""
 
     def went_back(self, witness: Witness) -> Exception:
-        """
-        Return the error for it not being there.
-        """
+        """Return the error for it not being there."""
 
     def check(self, wire: Wire) -> None:
         """

@@ -1,6 +1,4 @@
-"""
-Looking a log on PostgreSQL over: which streams it has, and whether its large texts are what was stored.
-"""
+"""Looking a log on PostgreSQL over: which streams it has, and whether its large texts are what was stored."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ..row_faults import empty_key, nameless_type
 from ..texts import damage_of
 from .database import PostgresDatabase
 from .wire import Call, int4, int8
-
-__all__ = ["damaged_rows", "damaged_texts", "key_rows", "stream_ids"]
 
 PAGE_ROWS = 256
 STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
@@ -44,9 +40,7 @@ KEY_ROWS = """
 
 
 def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
-    """
-    Return the ids of the streams that begin with `prefix`, in order.
-    """
+    """Return the ids of the streams that begin with `prefix`, in order."""
     found: list[str] = []
     end = (prefix + LAST).encode()
     while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
@@ -55,9 +49,7 @@ def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
 
 
 def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
-    """
-    Yield an error for each of the first events whose type has no name, and keys under which nothing was recorded.
-    """
+    """Yield an error for each of the first events whose type has no name, and keys under which nothing was recorded."""
     for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
         yield nameless_type(stream or f"stream {number}.{key}", *rest)
     for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
@@ -65,9 +57,7 @@ def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
 
 
 def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
-    """
-    Yield what is kept of every idempotency key.
-    """
+    """Yield what is kept of every idempotency key."""
     place = (-1, 0, "")
     while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
         for number, stream, key, name, first, last in rows:
@@ -76,9 +66,7 @@ def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
 
 
 def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:
-    """
-    Yield an error for each large text that does not match its hash.
-    """
+    """Yield an error for each large text that does not match its hash."""
     place = (-1, 0)
     while rows := database.ask(Call(TEXTS, (int4(place[0]), int8(place[1]))))[0]:
         for number, key, digest, data in rows:

@@ -21,8 +21,6 @@ from ..codec import Codec, decode_meta
 from ..compression import REFERENCES, Compression
 from ..texts import resolve_references
 
-__all__ = ["COLUMNS", "FetchTexts", "Opener", "Origin", "Place", "Row"]
-
 COLUMNS = "slice, stream, version, position, recorded_at, meta, payload, digest"
 METAS_MAX = 10_000
 RUN = 64
@@ -168,9 +166,7 @@ def _hash(rows: Sequence[Row], stream: str, before: bytes) -> bytes:
 
 
 def _keys_in(payload: bytes) -> list[int]:
-    """
-    Return the keys of the texts that a stored payload refers to.
-    """
+    """Return the keys of the texts that a stored payload refers to."""
     keys: list[int] = []
 
     def collect(key: int) -> str:

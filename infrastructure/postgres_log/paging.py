@@ -20,8 +20,6 @@ from .database import PostgresDatabase
 from .opening import COLUMNS, Row
 from .wire import Call, int4, int8
 
-__all__ = ["Pager"]
-
 CHUNK_MIN = 16
 CALLS_MAX = 256
 
@@ -59,9 +57,7 @@ class Pager:
         self._is_whole = partition is None
 
     def ends(self) -> Mapping[int, int]:
-        """
-        Return the last position of every slice that has one.
-        """
+        """Return the last position of every slice that has one."""
         rows = self._database.ask(Call(self._ends))[0]
         self._known = {number: last for number, last in rows if last is not None}
         return self._known

@@ -25,8 +25,6 @@ from ..records import ANY, Appended, Draft, Known, Part, Placed, Request
 from ..texts import LargeText, insert_references
 from .wire import Call, int4, int8
 
-__all__ = ["Answer", "EventIds", "Found", "Lane", "Memory", "NotKnownError", "Order", "Plan", "Row", "Tip", "inserts"]
-
 STREAMS_MAX = 10_000
 BLOBS_MAX = 1_000
 ROWS_MAX = 64
@@ -83,18 +81,14 @@ class Memory:
         self.opened: list[str] = []
 
     def open(self, stream: str, number: int, tip: Tip) -> None:
-        """
-        Take note that a stream is about to be opened in a slice, whose next key its tip has.
-        """
+        """Take note that a stream is about to be opened in a slice, whose next key its tip has."""
         lane = self.lanes[number]
         lane.stream_key, lane.tips[stream] = tip.key, tip
         self.slices[stream] = number
         self.opened.append(stream)
 
     def forget(self, slices: Iterable[int] | None = None) -> None:
-        """
-        Trust no lane any more, or not those of these slices; streams that were to be opened do not exist.
-        """
+        """Trust no lane any more, or not those of these slices; streams that were to be opened do not exist."""
         for number in [*self.lanes] if slices is None else slices:
             self.lanes.pop(number, None)
         for stream in self.opened:
@@ -102,17 +96,13 @@ class Memory:
         self.opened.clear()
 
     def forget_all(self) -> None:
-        """
-        Trust nothing any more, not even what is good for ever: this may be an older copy of the database.
-        """
+        """Trust nothing any more, not even what is good for ever: this may be an older copy of the database."""
         self.forget()
         self.slices.clear()
         self.tags.clear()
 
     def keep(self, slices: Iterable[int]) -> None:
-        """
-        Take note that what was planned for these slices is written.
-        """
+        """Take note that what was planned for these slices is written."""
         self.opened.clear()
         for number in slices:
             lane = self.lanes.get(number)
@@ -124,9 +114,7 @@ class Memory:
             self.slices.clear()
 
     def tip_of(self, part: Part) -> Tip | None:
-        """
-        Return the end of a part's stream.
-        """
+        """Return the end of a part's stream."""
         lane = self.lanes.get(self.slices.get(part.stream, part.slice))
         return None if lane is None else lane.tips.get(part.stream)
 
@@ -168,9 +156,7 @@ class Plan:
         return [self._add(order) for order in orders]
 
     def calls(self, prefix: str) -> Iterator[Call]:
-        """
-        Return the statements that write the rows, and those that requests want carried out behind them.
-        """
+        """Return the statements that write the rows, and those that requests want carried out behind them."""
         for table in TABLES:
             rows = self._rows.get(table)
             if rows:
@@ -297,9 +283,7 @@ class EventIds:
         self._left = 0
 
     def take(self, count: int, now: int) -> int:
-        """
-        Return the first of `count` ids that follow each other.
-        """
+        """Return the first of `count` ids that follow each other."""
         if count > self._left:
             chance = int.from_bytes(os.urandom(10), "big")
             # The top bit of the last 62 stays free, so that counting on stays within them.
@@ -325,9 +309,7 @@ def _first_version(part: Part, end: int | None) -> int:
 
 
 def inserts(table: str, rows: Sequence[Row]) -> Iterator[Call]:
-    """
-    Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that few statements are ever prepared.
-    """
+    """Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that few statements are ever prepared."""
     if len(rows) == 1:
         yield Call(_insert_statement(table, 1, len(rows[0])), rows[0])
         return

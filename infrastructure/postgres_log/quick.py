@@ -23,8 +23,6 @@ from ..texts import LARGE_TEXT_BYTES
 from .planning import Lane, Memory, Tip
 from .wire import int4, int8
 
-__all__ = ["End", "Ready", "end_of", "ready", "ready_together", "received", "rows_of", "stream_rows_of"]
-
 BYTES_MAX = 1 << 20
 # What they come to is not known yet where the way is chosen.
 EVENTS_MAX = 64
@@ -51,9 +49,7 @@ class Ready(NamedTuple):
 
 
 def end_of(new: NewEvents, memory: Memory) -> End | None:
-    """
-    Return the end of the stream that events are for; None where they cannot go the quick way.
-    """
+    """Return the end of the stream that events are for; None where they cannot go the quick way."""
     number = memory.slices.get(new.stream)
     if number is None:
         return _beginning(new, memory)
@@ -68,9 +64,7 @@ def end_of(new: NewEvents, memory: Memory) -> End | None:
 
 
 def _beginning(new: NewEvents, memory: Memory) -> End | None:
-    """
-    Return the end of a stream that is to be new; the database refuses its row where its id is taken.
-    """
+    """Return the end of a stream that is to be new; the database refuses its row where its id is taken."""
     root = new.root or new.stream
     if new.expected_version != 0 or new.idempotency_key is not None or len(new.events) >= EVENTS_MAX:
         return None
@@ -84,9 +78,7 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
 
 
 def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
-    """
-    Return what the quick way takes; None where the events are not small, or of a type that is new.
-    """
+    """Return what the quick way takes; None where the events are not small, or of a type that is new."""
     try:
         payloads = [admitted(event, new.stream) for event in new.events]
         metas = [encode_meta(meta) for meta in new.metas]
@@ -116,9 +108,7 @@ def ready_together(news: Sequence[NewEvents], memory: Memory) -> list[Ready] | N
 
 
 def rows_of(events: Ready, first_id: int, now: int, compression: Compression) -> list[Row]:
-    """
-    Return the rows to be written.
-    """
+    """Return the rows to be written."""
     new, (number, lane, tip), payloads, metas, tags = events
     stream, version, place, digest = new.stream, tip.version or 0, lane.position, tip.digest
     recorded_at = lane.recorded_at = max(now, lane.recorded_at)
@@ -136,9 +126,7 @@ def rows_of(events: Ready, first_id: int, now: int, compression: Compression) ->
 
 
 def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
-    """
-    Return the rows to be written of those streams that are new.
-    """
+    """Return the rows to be written of those streams that are new."""
     return [
         (events.new.stream.encode(), int4(events.end.slice), int4(events.end.tip.key))
         for events in together
@@ -147,9 +135,7 @@ def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
 
 
 def received(events: Ready, rows: list[Row], memory: Memory) -> Receipt:
-    """
-    Return the receipt of what is about to be recorded; memory moves on as if it had been.
-    """
+    """Return the receipt of what is about to be recorded; memory moves on as if it had been."""
     new, (number, lane, tip), *_ = events
     stream, version, place, recorded_at = new.stream, tip.version or 0, lane.position, lane.recorded_at
     if tip.version is None:

@@ -23,8 +23,6 @@ from .database import PostgresDatabase
 from .opening import COLUMNS, Opener, Origin, Place, Row
 from .wire import Call, Rows, int4, int8
 
-__all__ = ["VERSION_MAX", "Reader"]
-
 VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
 STREAMS_MAX = 100_000
@@ -121,9 +119,7 @@ class Reader:
         return int(low)
 
     def end(self, stream: str) -> StreamEnd:
-        """
-        Return the last version of a stream and its digest, the stream being looked up anew.
-        """
+        """Return the last version of a stream and its digest, the stream being looked up anew."""
         # What is remembered may be another stream's place since a restore, and this is where contexts are opened.
         self._places.pop(stream, None)
         with opening(f"stream {stream}"):
@@ -135,15 +131,11 @@ class Reader:
         return StreamEnd(version, digest_of_row(f"event {stream}@{version}", digest))
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        """
-        Return the last version of each stream; 0 where there is none.
-        """
+        """Return the last version of each stream; 0 where there is none."""
         return [end or 0 for end in self._of_places([(one, ()) for one in streams], self._sql.head)]
 
     def digests(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | None]:
-        """
-        Return the digest at each version of a stream; None where there is no such event.
-        """
+        """Return the digest at each version of a stream; None where there is no such event."""
         return self._of_places([(stream, (int4(version),)) for stream, version in wanted], self._sql.digest)
 
     def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
@@ -161,9 +153,7 @@ class Reader:
         return [rows[0][0] if rows else None for rows in found]
 
     def forget_places(self) -> None:
-        """
-        Look streams up anew: a database that was replaced by an older copy gives their keys to others.
-        """
+        """Look streams up anew: a database that was replaced by an older copy gives their keys to others."""
         self._places.clear()
         self._names.clear()
 
@@ -181,9 +171,7 @@ class Reader:
             return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
 
     def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
-        """
-        Return what `read_stream` does without the envelopes.
-        """
+        """Return what `read_stream` does without the envelopes."""
         with opening(f"stream {wanted.stream}"):
             ((rows, origin),) = self._fetch([Stretch([wanted])])
             self._require(known, wanted, rows, origin)
@@ -203,9 +191,7 @@ class Reader:
             raise self._went_back(wanted.stream, known)
 
     def read_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """
-        Return the events of a stream that were appended under an idempotency key, if any were.
-        """
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
         with opening(f"stream {stream}"):
             place = self._places_of([stream]).get(stream)
             if place is None:

@@ -15,8 +15,6 @@ from ...domain.errors import StorageUnavailableError
 from ...domain.streams import SLICES
 from .wire import BEGIN, COMMIT, Call, Wire
 
-__all__ = ["SCHEMA_VERSION", "prepare_schema", "schema_statements"]
-
 # 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables
 # are those of version 1.
 SCHEMA_VERSION = 2
@@ -64,9 +62,7 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> None:
 
 
 def schema_statements(prefix: str = "") -> list[str]:
-    """
-    Return the statements that create a log's tables, each name with `prefix`.
-    """
+    """Return the statements that create a log's tables, each name with `prefix`."""
     text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
     return [part.strip().format(p=prefix) for part in "\n".join(lines).split(";") if part.strip()]

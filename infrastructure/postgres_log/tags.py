@@ -1,6 +1,4 @@
-"""
-The types of events: each has a number, given out when it first occurs, and kept for ever.
-"""
+"""The types of events: each has a number, given out when it first occurs, and kept for ever."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from collections.abc import Set
 
 from ...domain.errors import StorageBusyError
 from .wire import Call, Wire, int4
-
-__all__ = ["learn_tags"]
 
 ATTEMPTS_MAX = 10
 

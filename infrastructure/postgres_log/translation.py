@@ -1,6 +1,4 @@
-"""
-From PostgreSQL's errors to Refold's, by SQLSTATE: one line, with the database's name and a way out.
-"""
+"""From PostgreSQL's errors to Refold's, by SQLSTATE: one line, with the database's name and a way out."""
 
 from __future__ import annotations
 
@@ -19,16 +17,12 @@ from ...domain.errors import (
     StorageUnavailableError,
 )
 
-__all__ = ["DUPLICATE", "first_line", "is_lost_connection", "translate", "translated"]
-
 DUPLICATE = "23505"
 
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """
-    Turn errors of psycopg into Refold's own; those that are mistakes of ours go on as they are.
-    """
+    """Turn errors of psycopg into Refold's own; those that are mistakes of ours go on as they are."""
     try:
         yield
     except psycopg.Error as error:
@@ -39,9 +33,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def is_lost_connection(error: psycopg.Error) -> bool:
-    """
-    Return whether an error means that the connection is gone, and what it was about to do uncertain.
-    """
+    """Return whether an error means that the connection is gone, and what it was about to do uncertain."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError)
@@ -49,17 +41,13 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """
-    Return what the server or libpq said, without the lines that explain it further.
-    """
+    """Return what the server or libpq said, without the lines that explain it further."""
     message = error.diag.message_primary or str(error)
     return message.strip().splitlines()[0] if message.strip() else type(error).__name__
 
 
 def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
-    """
-    Return Refold's error for one of psycopg's; the same where a statement was written or used wrongly.
-    """
+    """Return Refold's error for one of psycopg's; the same where a statement was written or used wrongly."""
     if is_lost_connection(error):
         return StorageUnavailableError(f"{where} does not answer ({first_line(error)}): check that it runs")
     match error.sqlstate or "":

@@ -26,8 +26,6 @@ from psycopg.waiting import Ready, Wait
 
 from ...domain.process_forks import keep_for_ever, renew_in_child
 
-__all__ = ["BEGIN", "COMMIT", "ROLLBACK", "Call", "Rows", "Wire", "int4", "int8"]
-
 PATIENCE_SECONDS = 30.0
 CANCEL_SECONDS = 5.0
 PREPARED_MAX = 200
@@ -103,9 +101,7 @@ class Wire:
         return self.finish(*calls)
 
     def send(self, *calls: Call) -> None:
-        """
-        Open a trip, or go on with it: send statements without waiting for answers.
-        """
+        """Open a trip, or go on with it: send statements without waiting for answers."""
         try:
             self._hand_over(calls)
             self._pgconn.flush()
@@ -114,16 +110,12 @@ class Wire:
             raise
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """
-        Send the last statements of a trip and return the rows of all that were sent in it.
-        """
+        """Send the last statements of a trip and return the rows of all that were sent in it."""
         self.dispatch(*calls)
         return [self._rows(result) for result in self._arrive()]
 
     def dispatch(self, *calls: Call) -> None:
-        """
-        Send the last statements of a trip; there is time for something else until `conclude`.
-        """
+        """Send the last statements of a trip; there is time for something else until `conclude`."""
         try:
             self._hand_over(calls)
             self._pgconn.pipeline_sync()
@@ -132,15 +124,11 @@ class Wire:
             raise
 
     def conclude(self) -> None:
-        """
-        Wait for the end of a trip whose rows nobody needs.
-        """
+        """Wait for the end of a trip whose rows nobody needs."""
         self._arrive()
 
     def run_apart(self, call: Call) -> Rows:
-        """
-        Carry out one statement by itself: one with more bytes than pipelines are good for.
-        """
+        """Carry out one statement by itself: one with more bytes than pipelines are good for."""
         try:
             values = list(call.values)
             self._pgconn.send_query_params(call.sql.encode(), values, None, _binary(len(values)), 1)
@@ -152,9 +140,7 @@ class Wire:
         return self._rows(self._checked([None], [result])[0])
 
     def settle(self) -> bool:
-        """
-        End what an error left open, and return whether the connection is of further use.
-        """
+        """End what an error left open, and return whether the connection is of further use."""
         if self._owed:
             self.close()
         if self._pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
@@ -165,9 +151,7 @@ class Wire:
         return not self.is_lost
 
     def close(self) -> None:
-        """
-        Let go of the connection; may be called twice.
-        """
+        """Let go of the connection; may be called twice."""
         self._owed = []
         self._connection.close()
 
@@ -269,9 +253,7 @@ class _Patience:
         self._has_cancelled = False
 
     def check(self, ready: int) -> None:
-        """
-        Take note of a sign of life (`ready`), or of its absence.
-        """
+        """Take note of a sign of life (`ready`), or of its absence."""
         if ready:
             self._deadline = monotonic() + self._seconds
             return

@@ -1,6 +1,4 @@
-"""
-A shadow on its way from its checkpoint to the end of the log: by one process at a time, page by page.
-"""
+"""A shadow on its way from its checkpoint to the end of the log: by one process at a time, page by page."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from ...projections.contract import Projection
 from .leases import TAKE_OVER_SECONDS, Lease, holder_of
 from .runner import ProjectionRunner
 from .store import ProjectionStore
-
-__all__ = ["Build", "Progress", "RebuildProgress", "Stop"]
 
 # That of a process that was killed is free after the one, and looked for that often.
 PATIENCE_SECONDS = TAKE_OVER_SECONDS + 1.0

@@ -17,8 +17,6 @@ from ...projections.contract import Projection, StoppableProjection
 from .folding import fold_page
 from .store import ProjectionStore, SetAside
 
-__all__ = ["ASIDE_EVENTS_MAX", "Around", "Fault", "fault_of", "fold_around", "note_fault", "sets_aside"]
-
 # More than that is no accident, and an answer without them none that anybody wants.
 ASIDE_EVENTS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
@@ -33,9 +31,7 @@ class Fault(NamedTuple):
 
 
 def fault_of(store: ProjectionStore, projection: Projection) -> Fault | None:
-    """
-    Return what stopped a projection; None where nothing did, or a newer version of it may do better.
-    """
+    """Return what stopped a projection; None where nothing did, or a newer version of it may do better."""
     noted = store.note(_note(projection))
     try:
         fault = None if noted is None else msgspec.json.decode(noted, type=Fault)
@@ -46,9 +42,7 @@ def fault_of(store: ProjectionStore, projection: Projection) -> Fault | None:
 
 
 def note_fault(store: ProjectionStore, projection: Projection, fault: Fault | None) -> None:
-    """
-    Note what stopped a projection, or that nothing does any more.
-    """
+    """Note what stopped a projection, or that nothing does any more."""
     before = store.note(_note(projection))
     after = None if fault is None else msgspec.json.encode(fault).decode()
     if before != after:
@@ -56,9 +50,7 @@ def note_fault(store: ProjectionStore, projection: Projection, fault: Fault | No
 
 
 def sets_aside(projection: Projection) -> bool:
-    """
-    Return whether a projection goes on without an event that it cannot fold.
-    """
+    """Return whether a projection goes on without an event that it cannot fold."""
     return not isinstance(projection, StoppableProjection) or projection.on_fault != "stop"
 
 
@@ -111,9 +103,7 @@ class _Rows:
         self.changed: dict[str, Any] = {}
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """
-        Return the rows under `keys` that exist.
-        """
+        """Return the rows under `keys` that exist."""
         stored = self._store.load(projection, [key for key in keys if key not in self.changed])
         return {**stored, **{key: self.changed[key] for key in keys if key in self.changed}}
 

@@ -1,6 +1,4 @@
-"""
-Folding a page of events into the rows that it changes.
-"""
+"""Folding a page of events into the rows that it changes."""
 
 from __future__ import annotations
 
@@ -14,16 +12,12 @@ from ...domain.errors import DamagedError
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection
 from .storable import require_keys, require_storable
 
-__all__ = ["RowsBefore", "fold_page"]
-
 
 class RowsBefore(Protocol):
     """Where the rows are found as they are before some events: a `ProjectionStore` is one."""
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """
-        Return the rows under `keys` that exist.
-        """
+        """Return the rows under `keys` that exist."""
 
 
 def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: RowsBefore) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from ...domain.process_forks import renew_in_child
 from ...domain.system import Stopwatch
 from .store import ProjectionStore
 
-__all__ = ["TAKE_OVER_SECONDS", "Lease", "holder_of"]
-
 BEAT_SECONDS = 0.5
 TAKE_OVER_SECONDS = 3.0
 
@@ -40,9 +38,7 @@ class Lease:
         self._seen_at = 0.0
 
     def hold(self) -> bool:
-        """
-        Take the lease, or show that it is still held; return whether it is.
-        """
+        """Take the lease, or show that it is still held; return whether it is."""
         now = self._watch.monotonic()
         if self._held is not None:
             return now - self._held_at < BEAT_SECONDS or self._write(self._held, now)
@@ -60,24 +56,18 @@ class Lease:
         return is_mine
 
     def release(self) -> None:
-        """
-        Let go of it, so that others need not wait.
-        """
+        """Let go of it, so that others need not wait."""
         if self._held is not None:
             self._store.set_note(self._note, before=self._held, after=None)
             self._held = None
 
 
 def note_of(name: str) -> str:
-    """
-    Return the name of the note that a lease is.
-    """
+    """Return the name of the note that a lease is."""
     return f"lease/{name}"
 
 
 def holder_of(store: ProjectionStore, name: str) -> str | None:
-    """
-    Return which process holds a lease, as `PID.ID`, or held it before it was killed; None where nobody does.
-    """
+    """Return which process holds a lease, as `PID.ID`, or held it before it was killed; None where nobody does."""
     held = store.note(note_of(name))
     return None if held is None else held.rpartition(".")[0]

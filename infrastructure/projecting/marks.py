@@ -17,31 +17,23 @@ from ...domain.positions import Moment, Position
 from ...projections.contract import Projection
 from .store import ProjectionStore
 
-__all__ = ["contradictions", "keep_trace", "look_back", "mark_note", "mark_of", "traces"]
-
 MARK, TRACE = "mark/", "trace/"
 # Other slices go on meanwhile, and their events may come first.
 EVENTS_MAX = 64
 
 
 def mark_note(projection: Projection) -> str:
-    """
-    Return the name of the note that holds the mark of a projection.
-    """
+    """Return the name of the note that holds the mark of a projection."""
     return MARK + projection.name
 
 
 def mark_of(event: RecordedEvent) -> str:
-    """
-    Return the mark of an event.
-    """
+    """Return the mark of an event."""
     return f"{event.position} {event.digest.hex()}"
 
 
 def look_back(log: PagedLog, store: ProjectionStore, projection: Projection) -> None:
-    """
-    Note for good where the log contradicts the mark of a projection, which is about to go on.
-    """
+    """Note for good where the log contradicts the mark of a projection, which is about to go on."""
     mark = store.note(mark_note(projection))
     reason = None if mark is None else _contradiction(log, mark, projection.name)
     if mark is not None and reason is not None:
@@ -49,9 +41,7 @@ def look_back(log: PagedLog, store: ProjectionStore, projection: Projection) -> 
 
 
 def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str, str]]:
-    """
-    Yield the position of each mark that the log contradicts, and what that says.
-    """
+    """Yield the position of each mark that the log contradicts, and what that says."""
     for name, mark in store.notes(MARK).items():
         reason = _contradiction(log, mark, name.removeprefix(MARK))
         if reason is not None:
@@ -59,16 +49,12 @@ def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str,
 
 
 def keep_trace(store: ProjectionStore, where: str, reason: str) -> None:
-    """
-    Note for good that the log went further at some place than it does now.
-    """
+    """Note for good that the log went further at some place than it does now."""
     store.set_note(TRACE + where, before=None, after=reason)
 
 
 def traces(store: ProjectionStore) -> dict[str, str]:
-    """
-    Return what was noted for good, by place.
-    """
+    """Return what was noted for good, by place."""
     return {name.removeprefix(TRACE): reason for name, reason in store.notes(TRACE).items()}
 
 

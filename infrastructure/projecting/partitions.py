@@ -28,8 +28,6 @@ from .leases import TAKE_OVER_SECONDS
 from .shadows import shadow_of
 from .store import ProjectionStore
 
-__all__ = ["PartitionedBuild", "events_in_partitions", "forget_partitions", "has_partitions", "is_partitionable"]
-
 # Workers take turns at writing: fewer and larger transactions, of some milliseconds each.
 PAGES_AT_ONCE = 4
 LOOK_SECONDS = 0.25
@@ -68,34 +66,26 @@ def build_partition(task: PartitionTask) -> bool:
 
 
 def is_partitionable(events: LiveLog, projection: Projection) -> bool:
-    """
-    Return whether a projection of this log can be built in partitions.
-    """
+    """Return whether a projection of this log can be built in partitions."""
     stays = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
     # An index is made row by row, and by one process at a time.
     return stays and isinstance(events, PartitionedLog) and not issubclass(projection.row, SearchedRow)
 
 
 def has_partitions(store: ProjectionStore, projection: Projection) -> bool:
-    """
-    Return whether a projection was being built in partitions, and that was not finished.
-    """
+    """Return whether a projection was being built in partitions, and that was not finished."""
     return store.note(_plan_note(projection)) is not None
 
 
 def events_in_partitions(store: ProjectionStore, projection: Projection) -> int:
-    """
-    Return about how many events are in partitions of a projection that are being built.
-    """
+    """Return about how many events are in partitions of a projection that are being built."""
     moments = [(store.checkpoint(shadow), partition.of) for shadow, partition in _partitions(store, projection)]
     # On a log with one sequence each partition counts all events that it went by.
     return sum(number // (of if lane < 0 else 1) for moment, of in moments for lane, number in moment.heads)
 
 
 def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
-    """
-    Drop the partitions of a projection; nothing happens where there are none.
-    """
+    """Drop the partitions of a projection; nothing happens where there are none."""
     for shadow, _ in _partitions(store, projection):
         store.drop(shadow)
     note = _plan_note(projection)
@@ -233,15 +223,11 @@ class _Telling:
         return self._total * done // self._goal
 
     def folded(self) -> int:
-        """
-        Return about how many events were folded.
-        """
+        """Return about how many events were folded."""
         return self._done() - self._before
 
     def tell(self) -> None:
-        """
-        Tell it.
-        """
+        """Tell it."""
         done = self._done()
         self._build.tell(done, self._total, done - self._before, self._watch.monotonic() - self._began)
 

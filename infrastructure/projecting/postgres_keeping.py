@@ -1,6 +1,4 @@
-"""
-Whole tables of rows on PostgreSQL, and notes beside them: dropping, putting in place, comparing and setting.
-"""
+"""Whole tables of rows on PostgreSQL, and notes beside them: dropping, putting in place, comparing and setting."""
 
 from __future__ import annotations
 
@@ -9,17 +7,6 @@ from collections.abc import Sequence
 from ...projections.contract import Projection
 from ..postgres_log.wire import Call, int4
 from .store import SetAside, aside_note, said_aside
-
-__all__ = [
-    "MAKE_NOTES",
-    "drop_calls",
-    "note_call",
-    "notes_call",
-    "put_aside_call",
-    "put_note_call",
-    "replace_calls",
-    "set_note_call",
-]
 
 MAKE_NOTES = Call(
     'CREATE TABLE IF NOT EXISTS note (slice int NOT NULL, name text COLLATE "C" NOT NULL, value text NOT NULL,'
@@ -40,16 +27,12 @@ PUT_NOTE = "INSERT INTO note VALUES ($1, $2, $3) ON CONFLICT (slice, name) DO UP
 
 
 def put_aside_call(lane: bytes, projection: Projection, aside: Sequence[SetAside]) -> Call:
-    """
-    Return the statement that notes all that a projection set aside, of which there is something.
-    """
+    """Return the statement that notes all that a projection set aside, of which there is something."""
     return Call(PUT_NOTE, (lane, aside_note(projection).encode(), (said_aside(aside) or "").encode()))
 
 
 def drop_calls(table: str, lane: bytes, projection: Projection) -> list[Call]:
-    """
-    Return the statements that drop the rows of a projection and their checkpoint.
-    """
+    """Return the statements that drop the rows of a projection and their checkpoint."""
     return [
         # In the order in which whoever stores rows takes hold of them.
         Call(DELETE_CHECKPOINT, (lane, projection.name.encode(), int4(projection.version))),
@@ -59,9 +42,7 @@ def drop_calls(table: str, lane: bytes, projection: Projection) -> list[Call]:
 
 
 def replace_calls(tables: tuple[str, str], lane: bytes, projection: Projection, shadow: Projection) -> list[Call]:
-    """
-    Return the statements that let the rows and the checkpoint of `shadow` be those of `projection`.
-    """
+    """Return the statements that let the rows and the checkpoint of `shadow` be those of `projection`."""
     live, built = tables
     names = (lane, shadow.name.encode(), int4(shadow.version), projection.name.encode())
     return [
@@ -76,30 +57,22 @@ def replace_calls(tables: tuple[str, str], lane: bytes, projection: Projection, 
 
 
 def note_call(lane: bytes, name: str) -> Call:
-    """
-    Return the question what was noted under a name.
-    """
+    """Return the question what was noted under a name."""
     return Call(NOTE, (lane, name.encode()))
 
 
 def notes_call(lane: bytes, first: str, end: str) -> Call:
-    """
-    Return the question what was noted under names from `first` on and before `end`.
-    """
+    """Return the question what was noted under names from `first` on and before `end`."""
     return Call(NOTES, (lane, first.encode(), end.encode()))
 
 
 def put_note_call(lane: bytes, name: str, value: str) -> Call:
-    """
-    Return the statement that notes something, whatever was noted there.
-    """
+    """Return the statement that notes something, whatever was noted there."""
     return Call(PUT_NOTE, (lane, name.encode(), value.encode()))
 
 
 def set_note_call(lane: bytes, name: str, before: str | None, after: str | None) -> Call:
-    """
-    Return the statement that notes something, and returns a row if `before` was still noted there.
-    """
+    """Return the statement that notes something, and returns a row if `before` was still noted there."""
     if before is None:
         return Call(ADD_NOTE, (lane, name.encode(), (after or "").encode()))
     if after is None:

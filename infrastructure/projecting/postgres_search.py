@@ -14,17 +14,6 @@ from ...domain.words import Term
 from ...projections.contract import SearchQuery
 from ..postgres_log.wire import Call, int8
 
-__all__ = [
-    "VECTOR_COLUMN",
-    "VECTOR_VALUE",
-    "find_call",
-    "index_call",
-    "index_found_call",
-    "vector_of",
-    "words_call",
-    "wrong_vector_call",
-]
-
 VECTOR_COLUMN = "vector tsvector NOT NULL"
 # A value goes out as text, and the server reads it as what it is.
 VECTOR_VALUE = "CAST(CAST(${number} AS text) AS tsvector)"
@@ -45,23 +34,17 @@ FIND = """
 
 
 def index_call(table: str) -> Call:
-    """
-    Return the statement that makes the index of a table of searched rows.
-    """
+    """Return the statement that makes the index of a table of searched rows."""
     return Call(f"CREATE INDEX IF NOT EXISTS {table}_vector ON {table} USING gin (vector)")
 
 
 def index_found_call(table: str) -> Call:
-    """
-    Return the statement that has a row if the index is there.
-    """
+    """Return the statement that has a row if the index is there."""
     return Call(f"SELECT 1 WHERE to_regclass('{table}_vector') IS NOT NULL")
 
 
 def find_call(table: str, names: Sequence[str], lane: bytes, query: SearchQuery) -> Call:
-    """
-    Return the statement for the columns `names` of the rows that a query asks for, and behind them their rank.
-    """
+    """Return the statement for the columns `names` of the rows that a query asks for, and behind them their rank."""
     columns = ", ".join(f'r."{name}"' for name in names)
     phrases = [term.pattern for term in query.terms if " " in term.words]
     values = (
@@ -81,26 +64,20 @@ def _lexemes(term: Term) -> str:
 
 
 def words_call(table: str, lane: bytes, after: str, limit: int) -> Call:
-    """
-    Return the statement for the keys and words of the rows behind a key.
-    """
+    """Return the statement for the keys and words of the rows behind a key."""
     sql = f"SELECT key, words FROM {table} WHERE slice = $1 AND key > $2 ORDER BY key LIMIT $3"
     return Call(sql, (lane, after.encode(), int8(limit)))
 
 
 def wrong_vector_call(table: str, lane: bytes, key: str, words: str) -> Call:
-    """
-    Return the statement that has a row if that of a key still has these words, and another vector than theirs.
-    """
+    """Return the statement that has a row if that of a key still has these words, and another vector than theirs."""
     is_other = f"vector <> {VECTOR_VALUE.format(number=4)}"
     sql = f"SELECT 1 FROM {table} WHERE slice = $1 AND key = $2 AND words = $3 AND {is_other}"
     return Call(sql, (lane, key.encode(), words.encode(), vector_of(words)))
 
 
 def vector_of(words: str) -> bytes:
-    """
-    Return the vector of words as PostgreSQL writes one: each of them with its places.
-    """
+    """Return the vector of words as PostgreSQL writes one: each of them with its places."""
     places: dict[str, list[str]] = {}
     for place, word in enumerate(words.split(), 1):
         of_word = places.setdefault(word, [])

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from .store import MemoryProjectionStore, ProjectionStore
 
-__all__ = ["ReadOnlyProjectionStore", "kept_by"]
-
 
 class ReadOnlyProjectionStore(MemoryProjectionStore):
     """Rows in memory, brought up to date like any; `kept` are those that lie in the database, perhaps far behind."""
@@ -18,7 +16,5 @@ class ReadOnlyProjectionStore(MemoryProjectionStore):
 
 
 def kept_by(store: ProjectionStore) -> ProjectionStore:
-    """
-    Return the rows and notes that stay when a store is closed.
-    """
+    """Return the rows and notes that stay when a store is closed."""
     return store.kept if isinstance(store, ReadOnlyProjectionStore) else store

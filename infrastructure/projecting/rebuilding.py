@@ -17,14 +17,12 @@ from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
-from .building import Build, Progress, RebuildProgress, Stop
+from .building import Build, Progress, Stop
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .read_only import kept_by
 from .runner import ProjectionRunner
 from .shadows import shadow_of
 from .store import MemoryProjectionStore, ProjectionStore
-
-__all__ = ["Difference", "Progress", "RebuildProgress", "RebuildReport", "Stop", "Workers", "check", "rebuild"]
 
 DIFFERENCES_MAX = 10
 # Writers and workers go on meanwhile: so often the shadow is brought up to date until they leave it a moment.

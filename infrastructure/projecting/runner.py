@@ -29,8 +29,6 @@ from .folding import fold_page
 from .marks import look_back, mark_note, mark_of
 from .store import ProjectionStore, SetAside
 
-__all__ = ["ProjectionRunner"]
-
 log = logging.getLogger("refold.projections")
 PAGE_EVENTS = 2_048
 # Writers wait while a page is stored, and an index takes longer than rows alone.
@@ -63,9 +61,7 @@ class _Pages:
         self._goal = until
 
     def read(self, after: Moment, limit: int) -> _Read:
-        """
-        Return the next page.
-        """
+        """Return the next page."""
         page = self._log.read_all(after=after, limit=limit, undecodable=True)
         if not page.events and not page.moment.includes(after):
             raise LogWentBackError(
@@ -195,18 +191,14 @@ class ProjectionRunner:
             yield moment
 
     def rows(self, projection: Projection) -> list[Any]:
-        """
-        Return all rows of a projection, brought up to date first.
-        """
+        """Return all rows of a projection, brought up to date first."""
         self.catch_up(projection)
         return self._store.rows(projection)
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
-        """
-        Return some rows of a projection, brought up to date first, in the order of their keys.
-        """
+        """Return some rows of a projection, brought up to date first, in the order of their keys."""
         self.catch_up(projection)
         return self._store.page(projection, after=after, limit=limit, where=where)
 
@@ -226,9 +218,7 @@ class ProjectionRunner:
         return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        """
-        Return the rows of a projection that a query asks for, brought up to date first, the best first.
-        """
+        """Return the rows of a projection that a query asks for, brought up to date first, the best first."""
         self.catch_up(projection)
         return self._store.search(projection, query)
 

@@ -1,6 +1,4 @@
-"""
-A projection's double: the same fold under another name, so that its rows lie beside those that are read.
-"""
+"""A projection's double: the same fold under another name, so that its rows lie beside those that are read."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from types import SimpleNamespace
 from typing import Literal, cast
 
 from ...projections.contract import Projection
-
-__all__ = ["Purpose", "shadow_of"]
 
 Purpose = Literal["shadow", "check"]
 PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice", "on_fault")

@@ -14,16 +14,12 @@ from ...projections.contract import Projection, SearchedRow
 from .sqlite_search import drop_index, rename_searched
 from .store import SetAside, aside_note, noted_aside, said_aside, twice_made
 
-__all__ = ["add_aside", "copy_rows", "drop_table", "note", "notes_between", "put_in_place", "put_notes", "set_note"]
-
 ROWS_AT_ONCE = 10_000
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
 
 def drop_table(connection: sqlite3.Connection, projection: Projection) -> None:
-    """
-    Drop the rows of a projection, their index and their checkpoint, where there are any.
-    """
+    """Drop the rows of a projection, their index and their checkpoint, where there are any."""
     table = f"view_{projection.name}"
     drop_index(connection, table)
     connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -34,9 +30,7 @@ def drop_table(connection: sqlite3.Connection, projection: Projection) -> None:
 
 
 def put_in_place(connection: sqlite3.Connection, projection: Projection, shadow: Projection) -> None:
-    """
-    Let the rows and the checkpoint of `shadow`, which has some, be those of `projection`.
-    """
+    """Let the rows and the checkpoint of `shadow`, which has some, be those of `projection`."""
     drop_table(connection, projection)
     live, built = f"view_{projection.name}", f"view_{shadow.name}"
     if issubclass(projection.row, SearchedRow):
@@ -75,9 +69,7 @@ def copy_rows(
 
 
 def note(connection: sqlite3.Connection, name: str) -> str | None:
-    """
-    Return what was noted under a name, None where nothing was.
-    """
+    """Return what was noted under a name, None where nothing was."""
     if not _has_table(connection, "note"):
         return None
     found = connection.execute("SELECT value FROM note WHERE name = ?", (name,)).fetchone()
@@ -88,9 +80,7 @@ def note(connection: sqlite3.Connection, name: str) -> str | None:
 
 
 def notes_between(connection: sqlite3.Connection, first: str, end: str) -> dict[str, str]:
-    """
-    Return all texts that were noted under names from `first` on and before `end`.
-    """
+    """Return all texts that were noted under names from `first` on and before `end`."""
     if not _has_table(connection, "note"):
         return {}
     asked = "SELECT name, value FROM note WHERE name >= ? AND name < ? AND typeof(value) = 'text' ORDER BY name"
@@ -98,18 +88,14 @@ def notes_between(connection: sqlite3.Connection, first: str, end: str) -> dict[
 
 
 def put_notes(connection: sqlite3.Connection, noted: Mapping[str, str]) -> None:
-    """
-    Note something under names, whatever was noted there.
-    """
+    """Note something under names, whatever was noted there."""
     if noted:
         connection.execute(NOTES)
         connection.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", noted.items())
 
 
 def set_note(connection: sqlite3.Connection, name: str, before: str | None, after: str | None) -> bool:
-    """
-    Note something under a name, if `before` is still what is noted there; say whether it was.
-    """
+    """Note something under a name, if `before` is still what is noted there; say whether it was."""
     connection.execute(NOTES)
     if note(connection, name) != before:
         return False
@@ -121,9 +107,7 @@ def set_note(connection: sqlite3.Connection, name: str, before: str | None, afte
 
 
 def add_aside(connection: sqlite3.Connection, projection: Projection, aside: Sequence[SetAside]) -> None:
-    """
-    Note that a projection set events aside, beside those that it did before.
-    """
+    """Note that a projection set events aside, beside those that it did before."""
     if not aside:
         return
     name = aside_note(projection)

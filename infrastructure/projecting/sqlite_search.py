@@ -14,8 +14,6 @@ from typing import Any
 from ...domain.words import Term
 from ...projections.contract import SearchQuery
 
-__all__ = ["create_searched", "drop_index", "find", "index_fault", "rename_searched"]
-
 # What the tokenizer makes of characters: it knows those of ASCII.
 BORDERS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 FIND = """
@@ -33,9 +31,7 @@ FIND = """
 
 
 def create_searched(connection: sqlite3.Connection, table: str, columns: str) -> None:
-    """
-    Create a table of searched rows with these columns, and its index.
-    """
+    """Create a table of searched rows with these columns, and its index."""
     # The index names rows by number, and VACUUM changes all numbers that are no column.
     connection.execute(f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, {columns}, UNIQUE (key))")
     # It has no content of its own, and does not know whose it is: so it can be renamed.
@@ -44,9 +40,7 @@ def create_searched(connection: sqlite3.Connection, table: str, columns: str) ->
 
 
 def rename_searched(connection: sqlite3.Connection, table: str, name: str) -> None:
-    """
-    Give a table of searched rows another name, and its index with it.
-    """
+    """Give a table of searched rows another name, and its index with it."""
     _drop_triggers(connection, table)
     connection.execute(f"ALTER TABLE {table} RENAME TO {name}")
     connection.execute(f"ALTER TABLE {table}_words RENAME TO {name}_words")
@@ -67,17 +61,13 @@ def _drop_triggers(connection: sqlite3.Connection, table: str) -> None:
 
 
 def drop_index(connection: sqlite3.Connection, table: str) -> None:
-    """
-    Drop the index of a table, if it has one, and what keeps it up to date.
-    """
+    """Drop the index of a table, if it has one, and what keeps it up to date."""
     _drop_triggers(connection, table)
     connection.execute(f"DROP TABLE IF EXISTS {table}_words")
 
 
 def find(connection: sqlite3.Connection, table: str, names: Sequence[str], query: SearchQuery) -> list[Sequence[Any]]:
-    """
-    Return the columns `names` of the rows that a query asks for, and behind them their rank.
-    """
+    """Return the columns `names` of the rows that a query asks for, and behind them their rank."""
     columns = ", ".join(f'r."{name}"' for name in names)
     values = {
         "phrases": " AND ".join(map(_phrase, query.terms)),

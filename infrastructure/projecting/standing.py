@@ -1,6 +1,4 @@
-"""
-How the projections of a store stand.
-"""
+"""How the projections of a store stand."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from .leases import holder_of
 from .partitions import events_in_partitions
 from .shadows import shadow_of
 from .store import ProjectionStore, SetAside
-
-__all__ = ["ProjectionStatus", "status_of"]
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +35,7 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
-    """
-    Return how a projection stands now.
-    """
+    """Return how a projection stands now."""
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)

@@ -15,8 +15,6 @@ import msgspec
 from ...domain.errors import InvalidInputError
 from ...projections.contract import Projection, SearchedRow
 
-__all__ = ["require_keys", "require_row", "require_storable"]
-
 TYPES = (str, int, float, bytes)
 # Columns that tables have beside those of their rows, and those of searched rows.
 TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")

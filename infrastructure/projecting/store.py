@@ -1,6 +1,4 @@
-"""
-Where the rows of projections lie: the port, and the version of it that lives in memory.
-"""
+"""Where the rows of projections lie: the port, and the version of it that lives in memory."""
 
 from __future__ import annotations
 
@@ -18,23 +16,6 @@ from ...domain.positions import BEGINNING, Moment
 from ...domain.process_forks import fork_safe_lock
 from ...projections.contract import Found, Projection, SearchQuery
 from ..row_faults import REBUILD, opening
-
-__all__ = [
-    "MemoryProjectionStore",
-    "ProjectionStore",
-    "SetAside",
-    "Snapshot",
-    "aside_note",
-    "checkpoint_moment",
-    "end_of_prefix",
-    "is_replaceable",
-    "made_found",
-    "made_rows",
-    "noted_aside",
-    "said_aside",
-    "stored_moment",
-    "twice_made",
-]
 
 
 class Snapshot(NamedTuple):
@@ -55,14 +36,10 @@ class ProjectionStore(Protocol):
     """Rows and checkpoints of projections."""
 
     def checkpoint(self, projection: Projection) -> Moment:
-        """
-        Return the moment up to which the rows are made; the beginning when there are none of this version.
-        """
+        """Return the moment up to which the rows are made; the beginning when there are none of this version."""
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """
-        Return the rows under `keys` that exist.
-        """
+        """Return the rows under `keys` that exist."""
 
     def save(
         self,
@@ -83,19 +60,13 @@ class ProjectionStore(Protocol):
         """
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        """
-        Return the events that the rows were made without, in the order in which they were met.
-        """
+        """Return the events that the rows were made without, in the order in which they were met."""
 
     def rows(self, projection: Projection) -> list[Any]:
-        """
-        Return all rows, ordered by key.
-        """
+        """Return all rows, ordered by key."""
 
     def snapshot(self, projection: Projection) -> Snapshot:
-        """
-        Return all rows, ordered by key, and the checkpoint of the very same instant.
-        """
+        """Return all rows, ordered by key, and the checkpoint of the very same instant."""
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
@@ -112,9 +83,7 @@ class ProjectionStore(Protocol):
         """
 
     def count(self, projection: Projection) -> int:
-        """
-        Return the number of rows.
-        """
+        """Return the number of rows."""
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """
@@ -129,9 +98,7 @@ class ProjectionStore(Protocol):
         """
 
     def drop(self, projection: Projection) -> None:
-        """
-        Forget the rows and the checkpoint of a projection; nothing happens where there are none.
-        """
+        """Forget the rows and the checkpoint of a projection; nothing happens where there are none."""
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         """
@@ -150,14 +117,10 @@ class ProjectionStore(Protocol):
         """
 
     def note(self, name: str) -> str | None:
-        """
-        Return what was noted under a name, None where nothing was.
-        """
+        """Return what was noted under a name, None where nothing was."""
 
     def notes(self, prefix: str) -> dict[str, str]:
-        """
-        Return all that was noted under names that begin with a prefix, which ends in an ASCII character.
-        """
+        """Return all that was noted under names that begin with a prefix, which ends in an ASCII character."""
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """
@@ -179,9 +142,7 @@ class _Table:
         self._saved: tuple[Mapping[str, Any], Moment, list[SetAside]] | None = None
 
     def update(self, rows: Mapping[str, Any], moment: Moment, aside: Sequence[SetAside] = ()) -> None:
-        """
-        Take in rows, and what they are made up to.
-        """
+        """Take in rows, and what they are made up to."""
         # The one step by which they are stored; an interrupt behind it leaves the rest to whoever comes next.
         self._saved = (rows, moment, [*self.aside, *aside])
         self.finish()
@@ -211,16 +172,12 @@ class MemoryProjectionStore:
 
     @synchronized
     def checkpoint(self, projection: Projection) -> Moment:
-        """
-        Return the moment up to which the rows are made.
-        """
+        """Return the moment up to which the rows are made."""
         return self._table(projection).moment
 
     @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """
-        Return the rows under `keys` that exist.
-        """
+        """Return the rows under `keys` that exist."""
         rows = self._table(projection).rows
         return {key: rows[key] for key in keys if key in rows}
 
@@ -236,9 +193,7 @@ class MemoryProjectionStore:
         aside: Sequence[SetAside] = (),
         seen: RecordedEvent | None = None,
     ) -> bool:
-        """
-        Store rows and checkpoint, if the checkpoint is still `before`.
-        """
+        """Store rows and checkpoint, if the checkpoint is still `before`."""
         table = self._table(projection)
         if table.moment != before:
             return False
@@ -249,30 +204,22 @@ class MemoryProjectionStore:
 
     @synchronized
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        """
-        Return the events that the rows were made without.
-        """
+        """Return the events that the rows were made without."""
         return list(self._table(projection).aside)
 
     def rows(self, projection: Projection) -> list[Any]:
-        """
-        Return all rows, ordered by key.
-        """
+        """Return all rows, ordered by key."""
         return self.snapshot(projection).rows
 
     @synchronized
     def snapshot(self, projection: Projection) -> Snapshot:
-        """
-        Return all rows, ordered by key, and the checkpoint.
-        """
+        """Return all rows, ordered by key, and the checkpoint."""
         table = self._table(projection)
         return Snapshot(table.moment, [table.rows[key] for key in table.keys])
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        """
-        Return the rows whose keys begin with one of the prefixes.
-        """
+        """Return the rows whose keys begin with one of the prefixes."""
         table = self._table(projection)
         keys = table.keys
         places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
@@ -292,28 +239,20 @@ class MemoryProjectionStore:
 
     @synchronized
     def count(self, projection: Projection) -> int:
-        """
-        Return the number of rows.
-        """
+        """Return the number of rows."""
         return len(self._table(projection).rows)
 
     def index_fault(self, projection: Projection) -> None:
-        """
-        Return nothing: here the rows themselves are looked through.
-        """
+        """Return nothing: here the rows themselves are looked through."""
 
     @synchronized
     def drop(self, projection: Projection) -> None:
-        """
-        Forget the rows and the checkpoint of a projection.
-        """
+        """Forget the rows and the checkpoint of a projection."""
         self._tables.pop(projection.name, None)
 
     @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
-        """
-        Put the rows of `shadow` in the place of those of `projection`, if they are made as far.
-        """
+        """Put the rows of `shadow` in the place of those of `projection`, if they are made as far."""
         if not is_replaceable(self.checkpoint(projection), self.checkpoint(shadow), before):
             return False
         self._tables[projection.name] = self._tables.pop(shadow.name)
@@ -321,9 +260,7 @@ class MemoryProjectionStore:
 
     @synchronized
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        """
-        Let the rows of `parts` together be those of `shadow`.
-        """
+        """Let the rows of `parts` together be those of `shadow`."""
         table = _Table(shadow.version)
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
@@ -334,9 +271,7 @@ class MemoryProjectionStore:
             self.drop(part)
 
     def note(self, name: str) -> str | None:
-        """
-        Return what was noted under a name.
-        """
+        """Return what was noted under a name."""
         return self._notes.get(name)
 
     @synchronized
@@ -346,9 +281,7 @@ class MemoryProjectionStore:
 
     @synchronized
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
-        """
-        Note something under a name, if `before` is still what is noted there.
-        """
+        """Note something under a name, if `before` is still what is noted there."""
         if self._notes.get(name) != before:
             return False
         if after is None:
@@ -358,9 +291,7 @@ class MemoryProjectionStore:
         return True
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        """
-        Look through all rows; one fits the better, the more often it has the terms.
-        """
+        """Look through all rows; one fits the better, the more often it has the terms."""
         rows = (row for row in self.rows(projection) if _is_asked_for(row, query))
         counted = ((row, [term.count_in(row.words) for term in query.terms]) for row in rows)
         found = [Found(row, float(sum(counts))) for row, counts in counted if all(counts)]
@@ -376,9 +307,7 @@ class MemoryProjectionStore:
 
 
 def aside_note(projection: Projection) -> str:
-    """
-    Return the name of the note that says what a projection set aside, in a database.
-    """
+    """Return the name of the note that says what a projection set aside, in a database."""
     return f"aside/{projection.name}.{projection.version}"
 
 
@@ -394,16 +323,12 @@ def noted_aside(note: str | None) -> list[SetAside]:
 
 
 def said_aside(aside: Sequence[SetAside]) -> str | None:
-    """
-    Return the note that says what was set aside; None where nothing was.
-    """
+    """Return the note that says what was set aside; None where nothing was."""
     return msgspec.json.encode(aside).decode() if aside else None
 
 
 def twice_made(shadow: Projection) -> InvalidInputError:
-    """
-    Return the error for rows of one key that were made in two partitions of a log.
-    """
+    """Return the error for rows of one key that were made in two partitions of a log."""
     return InvalidInputError(
         f"the rows of {shadow.name} are made from events of several slices, though the projection says that they stay"
         " in one: let `stays_in_slice` be False"
@@ -411,16 +336,12 @@ def twice_made(shadow: Projection) -> InvalidInputError:
 
 
 def end_of_prefix(prefix: str) -> str:
-    """
-    Return the least text that is greater than all that begin with `prefix`, which ends in an ASCII character.
-    """
+    """Return the least text that is greater than all that begin with `prefix`, which ends in an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def made_rows(projection: Projection, found: Iterable[Sequence[Any]]) -> list[Any]:
-    """
-    Return the rows of a projection that have these values, each in the order of its fields.
-    """
+    """Return the rows of a projection that have these values, each in the order of its fields."""
     row, names = projection.row, projection.row.__struct_fields__
     # By position, where rows can be made so, it takes a tenth of the time.
     if row.__match_args__ == names:
@@ -429,9 +350,7 @@ def made_rows(projection: Projection, found: Iterable[Sequence[Any]]) -> list[An
 
 
 def made_found(projection: Projection, found: Sequence[Sequence[Any]]) -> list[Found]:
-    """
-    Return what a search found: rows that have these values, with the rank of each behind them.
-    """
+    """Return what a search found: rows that have these values, with the rank of each behind them."""
     rows = made_rows(projection, (values[:-1] for values in found))
     return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
 

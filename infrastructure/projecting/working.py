@@ -22,8 +22,6 @@ from .leases import Lease
 from .runner import ProjectionRunner
 from .store import ProjectionStore
 
-__all__ = ["ProjectionWorker", "WorkingThread"]
-
 WAIT_SECONDS = 0.25
 # After an error of the database; twice as long each time, up to the last.
 PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
@@ -57,9 +55,7 @@ class ProjectionWorker:
         self._runner = ProjectionRunner(events, store, [task.projection for task in self._tasks])
 
     def run(self, stop: threading.Event) -> None:
-        """
-        Work until `stop` is set; the leases are free then.
-        """
+        """Work until `stop` is set; the leases are free then."""
         failures = 0
         try:
             while not stop.is_set():
@@ -85,9 +81,7 @@ class ProjectionWorker:
             self._events.wait_for_news(seen, timeout_seconds=WAIT_SECONDS)
 
     def work(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """
-        Bring every projection up to date whose lease this worker gets.
-        """
+        """Bring every projection up to date whose lease this worker gets."""
         for task in self._tasks:
             if stop():
                 return
@@ -150,9 +144,7 @@ class WorkingThread:
             self._worker.run(self._stop)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """
-        Let the worker finish the page it is at, and wait for that.
-        """
+        """Let the worker finish the page it is at, and wait for that."""
         self._stop.set()
         self._thread.join(timeout_seconds)
 

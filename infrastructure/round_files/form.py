@@ -14,18 +14,6 @@ import msgspec
 
 from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord
 
-__all__ = [
-    "FORMAT",
-    "MESSAGES",
-    "OWN_KEYS",
-    "GraphHeader",
-    "HistoryEntry",
-    "MetaHeader",
-    "OwnPart",
-    "graph_form",
-    "meta_form",
-]
-
 FORMAT = 1
 # The one of the originals' keys of messages that holds any.
 MESSAGES = "historical_messages"
@@ -73,9 +61,7 @@ class OwnPart(msgspec.Struct, kw_only=True):
 
 
 def graph_form(record: RoundRecord) -> dict[str, Any]:
-    """
-    Return a round in networkx's node-link form.
-    """
+    """Return a round in networkx's node-link form."""
     header = GraphHeader(
         format=FORMAT,
         run_id=record.run_id,
@@ -95,9 +81,7 @@ def graph_form(record: RoundRecord) -> dict[str, Any]:
 
 
 def meta_form(record: RoundRecord) -> dict[str, Any]:
-    """
-    Return what lies beside a round's graph: its query, its pointers, its messages.
-    """
+    """Return what lies beside a round's graph: its query, its pointers, its messages."""
     return {
         "initial_pt": record.initial,
         "current_pt": sorted(record.pointers),

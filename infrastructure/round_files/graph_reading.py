@@ -1,6 +1,4 @@
-"""
-From the file of a graph to its nodes and edges, whether we wrote it or an original did (SPEC D13.3, D13.4).
-"""
+"""From the file of a graph to its nodes and edges, whether we wrote it or an original did (SPEC D13.3, D13.4)."""
 
 from __future__ import annotations
 
@@ -15,8 +13,6 @@ from ...domain.trajectory.rounds import RoundChange, RoundEdge, RoundNode
 from ...domain.trajectory.rules.edges import edge_type
 from ...domain.trajectory.rules.registering import RESERVED
 from .form import FORMAT, OWN_KEYS, GraphHeader, MetaHeader, OwnPart
-
-__all__ = ["GraphPart", "as_struct", "graph_part", "require_known_format"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 NAMES_TOLD_MAX = 3
@@ -73,9 +69,7 @@ def as_struct(held: Any, kind: type[S], what: str) -> S:
 
 
 def require_known_format(header: GraphHeader | MetaHeader) -> None:
-    """
-    Raise InvalidInputError where a later version of Refold wrote the file.
-    """
+    """Raise InvalidInputError where a later version of Refold wrote the file."""
     if header.format > FORMAT:
         raise InvalidInputError(f"it has the format {header.format}, and this version of Refold knows 1 to {FORMAT}")
 

@@ -20,8 +20,6 @@ from ..store import Store
 from .paths import rounds_in
 from .reading import ReadRound, read_round_files
 
-__all__ = ["ImportedRound", "import_round_files"]
-
 
 class ImportedRound(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one round; `unchanged` is one that was there already. `notes` tell what was left out."""

@@ -1,6 +1,4 @@
-"""
-Reading the files of a round, ours and the originals'.
-"""
+"""Reading the files of a round, ours and the originals'."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from .form import MESSAGES, MetaHeader
 from .graph_reading import GraphPart, as_struct, graph_part, require_known_format
 from .paths import round_paths
 
-__all__ = ["ReadRound", "load_meta_from_json", "read_round_files"]
-
 
 class ReadRound(msgspec.Struct, frozen=True):
     """A round as its files have it, the file of its graph, and sentences about what was left out or is missing."""
@@ -33,9 +29,7 @@ class ReadRound(msgspec.Struct, frozen=True):
 
 
 def load_meta_from_json(session_root: str | os.PathLike[str], run_id: int, sub_id: int = 0) -> dict[str, Any]:
-    """
-    Return what lies beside the graph of a round; empty where there is nothing that can be read (SPEC D13.6).
-    """
+    """Return what lies beside the graph of a round; empty where there is nothing that can be read (SPEC D13.6)."""
     try:
         held = parse_foreign(read_bounded(round_paths(session_root, run_id, sub_id).meta))
     except (OSError, ValueError, RecursionError):

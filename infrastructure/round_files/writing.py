@@ -1,6 +1,4 @@
-"""
-Writing the files of a round.
-"""
+"""Writing the files of a round."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ...domain.trajectory.rounds import told_round
 from ..atomic_files import replace_files
 from .form import graph_form, meta_form
 from .paths import RoundPaths, round_paths
-
-__all__ = ["write_round_files"]
 
 
 def write_round_files(run: Run, session_root: str | os.PathLike[str]) -> RoundPaths:

@@ -22,8 +22,6 @@ from ..records import Appended, Request
 from ..sqlite_log.database import BUSY_TIMEOUT_SECONDS, SqliteDatabase
 from .engine import SqliteEngine
 
-__all__ = ["SqliteDatastore"]
-
 FILE_MODES = ("ro", "rw", "rwc")
 
 
@@ -71,16 +69,12 @@ class SqliteDatastore:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """
-        Lend a connection for one consistent view.
-        """
+        """Lend a connection for one consistent view."""
         with translated_for_eventsourcing(sqlite3.Error), self._open_engine().reading() as connection:
             yield connection
 
     def shrink(self, state: bytes) -> bytes:
-        """
-        Return a state in its stored form.
-        """
+        """Return a state in its stored form."""
         return self._compression.shrink(state)
 
     def opened(self, rows: Sequence[Stored]) -> list[bytes]:
@@ -94,9 +88,7 @@ class SqliteDatastore:
             return [opened_state(row, self._compression.expand) for row in rows]
 
     def close(self) -> None:
-        """
-        Let go of the database, once nobody uses it; may be called twice.
-        """
+        """Let go of the database, once nobody uses it; may be called twice."""
         engine, self._engine = self._engine, None
         if engine is not None:
             _ENGINES.release(engine)

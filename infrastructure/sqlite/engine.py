@@ -24,8 +24,6 @@ from ..sqlite_log.appending import Appender
 from ..sqlite_log.database import SqliteDatabase
 from ..turns import Turns
 
-__all__ = ["SqliteEngine"]
-
 
 class _Job(NamedTuple):
     """A request, and the appender of the application it is for."""
@@ -79,9 +77,7 @@ class SqliteEngine:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """
-        Lend the writing connection for one transaction.
-        """
+        """Lend the writing connection for one transaction."""
         with self._turns.at_work(writes=True):
             with self._writing, self._database.writing() as connection:
                 yield connection
@@ -89,16 +85,12 @@ class SqliteEngine:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """
-        Lend a connection for one consistent view.
-        """
+        """Lend a connection for one consistent view."""
         with self._turns.at_work(writes=False), self._database.reading() as connection:
             yield connection
 
     def close(self) -> None:
-        """
-        Take nothing more, wait for those at work, then close the connections; may be called twice.
-        """
+        """Take nothing more, wait for those at work, then close the connections; may be called twice."""
         self._turns.close()
 
     def _close(self) -> None:

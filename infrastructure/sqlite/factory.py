@@ -19,8 +19,6 @@ from .recorders import (
 )
 from .snapshots import SqliteSnapshotRecorder
 
-__all__ = ["SqliteFactory"]
-
 
 class SqliteFactory(RecorderFactory[SqliteTrackingRecorder]):
     """

@@ -19,14 +19,6 @@ from ..records import Appended, Part, Request
 from ..sqlite_log.schema import schema_statements
 from .datastore import SqliteDatastore
 
-__all__ = [
-    "SqliteAggregateRecorder",
-    "SqliteApplicationRecorder",
-    "SqliteProcessRecorder",
-    "SqliteRecorder",
-    "SqliteTrackingRecorder",
-]
-
 ONE_SEQUENCE = -1
 NO_LIMIT = -1
 # Outer joins: a missing row must show as damage, not make the event invisible.
@@ -47,15 +39,11 @@ class SqliteRecorder(Recorder):
         self.create_table_statements = self.construct_create_table_statements()
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statements that make this recorder's tables where they are missing.
-        """
+        """Return the statements that make this recorder's tables where they are missing."""
         return []
 
     def create_table(self) -> None:
-        """
-        Make this recorder's tables where they are missing.
-        """
+        """Make this recorder's tables where they are missing."""
         with self.datastore.transaction(commit=True) as cursor:
             for statement in self.create_table_statements:
                 cursor.execute(statement)
@@ -67,9 +55,7 @@ class SqliteAggregateRecorder(SqliteRecorder, LogRecorder):
     datastore: SqliteDatastore
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statements that make the application's log where it is missing.
-        """
+        """Return the statements that make the application's log where it is missing."""
         return [*super().construct_create_table_statements(), *schema_statements(self.prefix)]
 
     def _append(self, parts: Sequence[Part], tracking: Tracking | None) -> Appended:
@@ -91,9 +77,7 @@ class SqliteApplicationRecorder(SqliteAggregateRecorder, SequenceRecorder):
     """Records the events of an application in one sequence, which can be read and followed."""
 
     def max_notification_id(self) -> int | None:
-        """
-        Return the id of the last event; None where there is none.
-        """
+        """Return the id of the last event; None where there is none."""
         with self.datastore.reading() as connection:
             return self._head(connection)
 
@@ -119,9 +103,7 @@ class SqliteTrackingRecorder(SqliteRecorder, TrackingRecorder):
     """
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statement that makes the table where it is missing.
-        """
+        """Return the statement that makes the table where it is missing."""
         return [
             *super().construct_create_table_statements(),
             f"CREATE TABLE IF NOT EXISTS {self.prefix}tracking (application_name TEXT PRIMARY KEY,"
@@ -139,9 +121,7 @@ class SqliteTrackingRecorder(SqliteRecorder, TrackingRecorder):
             self._insert_tracking(cursor, tracking)
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        """
-        Return the position recorded last; None where there is none.
-        """
+        """Return the position recorded last; None where there is none."""
         statement = f"SELECT notification_id FROM {self.prefix}tracking WHERE application_name = ?"
         with self.datastore.reading() as connection:
             row = connection.execute(statement, (application_name,)).fetchone()

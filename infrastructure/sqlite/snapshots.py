@@ -17,8 +17,6 @@ from ..recording import originator_of, snapshot_table, stream_of, table_prefix
 from .datastore import SqliteDatastore
 from .recorders import NO_LIMIT, SqliteRecorder
 
-__all__ = ["SqliteSnapshotRecorder"]
-
 
 class SqliteSnapshotRecorder(SqliteRecorder, AggregateRecorder):
     """Records snapshots, or what else an application stores apart from its events; `purpose` names it."""
@@ -28,9 +26,7 @@ class SqliteSnapshotRecorder(SqliteRecorder, AggregateRecorder):
         super().__init__(datastore, application_name=application_name)
 
     def construct_create_table_statements(self) -> list[str]:
-        """
-        Return the statement that makes the table where it is missing.
-        """
+        """Return the statement that makes the table where it is missing."""
         columns = "originator_id TEXT NOT NULL, originator_version INTEGER NOT NULL, topic TEXT NOT NULL"
         return [
             *super().construct_create_table_statements(),
@@ -63,9 +59,7 @@ class SqliteSnapshotRecorder(SqliteRecorder, AggregateRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """
-        Return what was recorded for an originator, by version.
-        """
+        """Return what was recorded for an originator, by version."""
         id_type = self.datastore.originator_id_type
         stream, versions = stream_of(originator_id, id_type), versions_of(gt, lte, limit, desc=desc)
         statement = (

@@ -28,8 +28,6 @@ from ..row_faults import digest_of_row, whole
 from ..texts import LARGE_TEXT_BYTES, LargeText, insert_references
 from .inserting import Inserter, NewStream, Row
 
-__all__ = ["Appended", "Appender", "Known"]
-
 ONE_SEQUENCE = -1
 HEADS_MAX = 10_000
 Answer = Appended | ConcurrencyError
@@ -169,9 +167,7 @@ class Appender:
         return recorded
 
     def append_warm(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Appended] | None:
-        """
-        Append by what is remembered, in one transaction of its own; None when the careful way is needed.
-        """
+        """Append by what is remembered, in one transaction of its own; None when the careful way is needed."""
         if self._last is None or not self._is_alone or self._is_at_stake:
             return None
         for request in requests:
@@ -218,9 +214,7 @@ class Appender:
             return error
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        """
-        Start the careful way, within a transaction that holds the write lock: look at the log afresh.
-        """
+        """Start the careful way, within a transaction that holds the write lock: look at the log afresh."""
         if self._is_at_stake:
             # The last transaction came to nothing.
             self.forget()
@@ -236,15 +230,11 @@ class Appender:
         self._is_at_stake = True
 
     def confirm(self) -> None:
-        """
-        Take note that the transaction is committed, and what was learned in it true.
-        """
+        """Take note that the transaction is committed, and what was learned in it true."""
         self._is_at_stake = False
 
     def forget(self) -> None:
-        """
-        Trust nothing that is remembered: the transaction was rolled back, or others wrote.
-        """
+        """Trust nothing that is remembered: the transaction was rolled back, or others wrote."""
         self._last = None
         self._heads.clear()
         self._tags.clear()

@@ -26,8 +26,6 @@ from ..row_faults import VALUE_FAULTS, unreadable
 from ..texts import resolve_references, text_of
 from .sealing import Block, BlockPart, checked_body
 
-__all__ = ["ALL", "DIGEST_BYTES", "ONE_SEQUENCE", "BlockReader", "DigestsBefore", "Place", "resolved"]
-
 ONE_SEQUENCE = -1
 DIGEST_BYTES = 32
 ALL = slice(None)
@@ -92,9 +90,7 @@ class BlockReader:
     def recorded(
         self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
     ) -> list[RecordedEvent]:
-        """
-        Return what `events` does with the envelopes.
-        """
+        """Return what `events` does with the envelopes."""
         opened, events = self._checked(connection, block, bounds, chained)
         start, stop, _ = bounds.indices(len(opened.events))
         named = islice(_streams(opened), start, stop), islice(_versions(opened), start, stop)
@@ -104,9 +100,7 @@ class BlockReader:
         return list(map(RecordedEvent, *named, places, opened.times[bounds], events, _metas(opened, bounds), digests))
 
     def bounds_of(self, block: Block, streams: Container[str]) -> Iterator[slice]:
-        """
-        Yield where in a block there are events of some streams.
-        """
+        """Yield where in a block there are events of some streams."""
         parts = self._open(block, ALL, None).parts
         for is_wanted, some in groupby(_placed(parts), lambda placed: placed[1].stream in streams):
             if is_wanted:

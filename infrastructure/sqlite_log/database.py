@@ -37,8 +37,6 @@ from ...domain.process_forks import keep_for_ever, renew_in_child
 from ..row_faults import opening
 from .open_files import OpenFiles
 
-__all__ = ["SqliteDatabase", "in_transaction", "translate", "translated"]
-
 T = TypeVar("T")
 
 BUSY_TIMEOUT_SECONDS = 10.0
@@ -72,9 +70,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def translate(error: sqlite3.Error, where: str) -> RefoldError:
-    """
-    Return the error of Refold's that says what an error of sqlite3 means for this file.
-    """
+    """Return the error of Refold's that says what an error of sqlite3 means for this file."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -233,9 +229,7 @@ class SqliteDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """
-        Lend a connection for one consistent view of the file; several statements see the same moment.
-        """
+        """Lend a connection for one consistent view of the file; several statements see the same moment."""
         if self.in_memory:
             with self.memory_lock, translated(self.where), opening(self.where):
                 self._require_open()
@@ -319,9 +313,7 @@ class SqliteDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """
-        Lend the writing connection within one transaction, as `write` does, to whoever works in a `with` block.
-        """
+        """Lend the writing connection within one transaction, as `write` does, to whoever works in a `with` block."""
         self._require_open()
         if self.read_only:
             raise StorageReadOnlyError(f"{self.where} was opened for reading only")
@@ -356,9 +348,7 @@ class SqliteDatabase:
             )
 
     def connection_to_path(self) -> sqlite3.Connection:
-        """
-        Return a connection for reading to what lies at the path now, which fails at its use where nothing does.
-        """
+        """Return a connection for reading to what lies at the path now, which fails at its use where nothing does."""
         path = self._path
         # Without a WAL there is nothing but the file, and none shall be made.
         name = "file:" + quote(path) + ("?mode=ro" if os.path.exists(path + "-wal") else "?immutable=1")
@@ -380,9 +370,7 @@ class SqliteDatabase:
         return writer
 
     def _fill_wal(self, connection: sqlite3.Connection) -> None:
-        """
-        Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it.
-        """
+        """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
         wal = Path(self._path + "-wal")
         if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
             connection.execute("PRAGMA cache_size=10")
@@ -417,9 +405,7 @@ class SqliteDatabase:
             self.writer.execute("VACUUM")
 
     def close(self) -> None:
-        """
-        Close all connections, once those in use have been given back; may be called twice.
-        """
+        """Close all connections, once those in use have been given back; may be called twice."""
         self._closed = True
         self._wait_for_readers(self._timeout)
         self._close_readers()

@@ -14,8 +14,6 @@ from itertools import chain
 
 from .database import in_transaction
 
-__all__ = ["ROWS_IN_ONE_MAX", "Inserter", "NewStream", "Row"]
-
 # Up to so many rows go in one statement, which spares BEGIN, a SELECT and COMMIT.
 ROWS_IN_ONE_MAX = 16
 COLUMNS = ("position", "stream", "version", "recorded_at", "tag", "meta", "payload", "digest")
@@ -41,24 +39,18 @@ class Inserter:
         self._add_behind = [_add_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
 
     def add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-        """
-        Insert rows, within a transaction that has looked at the end of the log.
-        """
+        """Insert rows, within a transaction that has looked at the end of the log."""
         if len(rows) == 1:
             connection.execute(self._add, rows[0])
         else:
             connection.executemany(self._add, rows)
 
     def add_stream(self, connection: sqlite3.Connection, stream: NewStream) -> int:
-        """
-        Insert a stream, within such a transaction, and return its key.
-        """
+        """Insert a stream, within such a transaction, and return its key."""
         return int(connection.execute(self._add_stream, stream).lastrowid or 0)
 
     def add_behind(self, connection: sqlite3.Connection, last: bytes, rows: Sequence[Row]) -> bool:
-        """
-        Insert rows if the log still ends at `last`, in a transaction of their own; say whether it does.
-        """
+        """Insert rows if the log still ends at `last`, in a transaction of their own; say whether it does."""
         if len(rows) > ROWS_IN_ONE_MAX:
             return self._add_many_behind(connection, last, rows)
         values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)

@@ -1,6 +1,4 @@
-"""
-Looking a log on SQLite over: which files and streams it has, and whether its large texts are what was stored.
-"""
+"""Looking a log on SQLite over: which files and streams it has, and whether its large texts are what was stored."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
 from ..texts import damage_of
 from .database import SqliteDatabase
-
-__all__ = ["damaged_pages", "damaged_rows", "damaged_texts", "database_files", "key_rows", "stream_ids"]
 
 BESIDE = ("-wal", "-shm", "-journal")
 FAULTS_TOLD = 10
@@ -42,26 +38,20 @@ KEY_ROWS = """
 
 
 def stream_ids(connection: sqlite3.Connection, prefix: str) -> list[str]:
-    """
-    Return the ids of the streams that begin with `prefix`, in order.
-    """
+    """Return the ids of the streams that begin with `prefix`, in order."""
     # No text is above all others; behind a prefix comes nothing higher than this.
     rows = connection.execute("SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id", (prefix, prefix + LAST))
     return [row[0] for row in rows]
 
 
 def database_files(connection: sqlite3.Connection) -> list[str]:
-    """
-    Return the file of a database, and those that SQLite keeps beside it; nothing where it lies in memory.
-    """
+    """Return the file of a database, and those that SQLite keeps beside it; nothing where it lies in memory."""
     path = connection.execute("PRAGMA database_list").fetchone()[2]
     return [path, *(path + name for name in BESIDE)] if path else []
 
 
 def damaged_pages(connection: sqlite3.Connection) -> list[DamagedError]:
-    """
-    Return an error for each of the first faults that SQLite finds in the file.
-    """
+    """Return an error for each of the first faults that SQLite finds in the file."""
     rows = connection.execute(f"PRAGMA integrity_check({FAULTS_TOLD})").fetchall()
     return [DamagedError("the database file", str(row[0])) for row in rows if row[0] != "ok"]
 
@@ -75,9 +65,7 @@ def damaged_rows(connection: sqlite3.Connection) -> list[DamagedError]:
 
 
 def key_rows(connection: sqlite3.Connection) -> list[KeyRow]:
-    """
-    Return what is kept of every idempotency key.
-    """
+    """Return what is kept of every idempotency key."""
     return list(map(KeyRow._make, connection.execute(KEY_ROWS)))
 
 

@@ -1,6 +1,4 @@
-"""
-Files that are open, and whether they still lie where they were opened.
-"""
+"""Files that are open, and whether they still lie where they were opened."""
 
 from __future__ import annotations
 
@@ -33,16 +31,12 @@ class OpenFiles:
             self.folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
 
     def watch(self, path: str) -> None:
-        """
-        Take note of another file of the folder.
-        """
+        """Take note of another file of the folder."""
         self._opened[path] = _identity(path)
         self.trusted = 0
 
     def missing(self) -> str | None:
-        """
-        Return the path of a file that is not at its place any more, if there is one.
-        """
+        """Return the path of a file that is not at its place any more, if there is one."""
         changed = self._changed()
         missing = next((path for path, opened in self._opened.items() if _identity(path) != opened), None)
         tick = TICK_NANOSECONDS if changed % SECOND_NANOSECONDS else COARSE_TICK_NANOSECONDS
@@ -55,9 +49,7 @@ class OpenFiles:
         return os.fstat(self.folder).st_mtime_ns if self.folder >= 0 else time.time_ns()
 
     def close(self) -> None:
-        """
-        Let go of the folder.
-        """
+        """Let go of the folder."""
         folder, self.folder = self.folder, -1
         if folder >= 0:
             os.close(folder)

@@ -1,6 +1,4 @@
-"""
-One of several partitions of a log on SQLite: the streams of some slices, for one of several processes to read.
-"""
+"""One of several partitions of a log on SQLite: the streams of some slices, for one of several processes to read."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from ...domain.envelope import RecordedEvent
 from ...domain.ports import Page
 from ...domain.positions import Moment, Partition
 from .blocks import ONE_SEQUENCE
-
-__all__ = ["INDEX_OF_BLOCKS", "SqlitePartition"]
 
 INDEX_OF_BLOCKS = "CREATE INDEX IF NOT EXISTS part_block ON part (block)"
 WINDOW_MAX = 1 << 14
@@ -27,9 +23,7 @@ class SqlitePartition:
         self._window = 0
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
-        """
-        Return `limit` events behind `after` or some more, fewer at the end, and the moment they end at.
-        """
+        """Return `limit` events behind `after` or some more, fewer at the end, and the moment they end at."""
         start, end = after.head(ONE_SEQUENCE), self.now().head(ONE_SEQUENCE)
         self._window = self._window or limit
         events: list[RecordedEvent] = []

@@ -1,6 +1,4 @@
-"""
-Reading events back: rows and blocks become events again, each checked against its digest or its block's checksum.
-"""
+"""Reading events back: rows and blocks become events again, each checked against its digest or its block's checksum."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from ..stretches import Stretch, stretches
 from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
 from .sealing import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
-
-__all__ = ["Present", "Reader", "stored_digest"]
 
 VERSION_MAX = 1 << 62
 KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = ? AND key = ?"
@@ -105,26 +101,20 @@ class Reader:
         return self._read(connection, key, Stretch([wanted]), (self._blocks.recorded, self._recorded_row))
 
     def read_events(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[Event]:
-        """
-        Return what `read_stream` does without the envelopes.
-        """
+        """Return what `read_stream` does without the envelopes."""
         return self._read(connection, key, Stretch([wanted]), (self._blocks.events, self._event_of_row))
 
     def read_under(
         self, connection: sqlite3.Connection, key: int, stream: str, idempotency_key: str
     ) -> list[RecordedEvent]:
-        """
-        Return the events of a stream that were appended under an idempotency key, if any were.
-        """
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
         span = connection.execute(KNOWN_KEY, (key, idempotency_key)).fetchone()
         return self.read_stream(connection, key, Range(stream, span[0] - 1, span[1])) if span else []
 
     def read_ranges(
         self, connection: sqlite3.Connection, keys: Callable[[str], int | None], ranges: Sequence[Range]
     ) -> list[list[Event]]:
-        """
-        Return what `read_events` does for each range; `keys` gives a stream's key, if there is one.
-        """
+        """Return what `read_events` does for each range; `keys` gives a stream's key, if there is one."""
         found: list[list[Event]] = []
         for stretch in stretches(ranges):
             key = keys(stretch.stream)
@@ -178,9 +168,7 @@ class Reader:
         after: int,
         until: int,
     ) -> list[RecordedEvent]:
-        """
-        Return what `read_between` does of one partition of the log; blocks without events of it are not opened.
-        """
+        """Return what `read_between` does of one partition of the log; blocks without events of it are not opened."""
         remainder, segments = (partition.of, partition.number), (segment_of(after + 1), segment_of(until))
         streams = {row[0] for row in connection.execute(STREAMS_OF_PARTITION, (*segments, *remainder))}
         blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_PARTITION, (*segments, *remainder))]
@@ -409,13 +397,9 @@ class Present:
         self._connection, self._head = connection, head
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        """
-        Return the last version of each stream.
-        """
+        """Return the last version of each stream."""
         return list(map(self._head, streams))
 
     def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
-        """
-        Return the digest at each version of a stream; None where there is no such event.
-        """
+        """Return the digest at each version of a stream; None where there is no such event."""
         return [stored_digest(self._connection, stream, version) for stream, version in places]

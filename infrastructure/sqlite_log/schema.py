@@ -17,8 +17,6 @@ from urllib.parse import quote
 from ...domain.errors import StorageReadOnlyError, StorageUnavailableError
 from .database import SqliteDatabase
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "prepare_schema", "refuse_foreign_file", "schema_statements"]
-
 APPLICATION_ID = 0x5265466F  # "ReFo"
 # 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables
 # are those of version 1.
@@ -104,9 +102,7 @@ def _create_tables(database: SqliteDatabase) -> None:
 
 
 def schema_statements(prefix: str = "") -> list[str]:
-    """
-    Return the statements that create a log's tables, each name with `prefix`.
-    """
+    """Return the statements that create a log's tables, each name with `prefix`."""
     text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
     return [part.format(p=prefix) for part in "\n".join(lines).split(";") if part.strip()]

@@ -23,19 +23,6 @@ from ...domain.errors import DamagedError, RefoldError
 from ..codec import decode_meta
 from ..compression import Compression, expanded_size, has_references, mark_references
 
-__all__ = [
-    "SEGMENT",
-    "SLICE_EVENTS",
-    "Block",
-    "BlockBody",
-    "BlockPart",
-    "OvertakenError",
-    "SealedSlice",
-    "Sealer",
-    "checked_body",
-    "segment_of",
-]
-
 SEGMENT = 512
 SLICE_EVENTS = 64
 BLOCK_BYTES_MAX = 1 << 20
@@ -79,9 +66,7 @@ class Block(NamedTuple):
 
 
 def segment_of(position: int) -> int:
-    """
-    Return the number of the segment that a position lies in.
-    """
+    """Return the number of the segment that a position lies in."""
     return (position - 1) // SEGMENT
 
 
@@ -89,9 +74,7 @@ class RowChecker(Protocol):
     """Who knows whether rows are what was written: the reader."""
 
     def check_rows(self, connection: sqlite3.Connection, rows: list[tuple[int, str, Any]]) -> None:
-        """
-        Raise DamagedError when one of the rows does not match its digest.
-        """
+        """Raise DamagedError when one of the rows does not match its digest."""
 
 
 class SealedSlice(NamedTuple):
@@ -112,9 +95,7 @@ class Sealer:
         self._reader = reader
 
     def next_slice(self, connection: sqlite3.Connection) -> SealedSlice | None:
-        """
-        Return the first slice of the oldest complete segment that still has rows, or None; changes nothing.
-        """
+        """Return the first slice of the oldest complete segment that still has rows, or None; changes nothing."""
         first, last = connection.execute(FIRST_AND_LAST).fetchone()
         if first is None or segment_of(first) == segment_of(last):
             return None
@@ -212,9 +193,7 @@ def _name(connection: sqlite3.Connection, key: int) -> str:
 
 
 def block_checksum(segment: int, digests: bytes, body: bytes) -> bytes:
-    """
-    Return what a block's checksum must be: blake2b-256 over its segment, its digests and its body.
-    """
+    """Return what a block's checksum must be: blake2b-256 over its segment, its digests and its body."""
     return hashlib.blake2b(segment.to_bytes(8, "big") + digests + body, digest_size=32).digest()
 
 

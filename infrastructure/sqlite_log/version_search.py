@@ -1,6 +1,4 @@
-"""
-Which version did a stream have at a position or a time? Both rise with its versions, so that halving finds it.
-"""
+"""Which version did a stream have at a position or a time? Both rise with its versions, so that halving finds it."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ import sqlite3
 from typing import Literal
 
 from ...domain.errors import DamagedError
-
-__all__ = ["Column", "version_at"]
 
 Column = Literal["position", "recorded_at"]
 

@@ -1,6 +1,4 @@
-"""
-What a chat context held at a version, without reading all of it.
-"""
+"""What a chat context held at a version, without reading all of it."""
 
 from __future__ import annotations
 
@@ -15,14 +13,10 @@ from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, 
 from ..projecting.runner import ProjectionRunner
 from ..row_faults import REBUILD, opening
 
-__all__ = ["CountedPast", "totals_at"]
-
 
 @opening("the table of growth", remedy=REBUILD)
 def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int) -> Totals:
-    """
-    Return what a context held at a version: the sum of whole blocks of versions, and of the events behind them.
-    """
+    """Return what a context held at a version: the sum of whole blocks of versions, and of the events behind them."""
     whole = version // GROWTH_EVENTS
     rows = _rows_of(runner, stream, whole) if whole else []
     total = growth_of(log.read_events(stream, after=whole * GROWTH_EVENTS, until=version))
@@ -83,12 +77,8 @@ class CountedPast:
         return self._totals
 
     def last_events(self, count: int) -> list[Any]:
-        """
-        Return the last `count` events up to the version.
-        """
+        """Return the last `count` events up to the version."""
         return self._past.last_events(count)
 
     def settle(self) -> None:
-        """
-        Do nothing: the past was on disk before it could be asked for.
-        """
+        """Do nothing: the past was on disk before it could be asked for."""

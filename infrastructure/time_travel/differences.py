@@ -1,6 +1,4 @@
-"""
-What happened in a whole store between two moments, context by context.
-"""
+"""What happened in a whole store between two moments, context by context."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ import msgspec
 
 from ...projections.catalogue import CatalogueRow
 from .store_at import StoreAt
-
-__all__ = ["ContextDifference", "store_difference"]
 
 
 class ContextDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,9 +24,7 @@ class ContextDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def store_difference(before: StoreAt, after: StoreAt) -> list[ContextDifference]:
-    """
-    Return the contexts that are different at two moments, ordered by kind and id.
-    """
+    """Return the contexts that are different at two moments, ordered by kind and id."""
     old = {row.key: row for row in before.contexts()}
     new = {row.key: row for row in after.contexts()}
     keys = [*new, *(key for key in old if key not in new)]

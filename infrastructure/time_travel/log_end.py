@@ -7,8 +7,6 @@ from __future__ import annotations
 from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 
-__all__ = ["LogEnd"]
-
 
 class LogEnd:
     """The end of a log, asked for again only where it matters: on PostgreSQL that is a question about every slice."""
@@ -18,16 +16,12 @@ class LogEnd:
         self._seen = BEGINNING
 
     def now(self) -> Moment:
-        """
-        Return the moment of the last event.
-        """
+        """Return the moment of the last event."""
         self._seen = self._log.now()
         return self._seen
 
     def cut(self, moment: Moment) -> Moment:
-        """
-        Return a moment, or what there is of it where some of it is still to come.
-        """
+        """Return a moment, or what there is of it where some of it is still to come."""
         if self._seen.includes(moment):
             return moment
         ends = dict(self.now().heads)

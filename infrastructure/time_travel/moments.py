@@ -15,8 +15,6 @@ from ...domain.moments import MomentNames
 from ...domain.positions import Moment, Position
 from .log_end import LogEnd
 
-__all__ = ["Cut", "cut_at", "cut_of"]
-
 # A cut of the log, or microseconds since 1970.
 Cut = Moment | int
 
@@ -47,7 +45,5 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
 
 
 def cut_of(cut: Cut) -> datetime | Moment:
-    """
-    Return a cut as contexts take it.
-    """
+    """Return a cut as contexts take it."""
     return cut if isinstance(cut, Moment) else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cut)

@@ -1,6 +1,4 @@
-"""
-A store as it was at a moment: every context of it at that one moment, to be read only.
-"""
+"""A store as it was at a moment: every context of it at that one moment, to be read only."""
 
 from __future__ import annotations
 
@@ -22,8 +20,6 @@ from .moments import Cut, cut_of
 
 if TYPE_CHECKING:
     from ..store_times import TimesOfStore
-
-__all__ = ["StoreAt"]
 
 
 class Versioned(Protocol):
@@ -92,9 +88,7 @@ class StoreAt:
         return self._existing(self._store.window(context_id, create=False).at(self.moment), f"window:{context_id}")
 
     def memory(self) -> MemoryAt:
-        """
-        Return the memory as it was, scope by scope.
-        """
+        """Return the memory as it was, scope by scope."""
         return self._store.memory().at(self.moment)
 
     def run(self, user_id: str, session_id: str, run_id: int = 0, sub_id: int = 0) -> ReadOnlyRun:
@@ -108,15 +102,11 @@ class StoreAt:
         return self._existing(run.at(self.moment), run.stream)
 
     def contexts(self) -> list[CatalogueRow]:
-        """
-        Return what is known of every context that there was, ordered by kind and id.
-        """
+        """Return what is known of every context that there was, ordered by kind and id."""
         return [row for now in self._store.contexts() if (row := self._row_then(now)) is not None]
 
     async def acontexts(self) -> list[CatalogueRow]:
-        """
-        `contexts()` for a running event loop.
-        """
+        """`contexts()` for a running event loop."""
         return await in_thread(self.contexts)
 
     def _row_then(self, now: CatalogueRow) -> CatalogueRow | None:

@@ -1,6 +1,4 @@
-"""
-What if it had gone another way: contexts branched at one moment, together, to be thrown away or kept.
-"""
+"""What if it had gone another way: contexts branched at one moment, together, to be thrown away or kept."""
 
 from __future__ import annotations
 
@@ -11,16 +9,15 @@ from ...domain.chat.rules.decide import CHAT
 from ...domain.decider import Decider
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
 from ...domain.home import Home
-from ...domain.journal import Journal, Place
+from ...domain.journal import Journal
 from ...domain.overlay_log import OverlayLog
 from ...domain.pool import ContextPool, ContextQueue
 from ...domain.ports import LiveLog
 from ...domain.streams import stream_id
 from ...domain.system import REAL_SYSTEM
+from ...domain.view import Place
 from ..opening import first_event, root_of
 from .moments import Cut
-
-__all__ = ["WhatIf"]
 
 
 class WhatIf:

@@ -1,6 +1,4 @@
-"""
-What reading says of stored bytes that are not what was written, and which versions of streams it concerns.
-"""
+"""What reading says of stored bytes that are not what was written, and which versions of streams it concerns."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from typing import TypeVar
 
 from ...domain.errors import DamagedError, StorageError
 from .report import Problem
-
-__all__ = ["Unreadable", "asked", "damage_of"]
 
 T = TypeVar("T")
 
@@ -32,9 +28,7 @@ def damage_of(error: Exception, what: str) -> DamagedError:
 
 
 def asked(problems: list[Problem], what: str, ask: Callable[[], T]) -> T | None:
-    """
-    Return the answer to a question about the log; where there is none, add a problem and return None.
-    """
+    """Return the answer to a question about the log; where there is none, add a problem and return None."""
     try:
         return ask()
     except Exception as error:
@@ -52,9 +46,7 @@ class Unreadable:
         self._runs: list[tuple[str, str, int, int]] = []
 
     def add(self, stream: str, version: int, error: DamagedError) -> None:
-        """
-        Note that a version cannot be read.
-        """
+        """Note that a version cannot be read."""
         self.count += 1
         is_its_own = error.what == f"event {stream}@{version}"
         reason = error.reason if is_its_own else f"{error.what}: {error.reason}"
@@ -64,9 +56,7 @@ class Unreadable:
             self._runs.append((stream, reason, version, version))
 
     def problems(self) -> list[Problem]:
-        """
-        Return what is to be said of them.
-        """
+        """Return what is to be said of them."""
         return [
             Problem("event", f"{stream}@{first}" if first == last else f"{stream}@{first}..{last}", reason)
             for stream, reason, first, last in self._runs

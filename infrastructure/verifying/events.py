@@ -21,8 +21,6 @@ from .damage import Unreadable, asked, damage_of
 from .places import Places
 from .report import Problem
 
-__all__ = ["EventCheck"]
-
 PAGE_EVENTS = 2_048
 EMPTY_PAGES_MAX = 100
 KEYS_TOLD = 100
@@ -49,9 +47,7 @@ class EventCheck:
         self.damage: DamagedError | None = None
 
     def run(self) -> None:
-        """
-        Look at everything; what is wrong is in `problems`.
-        """
+        """Look at everything; what is wrong is in `problems`."""
         try:
             self._read_all()
         except Exception as error:
@@ -180,9 +176,7 @@ class EventCheck:
         self.problems.append(Problem(kind, recorded.reference, reason))
 
     def end_of(self, stream: str) -> int:
-        """
-        Return the last version of a stream that was found; 0 where there is none.
-        """
+        """Return the last version of a stream that was found; 0 where there is none."""
         return self._ends.get(stream, 0)
 
     @property

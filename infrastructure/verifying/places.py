@@ -1,6 +1,4 @@
-"""
-Where events lie in a log: at positions without holes, and none recorded before the one in front of it.
-"""
+"""Where events lie in a log: at positions without holes, and none recorded before the one in front of it."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ...domain.ports import LiveLog
 from ...domain.positions import Moment, Position
 from .damage import damage_of
 from .report import Problem
-
-__all__ = ["Places"]
 
 HOLES_MAX = 100
 
@@ -34,9 +30,7 @@ class Places:
         self._found: dict[int, list[tuple[int, int]]] = {}
 
     def fault_of_next(self, recorded: RecordedEvent) -> str | None:
-        """
-        Return what is wrong with the place of the next event in the order of the log, None where nothing is.
-        """
+        """Return what is wrong with the place of the next event in the order of the log, None where nothing is."""
         position = recorded.position
         number, recorded_at = self._last.get(position.slice, (0, 0))
         self._last[position.slice] = (position.number, recorded.recorded_at)
@@ -45,9 +39,7 @@ class Places:
         return "it was recorded before the event in front of it" if recorded.recorded_at < recorded_at else None
 
     def add(self, recorded: RecordedEvent) -> None:
-        """
-        Note the place of an event that was found in its stream.
-        """
+        """Note the place of an event that was found in its stream."""
         self._found.setdefault(recorded.position.slice, []).append((recorded.position.number, recorded.recorded_at))
 
     def problems(self, log: LiveLog, unreadable: int) -> list[Problem]:

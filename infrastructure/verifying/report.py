@@ -1,12 +1,8 @@
-"""
-What was looked at, and what was found to be wrong.
-"""
+"""What was looked at, and what was found to be wrong."""
 
 from __future__ import annotations
 
 import msgspec
-
-__all__ = ["Problem", "Report"]
 
 
 class Problem(msgspec.Struct, frozen=True):

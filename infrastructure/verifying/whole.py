@@ -1,6 +1,4 @@
-"""
-Looking at a whole store: first its events, then whether its projections are what those give.
-"""
+"""Looking at a whole store: first its events, then whether its projections are what those give."""
 
 from __future__ import annotations
 
@@ -12,15 +10,14 @@ from ...domain.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
+from ..projecting.building import Progress
 from ..projecting.marks import contradictions, keep_trace, traces
 from ..projecting.read_only import kept_by
-from ..projecting.rebuilding import Progress, check, rebuild
+from ..projecting.rebuilding import check, rebuild
 from ..projecting.store import ProjectionStore
 from .damage import damage_of
 from .events import EventCheck
 from .report import Problem, Report
-
-__all__ = ["verify"]
 
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from .server import Server, serving
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """
-    A running server that has no answers yet.
-    """
+    """A running server that has no answers yet."""
     with serving() as running:
         yield running

@@ -21,30 +21,22 @@ class OpenAI:
 
     @staticmethod
     def model(url: str, **options: Any) -> ClientLLM:
-        """
-        Return an adapter that asks the server at `url`.
-        """
+        """Return an adapter that asks the server at `url`."""
         return OpenAILLM("model-1", api_key="key-1", base_url=f"{url}/v1", **options)
 
     @staticmethod
     def without_key() -> ClientLLM:
-        """
-        Return an adapter that finds its key in the environment.
-        """
+        """Return an adapter that finds its key in the environment."""
         return OpenAILLM("model-1")
 
     @staticmethod
     def texts(*texts: str) -> list[str]:
-        """
-        Return the beginning of a stream.
-        """
+        """Return the beginning of a stream."""
         return sse(*(_completion({"content": text}) for text in texts))
 
     @staticmethod
     def calls(*calls: Call) -> list[str]:
-        """
-        Return calls of tools, with their arguments in two pieces.
-        """
+        """Return calls of tools, with their arguments in two pieces."""
         deltas = []
         for index, (call_id, name, arguments) in enumerate(calls):
             head, rest = arguments[:3], arguments[3:]
@@ -54,9 +46,7 @@ class OpenAI:
 
     @staticmethod
     def end() -> list[str]:
-        """
-        Return the end of a stream: 7 tokens in, 3 of them cached, 5 out.
-        """
+        """Return the end of a stream: 7 tokens in, 3 of them cached, 5 out."""
         usage = {
             "prompt_tokens": 7,
             "completion_tokens": 5,
@@ -67,23 +57,17 @@ class OpenAI:
 
     @staticmethod
     def failure(status: int) -> Any:
-        """
-        Return the body of an error.
-        """
+        """Return the body of an error."""
         return {"error": {"message": f"no: {status}", "type": "some_error"}}
 
     @staticmethod
     def failing() -> list[str]:
-        """
-        Return an error in the middle of a stream.
-        """
+        """Return an error in the middle of a stream."""
         return sse({"error": {"message": "overloaded", "type": "server_error"}})
 
     @staticmethod
     def tools_of(body: Any) -> list[tuple[str, str, Any]]:
-        """
-        Return the tools of a request.
-        """
+        """Return the tools of a request."""
         found = [tool["function"] for tool in body["tools"]]
         return [(tool["name"], tool["description"], tool["parameters"]) for tool in found]
 
@@ -104,23 +88,17 @@ class Anthropic:
 
     @staticmethod
     def model(url: str, **options: Any) -> ClientLLM:
-        """
-        Return an adapter that asks the server at `url`.
-        """
+        """Return an adapter that asks the server at `url`."""
         return AnthropicLLM("model-1", api_key="key-1", base_url=url, **options)
 
     @staticmethod
     def without_key() -> ClientLLM:
-        """
-        Return an adapter that finds its key in the environment.
-        """
+        """Return an adapter that finds its key in the environment."""
         return AnthropicLLM("model-1")
 
     @staticmethod
     def texts(*texts: str) -> list[str]:
-        """
-        Return the beginning of a stream.
-        """
+        """Return the beginning of a stream."""
         usage = {"input_tokens": 4, "cache_read_input_tokens": 3, "output_tokens": 1}
         message = {"id": "m", "type": "message", "role": "assistant", "model": "model-1", "content": []}
         return sse(
@@ -133,9 +111,7 @@ class Anthropic:
 
     @staticmethod
     def calls(*calls: Call) -> list[str]:
-        """
-        Return calls of tools, with their arguments in two pieces.
-        """
+        """Return calls of tools, with their arguments in two pieces."""
         events: list[Any] = []
         for index, (call_id, name, arguments) in enumerate(calls, 1):
             block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
@@ -146,31 +122,23 @@ class Anthropic:
 
     @staticmethod
     def end() -> list[str]:
-        """
-        Return the end of a stream: 7 tokens in, 3 of them cached, 5 out.
-        """
+        """Return the end of a stream: 7 tokens in, 3 of them cached, 5 out."""
         delta = {"type": "message_delta", "delta": {"stop_reason": "stop"}, "usage": {"output_tokens": 5}}
         return sse(delta, {"type": "message_stop"}, named=True)
 
     @staticmethod
     def failure(status: int) -> Any:
-        """
-        Return the body of an error.
-        """
+        """Return the body of an error."""
         return {"type": "error", "error": {"type": "some_error", "message": f"no: {status}"}}
 
     @staticmethod
     def failing() -> list[str]:
-        """
-        Return an error in the middle of a stream.
-        """
+        """Return an error in the middle of a stream."""
         return sse({"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}}, named=True)
 
     @staticmethod
     def tools_of(body: Any) -> list[tuple[str, str, Any]]:
-        """
-        Return the tools of a request.
-        """
+        """Return the tools of a request."""
         return [(tool["name"], tool["description"], tool["input_schema"]) for tool in body["tools"]]
 
 
@@ -188,38 +156,28 @@ class Google:
 
     @staticmethod
     def model(url: str, **options: Any) -> ClientLLM:
-        """
-        Return an adapter that asks the server at `url`.
-        """
+        """Return an adapter that asks the server at `url`."""
         return GoogleLLM("model-1", api_key="key-1", base_url=url, **options)
 
     @staticmethod
     def without_key() -> ClientLLM:
-        """
-        Return an adapter that finds its key in the environment.
-        """
+        """Return an adapter that finds its key in the environment."""
         return GoogleLLM("model-1")
 
     @staticmethod
     def texts(*texts: str) -> list[str]:
-        """
-        Return the beginning of a stream.
-        """
+        """Return the beginning of a stream."""
         return sse(*(_content({"text": text}) for text in texts))
 
     @staticmethod
     def calls(*calls: Call) -> list[str]:
-        """
-        Return calls of tools.
-        """
+        """Return calls of tools."""
         made = [{"id": call_id, "name": name, "args": json.loads(args or "{}")} for call_id, name, args in calls]
         return sse(*(_content({"functionCall": call}) for call in made))
 
     @staticmethod
     def end() -> list[str]:
-        """
-        Return the end of a stream: 7 tokens in, 3 of them cached, 5 out.
-        """
+        """Return the end of a stream: 7 tokens in, 3 of them cached, 5 out."""
         usage = {
             "promptTokenCount": 7,
             "candidatesTokenCount": 4,
@@ -231,23 +189,17 @@ class Google:
 
     @staticmethod
     def failure(status: int) -> Any:
-        """
-        Return the body of an error.
-        """
+        """Return the body of an error."""
         return {"error": {"code": status, "message": f"no: {status}", "status": "SOME_ERROR"}}
 
     @staticmethod
     def failing() -> list[str]:
-        """
-        Return an error in the middle of a stream.
-        """
+        """Return an error in the middle of a stream."""
         return sse({"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}})
 
     @staticmethod
     def tools_of(body: Any) -> list[tuple[str, str, Any]]:
-        """
-        Return the tools of a request.
-        """
+        """Return the tools of a request."""
         found = body["tools"][0]["functionDeclarations"]
         # Google takes both spellings, and its client has used both.
         schemas = [tool.get("parametersJsonSchema") or tool.get("parameters_json_schema") for tool in found]

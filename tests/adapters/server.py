@@ -31,9 +31,7 @@ class Answer:
 
 
 def sse(*events: Any, named: bool = False) -> list[str]:
-    """
-    Return server-sent events, each a piece; `named` puts the type of each before its data, as Anthropic does.
-    """
+    """Return server-sent events, each a piece; `named` puts the type of each before its data, as Anthropic does."""
     return [
         (f"event: {event['type']}\n" if named else "")
         + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
@@ -42,9 +40,7 @@ def sse(*events: Any, named: bool = False) -> list[str]:
 
 
 def refusal(status: int, body: Any, **headers: str) -> Answer:
-    """
-    Return an error as the providers send it; the clients are told not to try again by themselves.
-    """
+    """Return an error as the providers send it; the clients are told not to try again by themselves."""
     sent = {"content-type": "application/json", "x-should-retry": "false", **headers}
     return Answer([json.dumps(body)], status=status, headers=sent)
 
@@ -77,9 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_POST(self) -> None:
-        """
-        Remember the request and give the next answer.
-        """
+        """Remember the request and give the next answer."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.requests.append((self.path, headers, body))
@@ -112,16 +106,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """
-        Say nothing.
-        """
+        """Say nothing."""
 
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """
-    Run a server in a thread for as long as the block lasts.
-    """
+    """Run a server in a thread for as long as the block lasts."""
     server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -31,9 +31,7 @@ USAGE = TokenBudget(input_tokens=7, output_tokens=5, total_tokens=12, cached_tok
 
 
 def question() -> ChatContext:
-    """
-    Return a context of instructions and a question.
-    """
+    """Return a context of instructions and a question."""
     chat = ChatContext()
     chat.add_message("system", "be kind")
     chat.add_message("user", "hi")
@@ -41,17 +39,13 @@ def question() -> ChatContext:
 
 
 async def asked(model: ClientLLM, **kwargs: Any) -> list[LLMResponse]:
-    """
-    Return all pieces of an answer and close the model.
-    """
+    """Return all pieces of an answer and close the model."""
     async with model:
         return [piece async for piece in model.chat(question(), **kwargs)]
 
 
 def refused(model: ClientLLM, **kwargs: Any) -> LLMError:
-    """
-    Return the error that asking gives.
-    """
+    """Return the error that asking gives."""
     with pytest.raises(LLMError) as caught:
         asyncio.run(asked(model, **kwargs))
     return caught.value

@@ -15,9 +15,7 @@ from .test_adapters import asked, refused
 
 
 def ending(server: Server, answer: Answer, provider: Any) -> dict[str, Any]:
-    """
-    Return the metadata of a whole answer.
-    """
+    """Return the metadata of a whole answer."""
     server.answers = [answer]
     *_, last = asyncio.run(asked(provider.model(server.url)))
     return last.metadata or {}
@@ -126,9 +124,7 @@ class Client:
         self.closed.append("aclose")
 
     def close(self) -> Any:
-        """
-        Note it; what it gives can be awaited.
-        """
+        """Note it; what it gives can be awaited."""
         self.closed.append("close")
         return asyncio.sleep(0)
 
@@ -154,9 +150,7 @@ def test_errors_of_our_own_are_not_the_providers(server: Server) -> None:
         """A context whose conversion has a fault."""
 
         def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
-            """
-            Fail.
-            """
+            """Fail."""
             raise ZeroDivisionError
 
     async def ask() -> str:

@@ -37,9 +37,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(results: list[Row | Table]) -> None:
-    """
-    Look at all figures, and write them in every form.
-    """
+    """Look at all figures, and write them in every form."""
     assert results
     for result in results:
         if isinstance(result, Row):

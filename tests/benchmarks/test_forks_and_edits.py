@@ -17,9 +17,7 @@ from benchmarks.workload import items
 
 
 def edited(edits: int) -> refold.ChatContext:
-    """
-    Return a context of 40 items with as many random edits.
-    """
+    """Return a context of 40 items with as many random edits."""
     chat = refold.ChatContext()
     events = dated_events(items(40))
     chat.record_items(events)

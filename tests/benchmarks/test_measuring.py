@@ -8,9 +8,7 @@ from benchmarks.workload import compressibility, items, text_bytes, turns
 
 
 def row(ours: float, goal: Goal | None) -> Row:
-    """
-    Return a row in which raw took a second.
-    """
+    """Return a row in which raw took a second."""
     return Row("case", "sqlite", MILLISECONDS, {"ours": of_values(ours), "raw": of_values(1.0)}, goal)
 
 

@@ -6,15 +6,11 @@ from typing import Any
 import refold as package
 from refold.domain.trajectory import Run
 
-__all__ = ["ACT", "rounds"]
-
 ACT: dict[str, Any] = {"action": "read", "params": {"a": 1}, "output": None, "success": True}
 
 
 def rounds(path: Path | str) -> None:
-    """
-    Put two rounds of mia's session `sales` into a database, at versions 9 and 13, and a sub-agent of the second.
-    """
+    """Put two rounds of mia's session `sales` into a database, at versions 9 and 13, and a sub-agent of the second."""
     with package.open(path, synchronous="NORMAL") as store, package.acting(actor="mia"):
         _first(store.run("mia", "sales", agent="analyst"))
         _second(store.run("mia", "sales", 1))

@@ -45,17 +45,13 @@ class _Stream(io.TextIOWrapper):
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
 
     def said(self) -> str:
-        """
-        Return all that was written.
-        """
+        """Return all that was written."""
         self.seek(0)
         return self.read()
 
 
 def refold(*arguments: object, db: Path | None = None) -> Ended:
-    """
-    Run a command within this process.
-    """
+    """Run a command within this process."""
     out, err = _Stream(), _Stream()
     named = ["--db", str(db)] if db is not None else []
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -64,25 +60,19 @@ def refold(*arguments: object, db: Path | None = None) -> Ended:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """
-    Return the environment of a process, with nothing in it that changes what is printed.
-    """
+    """Return the environment of a process, with nothing in it that changes what is printed."""
     return {**{name: value for name, value in os.environ.items() if name not in UNWANTED}, **changes}
 
 
 def spawned(*arguments: object, **options: Any) -> Ended:
-    """
-    Run a command as a process of its own, to its end.
-    """
+    """Run a command as a process of its own, to its end."""
     settings: dict[str, Any] = {"env": environment(), "timeout": 60, "encoding": "utf-8", **options}
     done = subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, **settings)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def started(*arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """
-    Start a command as a process of its own.
-    """
+    """Start a command as a process of its own."""
     settings: dict[str, Any] = {"env": environment(), **options}
     return subprocess.Popen(
         [*PROGRAM, *map(str, arguments)],

@@ -25,9 +25,7 @@ def talk(path: Path) -> Path:
 
 
 def edit(path: Path) -> Path:
-    """
-    Return the database after every kind of edit: `support` at version 21, its fork `branch` at version 3.
-    """
+    """Return the database after every kind of edit: `support` at version 21, its fork `branch` at version 3."""
     with package.open(path, synchronous="NORMAL") as store:
         chat = store.chat("support")
         branch = chat.fork("branch")
@@ -50,16 +48,12 @@ def edit(path: Path) -> Path:
 
 
 def said(path: Path, context: str) -> list[str]:
-    """
-    Return what the messages of a context say.
-    """
+    """Return what the messages of a context say."""
     with package.open(path, create=False) as store:
         return [str(message.content[0]) for message in store.chat(context, create=False).messages()]
 
 
 def versions(path: Path) -> dict[str, int]:
-    """
-    Return the contexts of a database and the versions that they are at.
-    """
+    """Return the contexts of a database and the versions that they are at."""
     with package.open(path, create=False) as store:
         return {row.id: row.version for row in store.contexts()}

@@ -17,9 +17,7 @@ Place = tuple[str, int]
 
 
 def told(path: Path, *arguments: str) -> list[str]:
-    """
-    Return what an audit says of each change, behind position, time, place and actor.
-    """
+    """Return what an audit says of each change, behind position, time, place and actor."""
     lines = refold("audit", *arguments, db=path).out.splitlines()
     return [" ".join(line.split()[4:]) for line in lines]
 
@@ -159,9 +157,7 @@ def test_one_key_alone(stocked: Path) -> None:
 
 
 def there_at_last(changes: Iterable[dict[str, Any]], begins_with: set[Place]) -> set[Place]:
-    """
-    Return where the items were added that are there after changes.
-    """
+    """Return where the items were added that are there after changes."""
     there: dict[Place, str | None] = dict.fromkeys(begins_with)
     for change in changes:
         item = change["item"]
@@ -178,9 +174,7 @@ def there_at_last(changes: Iterable[dict[str, Any]], begins_with: set[Place]) ->
 
 
 def shown_at(store: package.Store, kind: str, stream: str, version: int) -> set[tuple[str, int]]:
-    """
-    Return where the items were added that a context shows at a version.
-    """
+    """Return where the items were added that a context shows at a version."""
     view = items_seen(store, Reference(stream), str(version), kind)
     return {(one.recorded.stream, one.recorded.version) for one in view.entries()}
 

@@ -3,11 +3,9 @@
 import json
 import os
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,9 +48,7 @@ def test_a_missing_database_is_not_made(arguments: list[str], tmp_path: Path) ->
 
 
 def tables_of(path: Path) -> list[tuple[str, str]]:
-    """
-    Return what is defined in an SQLite file.
-    """
+    """Return what is defined in an SQLite file."""
     connection = sqlite3.connect(path)
     found = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     connection.close()
@@ -117,9 +113,7 @@ def test_a_database_cut_short(database: Path, arguments: list[str]) -> None:
 
 @pytest.fixture
 def locked(database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """
-    The database while another program writes to it and does not end; we wait for it a moment only.
-    """
+    """The database while another program writes to it and does not end; we wait for it a moment only."""
     defaults = SqliteDatabase.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "busy_timeout_seconds", 0.1)
@@ -166,25 +160,8 @@ sys.exit(main(["--db", "kept.db", *arguments]))
 """
 
 
-@pytest.fixture
-def shut(database: Path, transcript: Path) -> Iterator[Path]:
-    """
-    A folder that nobody may write to, with the database `kept.db` and the transcript in it.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(database, Path(folder, "kept.db"))
-        shutil.copy(transcript, Path(folder, "air.json"))
-        for path in Path(folder).iterdir():
-            path.chmod(0o444)
-        Path(folder).chmod(0o555)
-        yield Path(folder)
-        Path(folder).chmod(0o755)
-
-
 def as_nobody(database: Path, shut: Path, arguments: list[str]) -> Ended:
-    """
-    Run a command in the shut folder.
-    """
+    """Run a command in the shut folder."""
     command = [sys.executable, "-c", AS_NOBODY, str(database), *arguments]
     done = subprocess.run(command, cwd=shut, env=environment(), capture_output=True, encoding="utf-8")
     return Ended(done.returncode, done.stdout, done.stderr)

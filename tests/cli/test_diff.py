@@ -11,9 +11,7 @@ from tests.cli.running import refold
 
 
 def contents(shown: list[dict[str, Any]]) -> list[Any]:
-    """
-    Return what items say.
-    """
+    """Return what items say."""
     return [one["item"].get("content", one["item"]["type"]) for one in shown]
 
 

@@ -12,9 +12,7 @@ from tests.cli.talks import said
 
 
 def told(path: Path, *arguments: str) -> list[list[str]]:
-    """
-    Return type and summary of the events of a context.
-    """
+    """Return type and summary of the events of a context."""
     lines = refold("log", *arguments, db=path).out.splitlines()
     return [[part.strip() for part in line.split("  ") if part.strip()][-2:] for line in lines]
 
@@ -90,9 +88,7 @@ def test_spans_are_ranges_in_json(edited: Path) -> None:
 
 
 def places(shown: Any) -> list[tuple[str, int]]:
-    """
-    Return where the items of `show --json` were added.
-    """
+    """Return where the items of `show --json` were added."""
     return [(one["stream"].removeprefix("chat:"), one["version"]) for one in shown["items"]]
 
 

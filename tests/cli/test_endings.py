@@ -12,9 +12,7 @@ from tests.cli.running import PROGRAM, environment, started
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """
-    A database that prints more than a pipe holds.
-    """
+    """A database that prints more than a pipe holds."""
     with package.open(tmp_path / "long.db", durability="enqueue") as store:
         chat = store.chat("long")
         for number in range(400):

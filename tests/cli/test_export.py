@@ -12,9 +12,7 @@ from tests.importing.transcripts import HELLO, run, written
 
 
 def events(database: Path) -> list[tuple[str, int, object]]:
-    """
-    Return every event of a database, whatever its position and time.
-    """
+    """Return every event of a database, whatever its position and time."""
     found = refold("log", "--json", db=database).json
     return sorted((one["stream"], one["version"], json.dumps(one["event"])) for one in found)
 

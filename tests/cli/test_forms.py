@@ -10,9 +10,7 @@ from tests.cli.running import refold
 
 @pytest.fixture
 def broken(talking: Path) -> Path:
-    """
-    The database, with a call that has no output at the end of `support`.
-    """
+    """The database, with a call that has no output at the end of `support`."""
     with package.open(talking) as store:
         store.chat("support").add_function_call("lookup", "{}", call_id="c2")
     return talking

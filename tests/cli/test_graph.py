@@ -15,9 +15,7 @@ FIRST, SECOND = "mia/sales/0/0", "mia/sales/1/0"
 
 
 def drawn(*arguments: object, db: Path) -> list[str]:
-    """
-    Return the lines of nodes, with single blanks.
-    """
+    """Return the lines of nodes, with single blanks."""
     return [" ".join(line.split()) for line in refold("graph", *arguments, db=db).out.splitlines()[3:]]
 
 

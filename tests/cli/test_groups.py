@@ -16,18 +16,14 @@ VERBS = ["show", "add", "remove", "restore", "search"]
 
 
 def group(kind: str) -> click.Group:
-    """
-    Return the commands of a kind.
-    """
+    """Return the commands of a kind."""
     found = program.get_command(click.Context(program), kind)
     assert isinstance(found, click.Group)
     return found
 
 
 def existing(kind: str) -> set[tuple[str, str]]:
-    """
-    Return the commands of a kind, each with an argument or an option that it takes.
-    """
+    """Return the commands of a kind, each with an argument or an option that it takes."""
     return {
         (verb, name)
         for verb, command in group(kind).commands.items()
@@ -37,9 +33,7 @@ def existing(kind: str) -> set[tuple[str, str]]:
 
 
 def documented(kind: str) -> set[tuple[str, str]]:
-    """
-    Return what the reference says of it.
-    """
+    """Return what the reference says of it."""
     rows = [cells for cells in table_rows(section(DOCUMENT, f"refold {kind}")) if len(cells) == 3]
     return {(verb, cells[0].strip("`")) for cells in rows for verb in re.findall(r"`([^`]+)`", cells[1])}
 

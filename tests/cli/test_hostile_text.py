@@ -15,9 +15,7 @@ HOSTILE = "".join(map(chr, (*range(32), *range(127, 160)))) + "\u202e\u2066\u200
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """
-    A database whose every text is hostile.
-    """
+    """A database whose every text is hostile."""
     nasty = f"before{HOSTILE}after"
     messages = [said("user", nasty), asked(call(nasty, nasty, nasty)), answered(nasty, nasty)]
     path = written(tmp_path / "x.json", [run("x", *messages, info=nasty)])

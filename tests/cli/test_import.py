@@ -20,9 +20,7 @@ HAS_REAL = pytest.mark.skipif(not REAL.exists(), reason="shared/data is not besi
 
 
 def contents(database: Path) -> tuple[str, list[str]]:
-    """
-    Return a digest of the database's bytes, and of every event in it.
-    """
+    """Return a digest of the database's bytes, and of every event in it."""
     with package.open(database, read_only=True) as store:
         events = [recorded.digest.hex() for row in store.contexts() for recorded in store.chat(row.id).history()]
     return hashlib.sha256(database.read_bytes()).hexdigest(), events
@@ -146,9 +144,7 @@ class _Terminal:
         self._stream = stream
 
     def isatty(self) -> bool:
-        """
-        Say yes.
-        """
+        """Say yes."""
         return True
 
     def __getattr__(self, name: str) -> Any:

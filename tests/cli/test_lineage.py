@@ -35,9 +35,7 @@ async def team(path: Path) -> None:
 
 
 def without_times(out: str) -> list[str]:
-    """
-    Return lines without the time, which is another one each time, and without the columns.
-    """
+    """Return lines without the time, which is another one each time, and without the columns."""
     return [" ".join(word for word in line.split() if not word.endswith("Z")) for line in out.splitlines()]
 
 
@@ -104,9 +102,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("owwffm"), st.integers(0, 99), st.int
 
 
 def history(steps: list[tuple[str, int, int]]) -> tuple[list[CatalogueRow], list[LineageRow]]:
-    """
-    Return what the projections know after some steps.
-    """
+    """Return what the projections know after some steps."""
     heads: dict[str, int] = {}
     opened: dict[str, int] = {}
     edges: list[LineageRow] = []
@@ -131,9 +127,7 @@ def history(steps: list[tuple[str, int, int]]) -> tuple[list[CatalogueRow], list
 
 
 def edge(kind: str, source: str, source_version: int, target: str, version: int, at: int) -> LineageRow:
-    """
-    Return an edge from one context to another.
-    """
+    """Return an edge from one context to another."""
     return LineageRow(
         key=f"{target}@{version:010}/0", kind=kind, how="", source=source, source_version=source_version, target=target,
         target_version=version, lane=-1, number=at, recorded_at=at, actor="", cause="", correlation_id="",
@@ -141,9 +135,7 @@ def edge(kind: str, source: str, source_version: int, target: str, version: int,
 
 
 def source_point(family: Family, point: Point) -> Point:
-    """
-    Return the point that the source of another one lies at, or behind.
-    """
+    """Return the point that the source of another one lies at, or behind."""
     [source] = point.sources
     return [one for one in family[source.stream] if one.version <= source.version or one.version == 1][-1]
 

@@ -13,9 +13,7 @@ from tests.cli.running import refold, started
 
 
 def rows(text: str) -> list[list[str]]:
-    """
-    Return the first words of every line: position, time, place, actor, type.
-    """
+    """Return the first words of every line: position, time, place, actor, type."""
     return [line.split(maxsplit=5) for line in text.splitlines()]
 
 

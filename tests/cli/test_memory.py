@@ -9,9 +9,7 @@ from tests.cli.talks import versions
 
 
 def remembered(path: Path, scope: str = "mia", *arguments: str) -> dict[str, object]:
-    """
-    Return what is remembered, by key.
-    """
+    """Return what is remembered, by key."""
     items = refold("memory", "show", scope, *arguments, "--json", db=path).json["items"]
     return {one["item"]["key"]: one["item"]["value"] for one in items}
 

@@ -12,9 +12,7 @@ from tests.cli.talks import said, versions
 
 @pytest.fixture
 def branched(talking: Path) -> Path:
-    """
-    The database, with a fork `branch` that has one more answer than `support`.
-    """
+    """The database, with a fork `branch` that has one more answer than `support`."""
     refold("fork", "support", "branch", db=talking)
     with package.open(talking) as store:
         store.chat("branch").add_message("assistant", "It is lost.")

@@ -15,9 +15,7 @@ from tests.cli.talks import versions
 
 
 def held(path: Path, pool: str = "docs") -> dict[str, object]:
-    """
-    Return what a pool holds, by id.
-    """
+    """Return what a pool holds, by id."""
     items = refold("pool", "show", pool, "--json", db=path).json["items"]
     return {one["item"]["id"]: one["item"]["content"] for one in items}
 

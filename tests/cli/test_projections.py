@@ -20,17 +20,13 @@ from tests.cli.running import refold, started
 
 
 def changed(database: Path, statement: str) -> None:
-    """
-    Do something to a database behind its back.
-    """
+    """Do something to a database behind its back."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute(statement)
 
 
 def standing(database: Path) -> dict[str, dict[str, Any]]:
-    """
-    Return how the projections stand, by name.
-    """
+    """Return how the projections stand, by name."""
     return {one["name"]: one for one in refold("projections", "--json", db=database).json}
 
 

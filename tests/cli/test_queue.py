@@ -15,9 +15,7 @@ from tests.cli.talks import versions
 
 
 def contents(path: Path, *arguments: str) -> list[Any]:
-    """
-    Return what the items of the queue `notes` hold.
-    """
+    """Return what the items of the queue `notes` hold."""
     return [
         one["item"]["content"] for one in refold("queue", "show", "notes", *arguments, "--json", db=path).json["items"]
     ]

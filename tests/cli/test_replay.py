@@ -12,9 +12,7 @@ FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """
-    A database with a chat of three questions and answers.
-    """
+    """A database with a chat of three questions and answers."""
     path = tmp_path / "long.db"
     with package.open(path, synchronous="NORMAL") as store:
         chat = store.chat("long")

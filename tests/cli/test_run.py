@@ -21,9 +21,7 @@ PATIENCE_SECONDS = 30.0
 
 @contextlib.contextmanager
 def running(database: Path, *names: str) -> Iterator["subprocess.Popen[str]"]:
-    """
-    Run the command in a process of its own, which does not outlive the test.
-    """
+    """Run the command in a process of its own, which does not outlive the test."""
     process = started("run", *names, "--db", database)
     try:
         yield process
@@ -34,17 +32,13 @@ def running(database: Path, *names: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def behind(database: Path, name: str) -> int:
-    """
-    Return how many events a projection has not seen.
-    """
+    """Return how many events a projection has not seen."""
     with package.open(database, create=False) as store:
         return {one.name: one.behind for one in store.projections()}[name]
 
 
 def wait_until_kept(database: Path, name: str) -> None:
-    """
-    Wait until a projection is up to date.
-    """
+    """Wait until a projection is up to date."""
     end = time.monotonic() + PATIENCE_SECONDS
     while behind(database, name):
         assert time.monotonic() < end, "it is not kept up to date"

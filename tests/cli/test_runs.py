@@ -26,9 +26,7 @@ FIRST, SECOND = "mia/sales/0/0", "mia/sales/1/0"
 
 
 def said(*arguments: object, db: Path) -> list[str]:
-    """
-    Return what the lines of a log or an audit say behind position, time and context.
-    """
+    """Return what the lines of a log or an audit say behind position, time and context."""
     return [" ".join(line.split()[4:]) for line in refold(*arguments, db=db).out.splitlines()]
 
 

@@ -11,9 +11,7 @@ from tests.importing.transcripts import TALK
 
 @pytest.fixture
 def living(database: Path) -> Path:
-    """
-    The database, with a context that is not imported: `support`, of version 6.
-    """
+    """The database, with a context that is not imported: `support`, of version 6."""
     with package.open(database) as store:
         chat = store.chat("support", user="mia", agent="triage")
         chat.add_message("user", "Where is my order?")
@@ -25,9 +23,7 @@ def living(database: Path) -> Path:
 
 
 def bodies(text: str) -> list[str]:
-    """
-    Return the lines behind the head, without blank ones.
-    """
+    """Return the lines behind the head, without blank ones."""
     return [line for line in text.splitlines()[1:] if line]
 
 

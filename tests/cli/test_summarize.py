@@ -16,18 +16,14 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY
 
 @pytest.fixture(autouse=True)
 def keyless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Let no key of the user be found.
-    """
+    """Let no key of the user be found."""
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """
-    A server that OpenAI's client takes for OpenAI.
-    """
+    """A server that OpenAI's client takes for OpenAI."""
     with serving() as running:
         monkeypatch.setenv("OPENAI_API_KEY", "key-1")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{running.url}/v1")

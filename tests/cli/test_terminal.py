@@ -100,9 +100,7 @@ class _Terminal:
         self._answer = answer
 
     def isatty(self) -> bool:
-        """
-        Say which.
-        """
+        """Say which."""
         return self._answer
 
 

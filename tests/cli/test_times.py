@@ -3,7 +3,8 @@
 import pytest
 
 from refold.domain.addressing import microseconds, parse_address
-from refold.infrastructure.cli.times import absolute, exact, relative, told
+from refold.infrastructure.cli.times import absolute, relative, told
+from refold.infrastructure.exact_times import exact
 
 NOON = 1_795_262_400_000_017
 

@@ -8,9 +8,7 @@ import pytest
 
 from refold.infrastructure.cli import readable
 from tests.cli.running import refold
-from tests.cli.test_bad_databases import as_nobody, shut
-
-__all__ = ["shut"]
+from tests.cli.test_bad_databases import as_nobody
 
 LEFT_OUT = "refold: what cannot be read is left out: "
 WAY_OUT = "`refold verify` tells all that is wrong\n"
@@ -18,17 +16,13 @@ WAY_OUT = "`refold verify` tells all that is wrong\n"
 
 @pytest.fixture
 def damaged(database: Path) -> Path:
-    """
-    The database, with two events of `air-0.0` that cannot be read.
-    """
+    """The database, with two events of `air-0.0` that cannot be read."""
     harm(database, "UPDATE event SET payload = x'00c1' WHERE position IN (3, 5)")
     return database
 
 
 def harm(database: Path, statement: str) -> None:
-    """
-    Do something to a database behind its back.
-    """
+    """Do something to a database behind its back."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute(statement)
 

@@ -35,17 +35,13 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 
 
 def split_author(old: dict[str, Any]) -> dict[str, Any]:
-    """
-    v1 to v2.
-    """
+    """v1 to v2."""
     author, _, words = old["text"].partition(": ")
     return {"author": author, "words": words}
 
 
 def split_words(old: dict[str, Any]) -> dict[str, Any]:
-    """
-    v2 to v3.
-    """
+    """v2 to v3."""
     return {"author": old["author"], "words": old["words"].split(" "), "source": b"upcast"}
 
 

@@ -20,16 +20,12 @@ WORDS = ["order", "invoice", "customer", "parcel", "status", "shipped", "waiting
 
 
 def no_dictionary(number: int) -> bytes:
-    """
-    Load nothing: there is none.
-    """
+    """Load nothing: there is none."""
     raise DamagedError(f"dictionary {number}", "it is missing")
 
 
 def payloads(count: int) -> list[bytes]:
-    """
-    Return payloads such as a store's first events are.
-    """
+    """Return payloads such as a store's first events are."""
     chance = random.Random(7)
     made: list[Any] = []
     for number in range(count // 3 + 1):
@@ -40,18 +36,14 @@ def payloads(count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def dictionary() -> bytes:
-    """
-    A dictionary trained on such payloads.
-    """
+    """A dictionary trained on such payloads."""
     trained = train_dictionary(payloads(600))
     assert trained is not None
     return trained
 
 
 def trained_compression(dictionary: bytes, number: int = 1) -> Compression:
-    """
-    Return a compression that uses a dictionary.
-    """
+    """Return a compression that uses a dictionary."""
     compression = Compression(no_dictionary)
     compression.use(number, dictionary)
     return compression

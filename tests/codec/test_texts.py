@@ -26,9 +26,7 @@ PLAIN = st.recursive(
 
 
 def store_of(texts: list[Any]) -> dict[int, str]:
-    """
-    Return the texts by the keys that a database might have given them.
-    """
+    """Return the texts by the keys that a database might have given them."""
     return {7 + 1_000 * number: text.data.decode() for number, text in enumerate(texts)}
 
 

@@ -23,9 +23,7 @@ OpenLog = Callable[[Codec], SqliteLog]
 
 @pytest.fixture
 def open_log(tmp_path: Path) -> Iterator[OpenLog]:
-    """
-    Opens the same file again and again, each time as a Refold that knows the events of a codec.
-    """
+    """Opens the same file again and again, each time as a Refold that knows the events of a codec."""
     opened: list[SqliteLog] = []
 
     def open_with(codec: Codec) -> SqliteLog:
@@ -38,18 +36,14 @@ def open_log(tmp_path: Path) -> Iterator[OpenLog]:
 
 
 def write(log: SqliteLog, *events: Any) -> None:
-    """
-    Append events one by one, as they come in life.
-    """
+    """Append events one by one, as they come in life."""
     for event in events:
         new = NewEvents(stream=STREAM, expected_version=ANY_VERSION, events=(event,), metas=(Meta(),))
         log.append([new]).result()
 
 
 def everything(log: SqliteLog) -> list[list[Any]]:
-    """
-    Read all events in every way there is.
-    """
+    """Read all events in every way there is."""
     return [
         [recorded.event for recorded in log.read(STREAM)],
         [recorded.event for recorded in log.read_all(after=BEGINNING, limit=1_000).events],

@@ -21,9 +21,7 @@ from .stores import log_at
 
 @tool
 async def find(name: str, count: int, kill: bool) -> AsyncIterator[Any]:
-    """
-    Give items, one by one.
-    """
+    """Give items, one by one."""
     for number in range(count):
         yield item(f"{name}-{number}")
         print(f"{name}-{number}", flush=True)
@@ -32,18 +30,14 @@ async def find(name: str, count: int, kill: bool) -> AsyncIterator[Any]:
 
 
 async def run(agent: Agent, *arguments: Any) -> None:
-    """
-    Run the tool in a turn.
-    """
+    """Run the tool in a turn."""
     await agent.put(Turn("find", args=arguments))
     async for _ in agent.run():
         raise AssertionError("items are routed")
 
 
 def main(place: str, name: str, count: str, kill: str = "") -> None:
-    """
-    Run an agent on the shared pool.
-    """
+    """Run an agent on the shared pool."""
     log = log_at(place)
     agent = Agent(name, "tests", [find], store=Store(log, MemoryProjectionStore()), context_id="shared")
     asyncio.run(run(agent, name, int(count), bool(kill)))

@@ -23,30 +23,22 @@ ITEMS = 12
 
 
 async def note(text: str = "a note") -> ContextItem[str]:
-    """
-    Give an item for the queue.
-    """
+    """Give an item for the queue."""
     return ContextItem(text)
 
 
 async def find(*ids: str) -> list[ContextItem[Any]]:
-    """
-    Give items for the pool, and between them some for the queue.
-    """
+    """Give items for the pool, and between them some for the queue."""
     return [one for item_id in ids for one in (item(item_id), ContextItem(f"found {item_id}"))]
 
 
 def store_on(log: LiveLog) -> Store:
-    """
-    Return a store of its own on a log, as another process has one.
-    """
+    """Return a store of its own on a log, as another process has one."""
     return Store(log, MemoryProjectionStore())
 
 
 def actors(context: Any) -> list[str | None]:
-    """
-    Return who recorded what is in a queue or a pool.
-    """
+    """Return who recorded what is in a queue or a pool."""
     return [event.meta.actor for event in context.recorded_events() if event.version > 1]
 
 
@@ -55,9 +47,7 @@ class AgentsContract:
 
     @pytest.fixture(autouse=True)
     def registries(self) -> Iterator[None]:
-        """
-        Begin and end with empty registries.
-        """
+        """Begin and end with empty registries."""
         with empty_registries():
             yield
 

@@ -28,23 +28,17 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def said(text: str, **fields: Any) -> ChatMessage:
-    """
-    Return a message that is made anew each time: it has an id and a time of its own, and so has its image.
-    """
+    """Return a message that is made anew each time: it has an id and a time of its own, and so has its image."""
     return ChatMessage(role="user", content=[text, ImageContent(image="https://x/y.png")], **fields)  # type: ignore[arg-type]
 
 
 def about(value: object, **fields: Any) -> MemoryRecord:
-    """
-    Return a record that is made anew each time.
-    """
+    """Return a record that is made anew each time."""
     return MemoryRecord(scope="c", key="k", value=value, **fields)
 
 
 def detached(text: str, kind: type[Any]) -> Any:
-    """
-    Return a context without a store.
-    """
+    """Return a context without a store."""
     context = kind()
     asyncio.run(context.add(ContextItem(text, "d", "new"))) if kind is ContextPool else context.add_message(
         "user", text
@@ -53,9 +47,7 @@ def detached(text: str, kind: type[Any]) -> Any:
 
 
 def born(context: Any, number: int) -> str:
-    """
-    Return the name of an item: they were put in one by one, behind the event that opened the context.
-    """
+    """Return the name of an item: they were put in one by one, behind the event that opened the context."""
     return f"{context.stream}@{number + 2}"
 
 
@@ -211,9 +203,7 @@ CALLS = {
 
 
 def seen(eviction: Eviction) -> tuple[Any, ...]:
-    """
-    Return what an eviction says.
-    """
+    """Return what an eviction says."""
     return (
         eviction.version,
         eviction.item_ids,
@@ -224,25 +214,19 @@ def seen(eviction: Eviction) -> tuple[Any, ...]:
 
 
 def replied() -> ChatContext:
-    """
-    Return a detached chat that ends with an answer.
-    """
+    """Return a detached chat that ends with an answer."""
     chat = ChatContext()
     chat.add_message("assistant", "done")
     return chat
 
 
 def store_on(log: LiveLog) -> Store:
-    """
-    Return a store on a log, which knows of no other on it.
-    """
+    """Return a store on a log, which knows of no other on it."""
     return Store(log, MemoryProjectionStore())
 
 
 def handle(log: LiveLog, kind: str) -> Any:
-    """
-    Return a handle on the context of a kind.
-    """
+    """Return a handle on the context of a kind."""
     store = store_on(log)
     match kind:
         case "queue":
@@ -255,17 +239,13 @@ def handle(log: LiveLog, kind: str) -> Any:
 
 
 def done(answer: Any) -> Any:
-    """
-    Return the answer of a call, of one that is awaited too; a chat has none of its own.
-    """
+    """Return the answer of a call, of one that is awaited too; a chat has none of its own."""
     result = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
     return None if isinstance(result, ChatContext) else result
 
 
 def begun(log: LiveLog, kind: str) -> Any:
-    """
-    Return a context with three items, 0 to 2, and one that left, `g`; of a chat one more is pinned, `p`.
-    """
+    """Return a context with three items, 0 to 2, and one that left, `g`; of a chat one more is pinned, `p`."""
     context = handle(log, kind)
     names = ("0", "1", "2", "g")
     match kind:

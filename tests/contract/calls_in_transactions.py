@@ -15,9 +15,7 @@ from .writing import at_once, everything
 
 
 def paid(log: LiveLog, *, amount: str = "10", to: str = "b", more: bool = False) -> list[Any]:
-    """
-    Pay in one transaction, from contexts that are opened in it, and return all that its calls answered.
-    """
+    """Pay in one transaction, from contexts that are opened in it, and return all that its calls answered."""
     store = store_on(log)
     with store.transaction(idempotency_key="k"):
         one, other = store.chat("a"), store.chat(to)
@@ -36,9 +34,7 @@ def paid(log: LiveLog, *, amount: str = "10", to: str = "b", more: bool = False)
 
 
 def said_in(log: LiveLog, name: str) -> list[Any]:
-    """
-    Return the texts of the messages of a chat.
-    """
+    """Return the texts of the messages of a chat."""
     return [item.content[0] for item in store_on(log).chat(name).items if isinstance(item, ChatMessage)]
 
 

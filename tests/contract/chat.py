@@ -28,9 +28,7 @@ A, B = "chat:a", "chat:b"
 
 
 def opened(log: LiveLog, *streams: str, durability: Any = "commit") -> list[ChatContext]:
-    """
-    Open streams and return a handle on each.
-    """
+    """Open streams and return a handle on each."""
     for stream in streams:
         record(log, OPENED, stream=stream)
     return [handle_on(log, stream, durability=durability) for stream in streams]

@@ -26,66 +26,48 @@ class Teller(LLM):
         self.prompts: list[str] = []
 
     async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
-        """
-        Give the next answer.
-        """
+        """Give the next answer."""
         self.prompts.append("".join(map(str, messages.messages()[-1].content)))
         if self.meanwhile is not None:
             self.meanwhile()
         yield LLMResponse(content=self.answers.pop(0), role=ChatRole.ASSISTANT)
 
     async def cancel_current_generation(self) -> None:
-        """
-        Do nothing: it is never stopped.
-        """
+        """Do nothing: it is never stopped."""
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """
-    Wait for an async call.
-    """
+    """Wait for an async call."""
     return asyncio.run(work)
 
 
 def message(item_id: str, role: str = "user", *, time: float = 1.0, text: str = "text") -> ChatMessage:
-    """
-    Return a message.
-    """
+    """Return a message."""
     return ChatMessage(id=item_id, created_at=time, role=ChatRole(role), content=[text])
 
 
 def config(item_id: str, instructions: str, *, time: float = 1.0) -> AgentConfigUpdate:
-    """
-    Return a config update.
-    """
+    """Return a config update."""
     return AgentConfigUpdate(id=item_id, created_at=time, instructions=instructions)
 
 
 def call(call_id: str, *, time: float = 1.0) -> FunctionCall:
-    """
-    Return a call whose item id is its call id.
-    """
+    """Return a call whose item id is its call id."""
     return FunctionCall(id=call_id, created_at=time, name="look", arguments="{}", call_id=call_id)
 
 
 def output(call_id: str, *, time: float = 1.0) -> FunctionCallOutput:
-    """
-    Return the output of a call; its id is "o" and the call's.
-    """
+    """Return the output of a call; its id is "o" and the call's."""
     return FunctionCallOutput(id=f"o{call_id}", created_at=time, name="look", output="seen", call_id=call_id)
 
 
 def ids(chat: Any) -> str:
-    """
-    Return the ids of what can be seen, with blanks between them.
-    """
+    """Return the ids of what can be seen, with blanks between them."""
     return " ".join(item.id for item in chat.items)
 
 
 def stream_of(chat: ChatContext) -> str:
-    """
-    Return the stream of a context.
-    """
+    """Return the stream of a context."""
     return f"chat:{chat.id}"
 
 
@@ -105,9 +87,7 @@ def require_same_from_log(log: LiveLog, *chats: ChatContext) -> None:
 
 
 def len_of(item: Any) -> int:
-    """
-    Return what an item of these tests counts beyond 4, by the seed's formula.
-    """
+    """Return what an item of these tests counts beyond 4, by the seed's formula."""
     match item.type:
         case "message":
             return sum(len(part) // 4 for part in ([item.content] if isinstance(item.content, str) else item.content))
@@ -120,9 +100,7 @@ def len_of(item: Any) -> int:
 
 
 def look(chat: Any) -> tuple[Any, ...]:
-    """
-    Return all that a context shows.
-    """
+    """Return all that a context shows."""
     left = sorted((one.item.id, one.how, one.reason or "", one.version) for one in chat.evicted_items())
     return (
         chat.items,

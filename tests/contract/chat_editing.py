@@ -22,9 +22,7 @@ from .writing import said
 
 
 def begun(log: LiveLog, *items: Any, durability: Any = "commit") -> ChatContext:
-    """
-    Open a context with these items.
-    """
+    """Open a context with these items."""
     record(log, OPENED)
     chat = handle_on(log, durability=durability)
     chat.add_items(items)

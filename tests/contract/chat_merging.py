@@ -23,9 +23,7 @@ RULES = pytest.mark.parametrize(("rule", "kept"), [("ours", "ours"), ("theirs", 
 
 
 def conflicts(chat: ChatContext) -> list[ConflictResolved]:
-    """
-    Return the conflicts that a context's merges resolved.
-    """
+    """Return the conflicts that a context's merges resolved."""
     return [one.event for one in chat.history() if isinstance(one.event, ConflictResolved)]
 
 

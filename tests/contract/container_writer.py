@@ -11,9 +11,7 @@ from .stores import log_at
 
 
 async def write(container: Any, texts: list[str]) -> None:
-    """
-    Put items in, one by one, and print each.
-    """
+    """Put items in, one by one, and print each."""
     for text in texts:
         if hasattr(container, "add"):
             await container.add(item(text))
@@ -23,9 +21,7 @@ async def write(container: Any, texts: list[str]) -> None:
 
 
 def main(kind: str, place: str, writer: str, count: str) -> None:
-    """
-    Write to a queue or a pool that exists.
-    """
+    """Write to a queue or a pool that exists."""
     log = log_at(place)
     container = queue_on(log) if kind == "queue" else pool_on(log)
     asyncio.run(write(container, [f"{writer}-{number}" for number in range(int(count))]))

@@ -35,9 +35,7 @@ class Finding:
 
 
 async def some_life(container: Any, *, seed: int, steps: int = CHANCES) -> None:
-    """
-    Do anything that can be done to a queue or a pool, again and again; what is refused is refused.
-    """
+    """Do anything that can be done to a queue or a pool, again and again; what is refused is refused."""
     chance = random.Random(seed)
     for step in range(steps):
         with suppress(InvalidInputError, LimitExceededError, NotFoundError):
@@ -45,9 +43,7 @@ async def some_life(container: Any, *, seed: int, steps: int = CHANCES) -> None:
 
 
 async def some_change(container: Any, chance: random.Random, step: int) -> None:
-    """
-    Put something in more often than not, else take something out or back, or change the settings.
-    """
+    """Put something in more often than not, else take something out or back, or change the settings."""
     what = chance.choices(["put", "evict", "restore", "remove", "settings", "clear"], [60, 8, 12, 10, 8, 2])[0]
     match what:
         case "evict":
@@ -66,9 +62,7 @@ async def some_change(container: Any, chance: random.Random, step: int) -> None:
 
 
 def checked(log: LiveLog, live: Any, again: Any) -> None:
-    """
-    Compare a container with another handle on the same stream, with a fold of its events, and its past with both.
-    """
+    """Compare a container with another handle on the same stream, with a fold of its events, and its past with both."""
     assert again.shown_state == live.shown_state
     assert again.to_dict() == live.to_dict()
     assert (again.births, again.evicted()) == (live.births, live.evicted())

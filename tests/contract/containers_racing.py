@@ -29,9 +29,7 @@ def check_race(log: LiveLog, container: Any, written: Iterable[str]) -> None:
 
 
 def texts(writer: int) -> list[str]:
-    """
-    Return what a writer writes.
-    """
+    """Return what a writer writes."""
     return [f"{writer}-{number}" for number in range(ITEMS)]
 
 

@@ -28,9 +28,7 @@ LARGE = "a large text, stored once. " * 300
 
 
 def ways_to_read(log: LiveLog, stream: str = A) -> dict[str, Callable[[], Sequence[Any]]]:
-    """
-    Return every way in which the events of a stream can be read.
-    """
+    """Return every way in which the events of a stream can be read."""
     return {
         "read": lambda: [recorded.event for recorded in log.read(stream)],
         "read_events": lambda: log.read_events(stream),
@@ -40,17 +38,13 @@ def ways_to_read(log: LiveLog, stream: str = A) -> dict[str, Callable[[], Sequen
 
 
 def one_by_one(log: LiveLog, stream: str) -> list[Any]:
-    """
-    Read each event of a stream as a range of its own.
-    """
+    """Read each event of a stream as a range of its own."""
     ranges = [Range(stream, version, version + 1) for version in range(log.head(stream))]
     return [event for events in log.read_ranges(ranges) for event in events]
 
 
 def require_damage(log: LiveLog, naming: str, *, stream: str = A, ways: Sequence[str] = ()) -> None:
-    """
-    Require that reading raises an error that names what is damaged, in every way of reading or in those given.
-    """
+    """Require that reading raises an error that names what is damaged, in every way of reading or in those given."""
     for name, read in ways_to_read(log, stream).items():
         if ways and name not in ways:
             continue
@@ -59,9 +53,7 @@ def require_damage(log: LiveLog, naming: str, *, stream: str = A, ways: Sequence
 
 
 def require_damage_or_the_same(log: LiveLog, wanted: Sequence[Any]) -> int:
-    """
-    Require that every way of reading raises DamagedError or gives what was written; count those that raise.
-    """
+    """Require that every way of reading raises DamagedError or gives what was written; count those that raise."""
     raised = 0
     for name, read in ways_to_read(log).items():
         try:
@@ -75,9 +67,7 @@ def require_damage_or_the_same(log: LiveLog, wanted: Sequence[Any]) -> int:
 
 
 def damaged_values(value: bytes, *, step: int = 1) -> list[bytes]:
-    """
-    Return what becomes of a value when each byte (or each `step`th) is flipped in several ways.
-    """
+    """Return what becomes of a value when each byte (or each `step`th) is flipped in several ways."""
     return [
         value[:place] + bytes([value[place] ^ flip]) + value[place + 1 :]
         for place in range(0, len(value), step)
@@ -87,9 +77,7 @@ def damaged_values(value: bytes, *, step: int = 1) -> list[bytes]:
 
 @functools.cache
 def bombs() -> dict[str, bytes]:
-    """
-    Return zstd frames of some kilobytes whose content is larger than anything that a log stores.
-    """
+    """Return zstd frames of some kilobytes whose content is larger than anything that a log stores."""
     size = EXPANDED_MAX + 1
     packer = zstandard.ZstdCompressor(level=1)
     piece = bytes(1 << 20)

@@ -68,16 +68,12 @@ class ExitsContract:
 
 
 def leave(how: str, place: str, durability: str) -> str:
-    """
-    Run a program that leaves its store, and return what it says on stderr.
-    """
+    """Run a program that leaves its store, and return what it says on stderr."""
     program = start_python("tests.contract.leaving", how, place, durability, stderr=subprocess.PIPE)
     return program.communicate(timeout=100)[1]
 
 
 def contents(place: str, number: int) -> list[str]:
-    """
-    Return what is recorded in a context.
-    """
+    """Return what is recorded in a context."""
     with refold.open(place) as store:
         return [str(item.content[0]) for item in store.chat(f"c{number}").items]  # type: ignore[union-attr]

@@ -18,9 +18,7 @@ PATIENCE_SECONDS = 40.0
 
 
 def follow(log: LiveLog, after: Moment, done: threading.Event, seen: list[RecordedEvent]) -> None:
-    """
-    Read what comes, by pages and by waiting for news, until the writers are done and nothing is left.
-    """
+    """Read what comes, by pages and by waiting for news, until the writers are done and nothing is left."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         finished = done.is_set()
@@ -34,9 +32,7 @@ def follow(log: LiveLog, after: Moment, done: threading.Event, seen: list[Record
 
 
 def write(log: LiveLog, writer: int) -> None:
-    """
-    Write to streams of several slices, alone and in batches, also to a stream that all write to.
-    """
+    """Write to streams of several slices, alone and in batches, also to a stream that all write to."""
     chance = random.Random(writer)
     written = 0
     while written < EVENTS_EACH:

@@ -30,9 +30,7 @@ class Children:
         self._ends: list[tuple[int, int]] = []
 
     def start(self, work: Callable[[], Written], *, leave: Callable[[int], Any] = os._exit) -> None:
-        """
-        Fork, do `work` in the child, and end that.
-        """
+        """Fork, do `work` in the child, and end that."""
         reading, writing = os.pipe()
         child = os.fork()
         if child:
@@ -49,9 +47,7 @@ class Children:
         leave(0)
 
     def written(self) -> Written:
-        """
-        Wait for all, and return what they have written.
-        """
+        """Wait for all, and return what they have written."""
         written: Written = []
         for child, reading in self._ends:
             _, status = os.waitpid(child, 0)
@@ -62,17 +58,13 @@ class Children:
 
 
 def write(chat: refold.ChatContext, name: str, count: int) -> Written:
-    """
-    Write messages, and return them.
-    """
+    """Write messages, and return them."""
     return [str(chat.add_message("user", f"{name}.{number}").content[0]) for number in range(count)]
 
 
 @contextmanager
 def threads_at(*works: Callable[[], object]) -> Iterator[None]:
-    """
-    Have threads repeat their works during the block.
-    """
+    """Have threads repeat their works during the block."""
     stop = threading.Event()
 
     def repeat(work: Callable[[], object]) -> None:

@@ -44,9 +44,7 @@ class ForksContract:
 
 
 def check_forked(place: str, case: str) -> None:
-    """
-    Run a program that forks, and compare what it acknowledged with what is recorded.
-    """
+    """Run a program that forks, and compare what it acknowledged with what is recorded."""
     program = start_python(
         "tests.contract.forked", case, place or ":memory:", stderr=subprocess.PIPE, start_new_session=True
     )

@@ -65,9 +65,7 @@ def fork(store: refold.Store, chats: list[refold.ChatContext]) -> None:
 
 
 def main(how: str, place: str, durability: Any) -> None:
-    """
-    Write EACH events to each of CONTEXTS contexts, print how often that was acknowledged, and leave.
-    """
+    """Write EACH events to each of CONTEXTS contexts, print how often that was acknowledged, and leave."""
     store = refold.open(place, durability=durability)
     chats = [store.chat(f"c{number}") for number in range(CONTEXTS)]
     for number in range(EACH):

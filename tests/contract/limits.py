@@ -39,9 +39,7 @@ Change = Callable[[int], Awaitable[Any]]
 
 
 def change_of(store: Store, kind: str, name: str = "a", **options: Any) -> Change:
-    """
-    Return what changes a new context of a kind, as a coroutine whichever the kind.
-    """
+    """Return what changes a new context of a kind, as a coroutine whichever the kind."""
     if kind == "queue":
         appended = store.queue(name, limit=1_000_000, **options).append
         return lambda number: appended(ContextItem(text_of(number)))
@@ -70,23 +68,17 @@ def change_of(store: Store, kind: str, name: str = "a", **options: Any) -> Chang
 
 
 def text_of(number: int) -> str:
-    """
-    Return a text for each number, a long one for the number that stands for that.
-    """
+    """Return a text for each number, a long one for the number that stands for that."""
     return "x" * 20_000 if number == TOO_LARGE else f"text {number}"
 
 
 async def done(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """
-    Call what is no coroutine.
-    """
+    """Call what is no coroutine."""
     return call(*arguments, **options)
 
 
 async def least_bytes(change: Change, start: int) -> int:
-    """
-    Return the bytes that the cheapest of eight changes takes at its height.
-    """
+    """Return the bytes that the cheapest of eight changes takes at its height."""
     tracemalloc.start()
     taken = []
     for number in range(start, start + 8):
@@ -100,9 +92,7 @@ async def least_bytes(change: Change, start: int) -> int:
 
 @contextmanager
 def held_back(log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """
-    Keep what is queued from the log until what this yields is called; whoever waits is served at once.
-    """
+    """Keep what is queued from the log until what this yields is called; whoever waits is served at once."""
     append, held = log.append, []
 
     def hold(batch: list[NewEvents], *, wait: bool = True) -> Any:
@@ -336,7 +326,5 @@ class LimitsContract:
 
 
 def everything(log: LiveLog) -> int:
-    """
-    Return how many events there are.
-    """
+    """Return how many events there are."""
     return sum(log.head(stream) for stream in log.streams())

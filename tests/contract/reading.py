@@ -24,22 +24,16 @@ class Clock:
         self.time = 1_000.0
 
     def now(self) -> float:
-        """
-        Return the time it was set to.
-        """
+        """Return the time it was set to."""
         return self.time
 
     def new_id(self, prefix: str) -> str:
-        """
-        Return the prefix.
-        """
+        """Return the prefix."""
         return prefix
 
 
 def interleaved(log: LiveLog, count: int, *, seed: int = 7, roots: int = 1) -> dict[str, list[RecordedEvent]]:
-    """
-    Write `count` events to six streams in turn, some alone, some in batches; return the receipts by stream.
-    """
+    """Write `count` events to six streams in turn, some alone, some in batches; return the receipts by stream."""
     chance = random.Random(seed)
     receipts: dict[str, list[RecordedEvent]] = {stream: [] for stream in STREAMS}
     written = 0
@@ -263,15 +257,11 @@ class ReadingContract:
 
 
 def moment_of(position: Position) -> Moment:
-    """
-    Return the moment at which the event at a position had just happened.
-    """
+    """Return the moment at which the event at a position had just happened."""
     return Moment(((position.slice, position.number),))
 
 
 def last_version(events: Sequence[RecordedEvent], is_in: object) -> int:
-    """
-    Return the version of the last event for which `is_in` holds, by looking at each.
-    """
+    """Return the version of the last event for which `is_in` holds, by looking at each."""
     assert callable(is_in)
     return max((event.version for event in events if is_in(event)), default=0)

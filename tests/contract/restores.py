@@ -20,19 +20,13 @@ class Place(Protocol):
     url: str
 
     def keep(self) -> None:
-        """
-        Keep a copy of what there is.
-        """
+        """Keep a copy of what there is."""
 
     def put_back(self) -> None:
-        """
-        Put the copy that was kept in the place of what there is.
-        """
+        """Put the copy that was kept in the place of what there is."""
 
     def cut_tail(self) -> None:
-        """
-        Delete the last event, and nothing else.
-        """
+        """Delete the last event, and nothing else."""
 
 
 class Kind(NamedTuple):
@@ -96,26 +90,20 @@ ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 def put_and_flush(store: refold.Store, context: Any, kind: Kind) -> None:
-    """
-    Put something into a context, and wait until it is on disk.
-    """
+    """Put something into a context, and wait until it is on disk."""
     kind.put(context, "d")
     store.flush()
 
 
 def say_together(store: refold.Store, *chats: refold.ChatContext) -> None:
-    """
-    Add a message to each chat, all or none.
-    """
+    """Add a message to each chat, all or none."""
     with store.transaction():
         for chat in chats:
             chat.add_message("user", "x")
 
 
 def texts(chat: Any) -> list[str]:
-    """
-    Return what the messages of a chat say.
-    """
+    """Return what the messages of a chat say."""
     return [item.content[0] for item in chat.items]
 
 

@@ -19,33 +19,25 @@ from .stores import log_at
 
 
 def tell(store: Store, round_number: str) -> None:
-    """
-    Print all that a round shows.
-    """
+    """Print all that a round shows."""
     print(json.dumps(everything(store.run("mia", "s", int(round_number), create=False))))
 
 
 def take(store: Store) -> None:
-    """
-    Take steps and print their names.
-    """
+    """Take steps and print their names."""
     run = store.run("mia", "s", create=False)
     while (step := run.pop_todo("pre")) is not None:
         print(step["name"], flush=True)
 
 
 def begin(store: Store, count: str) -> None:
-    """
-    Begin sub-agents and print their numbers.
-    """
+    """Begin sub-agents and print their numbers."""
     for _ in range(int(count)):
         print(store.run("mia", "s", 0, None).sub_id, flush=True)
 
 
 def grow(store: Store, count: str, end: str = "") -> None:
-    """
-    Register nodes and print their names; then perhaps be killed.
-    """
+    """Register nodes and print their names; then perhaps be killed."""
     run = store.run("mia", "s", create=False)
     for _ in range(int(count)):
         print(add(run, "State", run.initial or "", add_pt=True), flush=True)
@@ -57,9 +49,7 @@ WORKS: dict[str, Callable[..., None]] = {"tell": tell, "take": take, "begin": be
 
 
 def main(place: str, what: str, *arguments: str) -> None:
-    """
-    Do something with a run that exists.
-    """
+    """Do something with a run that exists."""
     log = log_at(place)
     WORKS[what](store_on(log), *arguments)
     log.close()

@@ -21,9 +21,7 @@ class Crowd:
         self.wanted, self.asking, self.asking_most = wanted, 0, 0
 
     async def __call__(self, prompt: str) -> str:
-        """
-        Wait for the others, then describe something.
-        """
+        """Wait for the others, then describe something."""
         self.asking += 1
         self.asking_most = max(self.asking, self.asking_most)
         while self.asking_most < self.wanted:
@@ -33,16 +31,12 @@ class Crowd:
 
 
 def run_on(log: LiveLog) -> Run:
-    """
-    Return a handle of the run, one of its own.
-    """
+    """Return a handle of the run, one of its own."""
     return Store(log, MemoryProjectionStore()).run("mia", "s")
 
 
 def find(run: Run, thread: int, number: int) -> None:
-    """
-    Register an action, and what it found.
-    """
+    """Register an action, and what it found."""
     action = run.register_node(
         "Action", "d", [str(run.initial)], add_pt=True, action="look", params={}, output=None, success=True
     )

@@ -15,9 +15,7 @@ from tests.support.project import ROOT
 
 
 def log_at(place: str, **options: Any) -> LiveLog:
-    """
-    Open the log at a path or a URL.
-    """
+    """Open the log at a path or a URL."""
     if place.startswith("postgresql://"):
         # By name: this module serves those as well who have no PostgreSQL.
         module = importlib.import_module("refold.infrastructure.postgres_log.log")
@@ -35,39 +33,29 @@ class Store:
         self._opened: list[LiveLog] = []
 
     def open(self, **options: Any) -> LiveLog:
-        """
-        Open the log.
-        """
+        """Open the log."""
         log = self._opener(**options)
         self._opened.append(log)
         return log
 
     def close(self) -> None:
-        """
-        Close all that was opened.
-        """
+        """Close all that was opened."""
         for log in self._opened:
             log.close()
 
 
 def memory_store() -> Store:
-    """
-    Return a store whose every log is a new one, since memory is not opened twice.
-    """
+    """Return a store whose every log is a new one, since memory is not opened twice."""
     return Store(MemoryLog)
 
 
 def store_at(place: str | Path) -> Store:
-    """
-    Return the store at a path or a URL.
-    """
+    """Return the store at a path or a URL."""
     return Store(lambda **options: log_at(str(place), **options), str(place))
 
 
 def start_python(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """
-    Start a module of the tests in a process of its own.
-    """
+    """Start a module of the tests in a process of its own."""
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.Popen(

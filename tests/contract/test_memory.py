@@ -27,9 +27,7 @@ from .writing import new, said
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """
-    A store whose every log is a new one.
-    """
+    """A store whose every log is a new one."""
     store = memory_store()
     yield store
     store.close()
@@ -37,9 +35,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def log(store: Store) -> LiveLog:
-    """
-    An empty log.
-    """
+    """An empty log."""
     return store.open()
 
 
@@ -91,9 +87,7 @@ class LookingSystem(RealSystem):
         self.seen: set[tuple[int, int]] = set()
 
     def now(self) -> float:
-        """
-        Note how much of the log and of a stream can be seen, then tell the time.
-        """
+        """Note how much of the log and of a stream can be seen, then tell the time."""
         if self.log is not None:
             seen = self.log.read_all(after=BEGINNING, limit=99).events
             self.seen.add((len(seen), len(self.log.read("chat:a"))))

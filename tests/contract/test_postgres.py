@@ -29,9 +29,7 @@ from .windows import WindowContract
 
 @pytest.fixture
 def store(pg_url: str) -> Iterator[Store]:
-    """
-    An empty database.
-    """
+    """An empty database."""
     store = store_at(pg_url)
     yield store
     store.close()
@@ -39,9 +37,7 @@ def store(pg_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def log(store: Store) -> LiveLog:
-    """
-    An empty log.
-    """
+    """An empty log."""
     return store.open()
 
 

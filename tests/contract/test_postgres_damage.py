@@ -30,18 +30,14 @@ from .writing import append, new, numbers, said
 
 @pytest.fixture
 def store(pg_url: str) -> Iterator[Store]:
-    """
-    An empty database.
-    """
+    """An empty database."""
     store = store_at(pg_url)
     yield store
     store.close()
 
 
 def sql(store: Store, statement: str, *values: object) -> list[Any]:
-    """
-    Do something to the database behind the log's back.
-    """
+    """Do something to the database behind the log's back."""
     with psycopg.connect(store.place, autocommit=True) as connection:
         # Without values `%` means itself.
         cursor = connection.execute(statement.encode(), values or None)
@@ -49,9 +45,7 @@ def sql(store: Store, statement: str, *values: object) -> list[Any]:
 
 
 def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1) -> Iterator[None]:
-    """
-    Flip each byte of one value (or each `step`th) in several ways, and put it right again at the end.
-    """
+    """Flip each byte of one value (or each `step`th) in several ways, and put it right again at the end."""
     change = f"UPDATE {table} SET {column} = %s WHERE {where}".encode()
     with psycopg.connect(store.place, autocommit=True) as connection:
         [(value,)] = connection.execute(f"SELECT {column} FROM {table} WHERE {where}".encode()).fetchall()
@@ -62,9 +56,7 @@ def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1)
 
 
 def two_streams(store: Store, count: int) -> LiveLog:
-    """
-    Write `count` events with a meta each to one stream, and as many to another.
-    """
+    """Write `count` events with a meta each to one stream, and as many to another."""
     log = store.open()
     for start in range(0, count, 10):
         size = min(10, count - start)
@@ -76,9 +68,7 @@ def two_streams(store: Store, count: int) -> LiveLog:
 
 
 def rows_of(store: Store, stream: str) -> str:
-    """
-    Return the condition that finds a stream's rows.
-    """
+    """Return the condition that finds a stream's rows."""
     [(lane, key)] = sql(store, "SELECT slice, key FROM stream WHERE id = %s", stream)
     return f"slice = {lane} AND stream = {key}"
 
@@ -186,9 +176,7 @@ def test_what_two_events_exchanged(store: Store, column: str, is_read_before: bo
 
 
 def put(store: Store, column: str, where: str, values: dict[int, Any]) -> None:
-    """
-    Give versions other values in a column, also where no two may have the same.
-    """
+    """Give versions other values in a column, also where no two may have the same."""
     for number, version in enumerate(values):
         if column == "position":
             sql(store, f"UPDATE event SET position = {-number - 1} WHERE {where} AND version = {version}")
@@ -218,9 +206,7 @@ def test_a_damaged_text(store: Store, change: str, count: int) -> None:
 
 
 def trained(store: Store, text: str = "the order of a customer was shipped") -> LiveLog:
-    """
-    Open a log that has its dictionary.
-    """
+    """Open a log that has its dictionary."""
     log = store.open()
     for start in range(0, 1_100, 50):
         append(log, B, *(said(start + n, f"{start + n} {text}") for n in range(50)))

@@ -27,9 +27,7 @@ class Tables:
         self._copy: dict[str, list[Any]] = {}
 
     def keep(self) -> None:
-        """
-        Keep a copy of what there is.
-        """
+        """Keep a copy of what there is."""
         with psycopg.connect(self.url) as connection:
             # As of one moment: others may be writing.
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -42,9 +40,7 @@ class Tables:
             }
 
     def put_back(self) -> None:
-        """
-        Put the copy that was kept in the place of what there is.
-        """
+        """Put the copy that was kept in the place of what there is."""
         with psycopg.connect(self.url) as connection:
             # Those who read see it before or after; TRUNCATE would have them see nothing at all.
             # Where others write meanwhile, and each waits for the other, it is they who are refused.
@@ -60,9 +56,7 @@ class Tables:
                     connection.cursor().executemany(insert, rows)
 
     def cut_tail(self) -> None:
-        """
-        Delete the last event, and nothing else.
-        """
+        """Delete the last event, and nothing else."""
         with psycopg.connect(self.url) as connection:
             connection.execute(
                 "DELETE FROM event WHERE (slice, position) IN"
@@ -72,9 +66,7 @@ class Tables:
 
 @pytest.fixture
 def place(pg_url: str) -> Tables:
-    """
-    An empty database.
-    """
+    """An empty database."""
     return Tables(pg_url)
 
 

@@ -30,9 +30,7 @@ from .windows import WindowContract
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """
-    A file that does not exist yet.
-    """
+    """A file that does not exist yet."""
     store = store_at(tmp_path / "log.db")
     yield store
     store.close()
@@ -40,9 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def log(store: Store) -> LiveLog:
-    """
-    An empty log.
-    """
+    """An empty log."""
     return store.open()
 
 

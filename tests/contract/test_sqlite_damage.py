@@ -36,26 +36,20 @@ from .writing import append, new, numbers, said
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """
-    A file that does not exist yet.
-    """
+    """A file that does not exist yet."""
     store = store_at(tmp_path / "log.db")
     yield store
     store.close()
 
 
 def sql(store: Store, statement: str, *values: object) -> list[Any]:
-    """
-    Do something to the file behind the log's back.
-    """
+    """Do something to the file behind the log's back."""
     with closing(sqlite3.connect(store.place, isolation_level=None)) as connection:
         return connection.execute(statement, values).fetchall()
 
 
 def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1) -> Iterator[None]:
-    """
-    Flip each byte of one value (or each `step`th) in several ways, and put it right again at the end.
-    """
+    """Flip each byte of one value (or each `step`th) in several ways, and put it right again at the end."""
     [(value,)] = sql(store, f"SELECT {column} FROM {table} WHERE {where}")
     for damaged in damaged_values(value, step=step):
         sql(store, f"UPDATE {table} SET {column} = ? WHERE {where}", damaged)
@@ -64,9 +58,7 @@ def flipped(store: Store, table: str, column: str, where: str, *, step: int = 1)
 
 
 def three_rows(store: Store) -> LiveLog:
-    """
-    Write three events with a meta each, two of another stream between them.
-    """
+    """Write three events with a meta each, two of another stream between them."""
     log = store.open()
     for number in range(3):
         meta = Meta("mia", "t1", "chat:b@1", f"k{number}")
@@ -77,9 +69,7 @@ def three_rows(store: Store) -> LiveLog:
 
 
 def sealed(store: Store, text: str = "text") -> LiveLog:
-    """
-    Write 300 events to each of two streams, 512 of which are sealed into blocks; return the log opened again.
-    """
+    """Write 300 events to each of two streams, 512 of which are sealed into blocks; return the log opened again."""
     log = store.open()
     for start in range(0, 300, 10):
         for stream in (A, B):
@@ -289,9 +279,7 @@ def test_a_block_is_hashed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -
 
 
 def damaged_before_sealing(store: Store, change: str) -> LiveLog:
-    """
-    Damage one row of a segment that is not sealed yet, then go on writing until it is; return the log.
-    """
+    """Damage one row of a segment that is not sealed yet, then go on writing until it is; return the log."""
     log = store.open()
     for start in range(0, 500, 50):
         append(log, A, *(said(start + number, "text here") for number in range(50)))
@@ -330,9 +318,7 @@ def test_a_missing_row_is_not_sealed_over(store: Store) -> None:
 
 
 def text_hash(text: bytes) -> bytes:
-    """
-    Return the hash under which a large text is stored.
-    """
+    """Return the hash under which a large text is stored."""
     return hashlib.blake2b(text, digest_size=32).digest()
 
 

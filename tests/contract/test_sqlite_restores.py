@@ -31,21 +31,15 @@ class File:
         self._copy = str(folder / "copy.db")
 
     def keep(self) -> None:
-        """
-        Keep a copy of what there is.
-        """
+        """Keep a copy of what there is."""
         _copied(self.url, self._copy)
 
     def put_back(self) -> None:
-        """
-        Put the copy that was kept in the place of what there is.
-        """
+        """Put the copy that was kept in the place of what there is."""
         _copied(self._copy, self.url)
 
     def cut_tail(self) -> None:
-        """
-        Delete the last event, and nothing else.
-        """
+        """Delete the last event, and nothing else."""
         with closing(sqlite3.connect(self.url)) as connection, connection:
             connection.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
 
@@ -57,9 +51,7 @@ def _copied(source: str, target: str) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> File:
-    """
-    A file that does not exist yet.
-    """
+    """A file that does not exist yet."""
     return File(tmp_path)
 
 
@@ -71,37 +63,27 @@ BESIDE = ("-wal", "-shm")
 
 
 def copied_over(path: Path, copy: Path) -> None:
-    """
-    Overwrite a file with its copy.
-    """
+    """Overwrite a file with its copy."""
     shutil.copyfile(copy, path)
 
 
 def replaced(path: Path, copy: Path) -> None:
-    """
-    Put a copy in the place of a file, as another file.
-    """
+    """Put a copy in the place of a file, as another file."""
     shutil.copyfile(copy, copy.with_suffix(".new"))
     os.replace(copy.with_suffix(".new"), path)
 
 
 def deleted(path: Path, copy: Path) -> None:
-    """
-    Delete a file.
-    """
+    """Delete a file."""
     path.unlink()
 
 
 def untouched(path: Path, copy: Path) -> None:
-    """
-    Leave a file as it is.
-    """
+    """Leave a file as it is."""
 
 
 def written_to(path: Path) -> tuple[refold.Store, Path]:
-    """
-    Return an open store with a chat of two messages, the second of which its copy lacks.
-    """
+    """Return an open store with a chat of two messages, the second of which its copy lacks."""
     copy = path.with_name("copy.db")
     with refold.open(path) as store:
         store.chat("a").add_message("user", "one")
@@ -112,9 +94,7 @@ def written_to(path: Path) -> tuple[refold.Store, Path]:
 
 
 def without_files_beside(path: Path) -> None:
-    """
-    Delete the WAL and its index.
-    """
+    """Delete the WAL and its index."""
     for suffix in BESIDE:
         path.with_name(path.name + suffix).unlink()
 

@@ -15,9 +15,7 @@ LONG = "漢字\x00" * 5_000
 
 
 def busy(window: ContextWindow) -> None:
-    """
-    Have everything happen to a window.
-    """
+    """Have everything happen to a window."""
     window.add(ContextItem("long", LONG, "tool", -3))
     for key in "abc":
         window.add(item(key))

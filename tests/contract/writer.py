@@ -13,9 +13,7 @@ from .writing import append
 
 
 def write_until_won(log: LiveLog, stream: str, event: MessageAdded) -> None:
-    """
-    Append decided on the head, again as long as somebody else is quicker.
-    """
+    """Append decided on the head, again as long as somebody else is quicker."""
     while True:
         try:
             append(log, stream, event, expected=log.head(stream))
@@ -25,9 +23,7 @@ def write_until_won(log: LiveLog, stream: str, event: MessageAdded) -> None:
 
 
 def begin_streams(log: LiveLog, stream: str, events: list[MessageAdded]) -> None:
-    """
-    Begin a new stream with each event, and print the ids of those that were the first in theirs.
-    """
+    """Begin a new stream with each event, and print the ids of those that were the first in theirs."""
     for number, event in enumerate(events):
         try:
             append(log, f"{stream}{number}", event, expected=0)
@@ -37,9 +33,7 @@ def begin_streams(log: LiveLog, stream: str, events: list[MessageAdded]) -> None
 
 
 def write(mode: str, log: LiveLog, stream: str, events: list[MessageAdded]) -> None:
-    """
-    Write events one by one; print the id of each, in mode "slow" with the time before it was written.
-    """
+    """Write events one by one; print the id of each, in mode "slow" with the time before it was written."""
     for event in events:
         if mode == "race":
             write_until_won(log, stream, event)
@@ -52,17 +46,13 @@ def write(mode: str, log: LiveLog, stream: str, events: list[MessageAdded]) -> N
 
 
 def write_in_bulk(log: LiveLog, stream: str, events: list[MessageAdded]) -> None:
-    """
-    Write events twenty at a time.
-    """
+    """Write events twenty at a time."""
     for start in range(0, len(events), 20):
         append(log, stream, *events[start : start + 20], expected=start)
 
 
 def main(mode: str, place: str, stream: str, writer: str, count: str) -> None:
-    """
-    Write `count` messages in one of the modes "race", "slow", "any", "bulk" and "begin".
-    """
+    """Write `count` messages in one of the modes "race", "slow", "any", "bulk" and "begin"."""
     log = log_at(place)
     events = [
         MessageAdded(id=f"w{writer}-{number}", created_at=1.0, role="user", content=f"hello {number}")

@@ -13,9 +13,7 @@ NO_META = Meta()
 
 
 def said(number: int, text: str | tuple[str, ...] = "hello") -> MessageAdded:
-    """
-    Return a message with a number.
-    """
+    """Return a message with a number."""
     return MessageAdded(id=f"m{number}", created_at=float(number), role="user", content=text)
 
 
@@ -27,9 +25,7 @@ def new(
     root: str = "r",
     call: bytes | None = None,
 ) -> NewEvents:
-    """
-    Return events to be appended; all streams share a slice unless they are given another root.
-    """
+    """Return events to be appended; all streams share a slice unless they are given another root."""
     metas = (NO_META if key is None else Meta(idempotency_key=key, fingerprint=call),) * len(events)
     return NewEvents(
         stream=stream, expected_version=expected, events=events, metas=metas, root=root, idempotency_key=key
@@ -37,16 +33,12 @@ def new(
 
 
 def append(log: LiveLog, stream: str, *events: Any, **options: Any) -> Receipt:
-    """
-    Append to one stream and wait.
-    """
+    """Append to one stream and wait."""
     return log.append([new(stream, *events, **options)]).result()[0]
 
 
 def everything(log: LiveLog, *, after: Moment = BEGINNING, limit: int = 1_000) -> list[RecordedEvent]:
-    """
-    Read the whole log, page by page.
-    """
+    """Read the whole log, page by page."""
     events: list[RecordedEvent] = []
     while True:
         page = log.read_all(after=after, limit=limit)
@@ -57,23 +49,17 @@ def everything(log: LiveLog, *, after: Moment = BEGINNING, limit: int = 1_000) -
 
 
 def ids(events: Sequence[Any]) -> list[str]:
-    """
-    Return the ids of messages that were read without their envelopes.
-    """
+    """Return the ids of messages that were read without their envelopes."""
     return [event.id for event in events]
 
 
 def numbers(events: Sequence[RecordedEvent]) -> list[str]:
-    """
-    Return the ids of messages.
-    """
+    """Return the ids of messages."""
     return [recorded.event.id for recorded in events]
 
 
 def check_chain(events: Sequence[RecordedEvent]) -> None:
-    """
-    Compute the digests of a whole stream again, and require versions without holes.
-    """
+    """Compute the digests of a whole stream again, and require versions without holes."""
     previous = NO_DIGEST
     for version, one in enumerate(events, 1):
         assert one.version == version
@@ -84,9 +70,7 @@ def check_chain(events: Sequence[RecordedEvent]) -> None:
 
 
 def check_order(events: Sequence[RecordedEvent]) -> None:
-    """
-    Require that positions rise within a slice, that time does not fall there, and that streams are in order.
-    """
+    """Require that positions rise within a slice, that time does not fall there, and that streams are in order."""
     last: dict[int, RecordedEvent] = {}
     versions: dict[str, int] = {}
     for one in events:
@@ -100,9 +84,7 @@ def check_order(events: Sequence[RecordedEvent]) -> None:
 
 
 def at_once(*works: Callable[[], None]) -> list[BaseException]:
-    """
-    Run each work in a thread of its own, all started together, and return what they raised.
-    """
+    """Run each work in a thread of its own, all started together, and return what they raised."""
     raised: list[BaseException] = []
     barrier = threading.Barrier(len(works))
 

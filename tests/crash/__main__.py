@@ -12,9 +12,7 @@ HEADS = ("kind", "database", "thrown", "acknowledged", "lost", "doubled", "out o
 
 
 def row(results: Sequence[Result]) -> str:
-    """
-    Return a row of the table: all results of one kind on one database.
-    """
+    """Return a row of the table: all results of one kind on one database."""
     founds = [result.found for result in results]
     counts = [
         sum(len(getattr(found, name)) for found in founds) for name in ("lost", "doubled", "disordered", "damaged")
@@ -27,9 +25,7 @@ def row(results: Sequence[Result]) -> str:
 
 
 def main() -> None:
-    """
-    Throw, and print what was found; the first broken promise ends it with what to run again.
-    """
+    """Throw, and print what was found; the first broken promise ends it with what to run again."""
     parser = argparse.ArgumentParser(prog="scripts/crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how many things are thrown, of all kinds together")
     parser.add_argument("--database", choices=EACH, action="append", help="by default each")

@@ -43,9 +43,7 @@ class Found(NamedTuple):
 
 
 def check(place: str, folder: Path, *, windows: Sequence[Window] = (), are_all_verified: bool = True) -> Found:
-    """
-    Open the store again, and look at all that was promised; of the projections, at all or only at the catalogue.
-    """
+    """Open the store again, and look at all that was promised; of the projections, at all or only at the catalogue."""
     with refold.open(place) as store:
         events = everything(store.log)
         damaged = [*_broken(lambda: check_streams(store.log, events)), *_broken(lambda: check_batches(events))]
@@ -65,9 +63,7 @@ def check(place: str, folder: Path, *, windows: Sequence[Window] = (), are_all_v
 
 
 def read_book(path: Path) -> Iterator[dict[str, Any]]:
-    """
-    Yield what was written down; a last line that was cut off counts for nothing.
-    """
+    """Yield what was written down; a last line that was cut off counts for nothing."""
     for line in path.read_text().rpartition("\n")[0].splitlines():
         yield json.loads(line)
 
@@ -103,9 +99,7 @@ def _broken(check: Callable[[], object]) -> list[str]:
 
 
 def check_streams(log: LiveLog, events: list[RecordedEvent]) -> None:
-    """
-    Require that the log and each of its streams are whole.
-    """
+    """Require that the log and each of its streams are whole."""
     check_order(events)
     numbers: dict[int, list[int]] = {}
     for recorded in events:
@@ -122,9 +116,7 @@ def check_streams(log: LiveLog, events: list[RecordedEvent]) -> None:
 
 
 def check_batches(events: list[RecordedEvent]) -> None:
-    """
-    Require that of each batch all items are there, or none.
-    """
+    """Require that of each batch all items are there, or none."""
     sizes: dict[str, int] = {}
     there: Counter[str] = Counter()
     for recorded in events:

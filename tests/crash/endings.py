@@ -51,9 +51,7 @@ class Ending(NamedTuple):
 
 
 def sent(number: int) -> Callable[[Target, int], int]:
-    """
-    Return what sends a signal.
-    """
+    """Return what sends a signal."""
 
     def throw(target: Target, process: int) -> int:
         os.kill(process, number)
@@ -63,9 +61,7 @@ def sent(number: int) -> Callable[[Target, int], int]:
 
 
 def restore(target: Target, process: int) -> int:
-    """
-    Put an older copy back.
-    """
+    """Put an older copy back."""
     kept = time.monotonic()
     target.place.keep()
     time.sleep(target.chance.uniform(0, 0.2))
@@ -75,9 +71,7 @@ def restore(target: Target, process: int) -> int:
 
 
 def end_backends(target: Target, process: int) -> int:
-    """
-    Have the server end some of the processes that serve writers.
-    """
+    """Have the server end some of the processes that serve writers."""
     with psycopg.connect(target.place.url, autocommit=True) as connection:
         ended = connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -87,9 +81,7 @@ def end_backends(target: Target, process: int) -> int:
 
 
 def stopped(mode: str) -> Callable[[Target, int], int]:
-    """
-    Return what stops the server, and starts it again.
-    """
+    """Return what stops the server, and starts it again."""
 
     def throw(target: Target, process: int) -> int:
         assert target.server is not None

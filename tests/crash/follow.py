@@ -55,17 +55,13 @@ class Crew:
         return start_python("tests.crash.roles", role, self._place, str(self._folder), name)
 
     def wait_until_ready(self) -> None:
-        """
-        Wait until all have begun.
-        """
+        """Wait until all have begun."""
         for role, member in zip(CREW, self.members, strict=True):
             assert member.stdout is not None
             assert member.stdout.readline() == "ready\n", f"a {role} failed before it was killed"
 
     def kill(self, number: int, *, replace: bool = True) -> None:
-        """
-        Kill one of them, who must still be at work; another one takes its place.
-        """
+        """Kill one of them, who must still be at work; another one takes its place."""
         member = self.members[number]
         assert member.poll() is None, f"a {CREW[number]} ended by itself"
         end(member)
@@ -73,17 +69,13 @@ class Crew:
             self.members[number] = self._start(CREW[number])
 
     def dismiss(self) -> None:
-        """
-        Kill all that are left.
-        """
+        """Kill all that are left."""
         for member in self.members:
             end(member)
 
 
 def end(member: subprocess.Popen[str]) -> None:
-    """
-    Kill a process with -9; it may be dead already.
-    """
+    """Kill a process with -9; it may be dead already."""
     member.kill()
     member.wait()
     if member.stdout is not None:
@@ -91,9 +83,7 @@ def end(member: subprocess.Popen[str]) -> None:
 
 
 def follow(place: str, folder: Path, *, events: int, kills: int, seed: int) -> Followed:
-    """
-    Let the crew work until so many events were written and so many members killed; then check what it did.
-    """
+    """Let the crew work until so many events were written and so many members killed; then check what it did."""
     chance = random.Random(seed)
     with refold.open(place) as store:
         store.add_projection(Tally())
@@ -116,9 +106,7 @@ def follow(place: str, folder: Path, *, events: int, kills: int, seed: int) -> F
 
 
 def meddle(store: refold.Store, chance: random.Random) -> None:
-    """
-    Do what users do meanwhile: ask for rows, which brings them up to date beside the workers, and rebuild.
-    """
+    """Do what users do meanwhile: ask for rows, which brings them up to date beside the workers, and rebuild."""
     name = chance.choice(PROJECTIONS)
     if chance.random() < REBUILT_SHARE:
         assert store.rebuild(name, restart=True).is_done, f"{name} could not be rebuilt"
@@ -127,9 +115,7 @@ def meddle(store: refold.Store, chance: random.Random) -> None:
 
 
 def wait_until_all_is_seen(store: refold.Store, folder: Path) -> None:
-    """
-    Wait for those that follow; who comes no further for PATIENCE_SECONDS is stuck.
-    """
+    """Wait for those that follow; who comes no further for PATIENCE_SECONDS is stuck."""
     written, reached, since = count(store.now()), -1, time.monotonic()
     while True:
         done = [seen_by(store, name) for name in PROJECTIONS] + [len(lines(folder))]
@@ -142,24 +128,18 @@ def wait_until_all_is_seen(store: refold.Store, folder: Path) -> None:
 
 
 def seen_by(store: refold.Store, name: str) -> int:
-    """
-    Return how many events a projection has seen; it is not brought further by that.
-    """
+    """Return how many events a projection has seen; it is not brought further by that."""
     return count(store._projections.checkpoint(store._runner.projections[name]))
 
 
 def lines(folder: Path) -> list[str]:
-    """
-    Return what the subscriber wrote down, but for a line that is not whole yet.
-    """
+    """Return what the subscriber wrote down, but for a line that is not whole yet."""
     path = folder / SEEN
     return path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
 
 
 def check(store: refold.Store, folder: Path) -> int:
-    """
-    Require that nothing is missing and nothing is there twice, and return how many events there are.
-    """
+    """Require that nothing is missing and nothing is there twice, and return how many events there are."""
     events = everything(store.log)
     check_streams(store.log, events)
     for name in PROJECTIONS:
@@ -178,16 +158,12 @@ def check(store: refold.Store, folder: Path) -> int:
 
 
 def count(moment: Moment) -> int:
-    """
-    Return how many events lie before a moment.
-    """
+    """Return how many events lie before a moment."""
     return sum(number for _, number in moment.heads)
 
 
 def main() -> None:
-    """
-    Follow and kill; a broken promise ends it with its seed.
-    """
+    """Follow and kill; a broken promise ends it with its seed."""
     parser = argparse.ArgumentParser(prog="tests.crash.follow", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--url", help="a PostgreSQL database to be written to; otherwise a new SQLite file")

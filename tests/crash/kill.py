@@ -47,9 +47,7 @@ class Member(NamedTuple):
     said: Path
 
     def end(self, code: int) -> list[str]:
-        """
-        Wait for its end; return what is wrong with it.
-        """
+        """Wait for its end; return what is wrong with it."""
         self.process.join(SECONDS_MAX)
         found = self.process.exitcode
         if found is None:
@@ -83,9 +81,7 @@ class Round:
         return Member(process, ready, self._folder / f"{name}.said")
 
     def throw(self) -> int:
-        """
-        Throw once, at one of those that write; one that ends is replaced.
-        """
+        """Throw once, at one of those that write; one that ends is replaced."""
         chance, kind = self._target.chance, self._kind
         if kind.exit_code is None:
             # A database that goes away is met by those that write, and not by those that would open it.
@@ -110,9 +106,7 @@ class Round:
         return self._crew[number].ready in ready or not ready
 
     def finish(self) -> None:
-        """
-        Have all that are left check their views, and end.
-        """
+        """Have all that are left check their views, and end."""
         for member in self._crew:
             member.ready.poll(SECONDS_MAX)
             if member.process.is_alive():
@@ -121,9 +115,7 @@ class Round:
             self.problems += member.end(0)
 
     def dismiss(self) -> None:
-        """
-        Leave nobody behind.
-        """
+        """Leave nobody behind."""
         for member in self._crew:
             member.process.kill()
             member.process.join()
@@ -161,9 +153,7 @@ def play(kind: str, *, times: int, seed: int, server: Server | None = None) -> R
 def play_often(
     kills: int, *, seed: int, databases: Sequence[str] = EACH, kinds: Sequence[str] = (*ENDINGS,)
 ) -> Iterator[tuple[int, Result]]:
-    """
-    Throw so many things altogether, each kind as often as its share says; yield each seed and what it led to.
-    """
+    """Throw so many things altogether, each kind as often as its share says; yield each seed and what it led to."""
     cases = [(kind, database) for database in databases for kind in kinds if database in ENDINGS[kind].databases]
     whole = sum(ENDINGS[kind].share for kind, _ in cases)
     with ExitStack() as stack:

@@ -45,15 +45,11 @@ class Tally:
     name, version, row = "tally", 1, TallyRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the stream.
-        """
+        """Return the stream."""
         return (event.stream,)
 
     def evolve(self, key: str, row: TallyRow | None, event: RecordedEvent) -> TallyRow:
-        """
-        Count one more.
-        """
+        """Count one more."""
         before = row or TallyRow(key, 0, "")
         digest = hashlib.blake2b(before.digest.encode() + event.digest, digest_size=8).hexdigest()
         return TallyRow(key, before.events + 1, digest)
@@ -63,9 +59,7 @@ PROJECTIONS = ("catalogue", "search", "tally")
 
 
 def write(place: str, folder: Path, seed: str) -> None:
-    """
-    Append until killed.
-    """
+    """Append until killed."""
     chance, log = random.Random(seed), log_at(place)
     print("ready", flush=True)
     for number in itertools.count():
@@ -77,18 +71,14 @@ def write(place: str, folder: Path, seed: str) -> None:
 
 
 def said(name: str, chance: random.Random) -> list[MessageAdded]:
-    """
-    Return one message or a few.
-    """
+    """Return one message or a few."""
     size = chance.choice([1, 1, 1, 4, 16])
     text = "so it goes " * chance.choice([1, 1, 30])
     return [MessageAdded(id=f"{name}.{part}", created_at=1.0, role="user", content=text + name) for part in range(size)]
 
 
 def work(place: str, folder: Path, seed: str) -> None:
-    """
-    Keep the projections up to date until killed.
-    """
+    """Keep the projections up to date until killed."""
     with refold.open(place) as store:
         store.add_projection(Tally())
         print("ready", flush=True)
@@ -96,9 +86,7 @@ def work(place: str, folder: Path, seed: str) -> None:
 
 
 def subscribe(place: str, folder: Path, seed: str) -> None:
-    """
-    Write down what comes until killed, from where the last one stood.
-    """
+    """Write down what comes until killed, from where the last one stood."""
     path = folder / SEEN
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
     path.write_text(whole + "\n" * bool(whole))

@@ -297,9 +297,7 @@ class Family:
 
 
 def write(task: Task, ready: Connection) -> None:
-    """
-    Write until something ends it; SIGUSR1 asks it to check its own views, and to end.
-    """
+    """Write until something ends it; SIGUSR1 asks it to check its own views, and to end."""
     _speak_into(task.folder / f"{task.name}.said")
     with refold.open(task.place) as store:
         book = Book(task)

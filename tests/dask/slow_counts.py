@@ -22,9 +22,7 @@ class SlowCounts(Counts):
         self.folder = folder
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count one more.
-        """
+        """Count one more."""
         time.sleep(PAUSE_SECONDS)
         with (self.folder / str(os.getpid())).open("a") as file:
             file.write(".")

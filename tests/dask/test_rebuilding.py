@@ -1,6 +1,4 @@
-"""
-Rebuilding on a cluster: one of two workers is killed at work, and the other one goes on where that was.
-"""
+"""Rebuilding on a cluster: one of two workers is killed at work, and the other one goes on where that was."""
 
 from __future__ import annotations
 
@@ -47,18 +45,14 @@ class Cluster:
         self.address = str(json.loads(file.read_text())["address"])
 
     def close(self) -> None:
-        """
-        Kill all of it.
-        """
+        """Kill all of it."""
         for process in (*self.workers, self.scheduler):
             process.kill()
             process.communicate()
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """
-    Wait until something is so.
-    """
+    """Wait until something is so."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline, "it took too long"
@@ -67,9 +61,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """
-    A cluster of two.
-    """
+    """A cluster of two."""
     cluster = Cluster(tmp_path)
     yield cluster
     cluster.close()

@@ -16,9 +16,7 @@ GENERATOR = ROOT / "examples" / "transcripts.py"
 
 
 def demonstrated(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """
-    Run the demo with its temporary folder in `folder`.
-    """
+    """Run the demo with its temporary folder in `folder`."""
     command = [sys.executable, str(ROOT / "scripts" / "demo.py"), *map(str, arguments)]
     return subprocess.run(
         command, cwd=folder, env=environment(TMPDIR=str(folder)), capture_output=True, encoding="utf-8", timeout=110
@@ -26,9 +24,7 @@ def demonstrated(folder: Path, *arguments: object) -> subprocess.CompletedProces
 
 
 def made(folder: Path, *arguments: str) -> bytes:
-    """
-    Return the file that the generator writes.
-    """
+    """Return the file that the generator writes."""
     path = folder / "made.json"
     subprocess.run([sys.executable, str(GENERATOR), str(path), *arguments], check=True, capture_output=True)
     return path.read_bytes()

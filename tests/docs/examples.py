@@ -39,9 +39,7 @@ class Reader:
         self.module = ModuleType(name)
 
     def follow(self, block: Block, path: Path) -> None:
-        """
-        Do what one block says; anything that does not come out as written is an AssertionError.
-        """
+        """Do what one block says; anything that does not come out as written is an AssertionError."""
         if block.language == "python":
             # Empty lines before it, so that a traceback shows the document's own line.
             source = "\n" * (block.line - 1) + self._with_url(block.text)
@@ -77,15 +75,11 @@ def _steady(text: str) -> str:
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """
-    Return the commands of a terminal block, each with what it prints.
-    """
+    """Return the commands of a terminal block, each with what it prints."""
     pieces = COMMAND.split(block.text)
     return list(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
 def needs_a_server(block: Block) -> bool:
-    """
-    Return whether a block cannot be followed without PostgreSQL.
-    """
+    """Return whether a block cannot be followed without PostgreSQL."""
     return EXAMPLE_URL in block.text and block.language in ("python", "console")

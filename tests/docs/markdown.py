@@ -27,23 +27,17 @@ class Block(NamedTuple):
 
 
 def documents() -> list[Path]:
-    """
-    List all documents of the project.
-    """
+    """List all documents of the project."""
     return [*sorted(ROOT.glob("*.md")), *files(ROOT / "docs", suffix=".md")]
 
 
 def name_of(path: Path) -> str:
-    """
-    Return a document's path as the tests' names show it.
-    """
+    """Return a document's path as the tests' names show it."""
     return path.relative_to(ROOT).as_posix()
 
 
 def blocks(path: Path) -> list[Block]:
-    """
-    Return the fenced blocks of a document, in order.
-    """
+    """Return the fenced blocks of a document, in order."""
     found: list[Block] = []
     inside: list[str] | None = None
     info, start = "", 0
@@ -61,32 +55,24 @@ def blocks(path: Path) -> list[Block]:
 
 
 def prose(path: Path) -> str:
-    """
-    Return a document's text without its blocks.
-    """
+    """Return a document's text without its blocks."""
     parts = re.split(rf"^{FENCE}.*$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return "".join(parts[::2])
 
 
 def links(path: Path) -> list[str]:
-    """
-    Return where a document's links lead to.
-    """
+    """Return where a document's links lead to."""
     return LINK.findall(CODE_SPAN.sub("", prose(path)))
 
 
 def anchors(path: Path) -> set[str]:
-    """
-    Return the names by which a document's headings can be linked to.
-    """
+    """Return the names by which a document's headings can be linked to."""
     titles = [found.group(1) for line in prose(path).split("\n") if (found := HEADING.fullmatch(line))]
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 def section(path: Path, title: str) -> str:
-    """
-    Return what stands under a heading, up to the next one of the same or a higher level.
-    """
+    """Return what stands under a heading, up to the next one of the same or a higher level."""
     lines = path.read_text(encoding="utf-8").split("\n")
     start = next(number for number, line in enumerate(lines) if line.lstrip("#").strip() == title and line[:1] == "#")
     level = len(lines[start]) - len(lines[start].lstrip("#"))
@@ -97,9 +83,7 @@ def section(path: Path, title: str) -> str:
 
 
 def table_rows(text: str) -> Iterator[list[str]]:
-    """
-    Yield the cells of all table rows in a text, headings and rules left out.
-    """
+    """Yield the cells of all table rows in a text, headings and rules left out."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         following = lines[number + 1] if number + 1 < len(lines) else ""

@@ -11,9 +11,7 @@ EXAMPLE = ROOT / "examples" / "research_assistant.py"
 
 
 def ask(*arguments: str) -> list[str]:
-    """
-    Run the example in a process of its own, and return the lines that it prints.
-    """
+    """Run the example in a process of its own, and return the lines that it prints."""
     command = [sys.executable, str(EXAMPLE), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
 

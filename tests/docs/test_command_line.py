@@ -15,17 +15,13 @@ COMMANDS = {name: refold.get_command(CONTEXT, name) for name in refold.list_comm
 
 
 def documented(title: str) -> set[str]:
-    """
-    Return the options and arguments in the first table of a section.
-    """
+    """Return the options and arguments in the first table of a section."""
     rows = [cells for cells in table_rows(section(DOCUMENT, title)) if len(cells) == 2]
     return {name for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])}
 
 
 def existing(command: click.Command) -> set[str]:
-    """
-    Return the options and arguments of a command, as they are typed or named in its help.
-    """
+    """Return the options and arguments of a command, as they are typed or named in its help."""
     names: set[str] = set()
     for parameter in command.params:
         names |= {str(parameter.name).upper()} if isinstance(parameter, click.Argument) else set(parameter.opts)

@@ -19,9 +19,7 @@ FOLLOWED = [path for path in documents() if any(block.language in ("python", "co
 
 @pytest.fixture
 def reader_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewReader:
-    """
-    A function that puts a reader into an empty folder, before a terminal of 100 columns.
-    """
+    """A function that puts a reader into an empty folder, before a terminal of 100 columns."""
 
     def construct(name: str, url: str | None) -> Reader:
         reader = Reader(tmp_path, name=name, url=url)

@@ -15,9 +15,7 @@ STANDING_BESIDE = {"view_..._shadow", "view_..._check", "view_..._shadow_N"}
 
 
 def named_in(cell: str) -> list[str]:
-    """
-    Return what stands in a cell as code.
-    """
+    """Return what stands in a cell as code."""
     return re.findall(r"`([^`]+)`", cell)
 
 

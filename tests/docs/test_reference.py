@@ -27,9 +27,7 @@ TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{p\}(\w+) \((.*?)\n\)", re
 
 
 def definitions(body: list[ast.stmt]) -> dict[str, Definition]:
-    """
-    Return the public classes and functions of a module, or the methods of a class.
-    """
+    """Return the public classes and functions of a module, or the methods of a class."""
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return {node.name: node for node in body if isinstance(node, kinds)}
 
@@ -47,9 +45,7 @@ def documented() -> dict[str, Definition]:
 
 
 def in_code(path_and_name: str) -> Definition:
-    """
-    Return the definition of this name in the layers, or in the package before it; there is one.
-    """
+    """Return the definition of this name in the layers, or in the package before it; there is one."""
     package, _, name = path_and_name.rpartition(".")
     found = [
         node
@@ -63,9 +59,7 @@ def in_code(path_and_name: str) -> Definition:
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str, bool, list[str]]:
-    """
-    Return what can be compared of a function: parameters, result, whether it is awaited, decorators.
-    """
+    """Return what can be compared of a function: parameters, result, whether it is awaited, decorators."""
     result = ast.unparse(node.returns) if node.returns else ""
     # How threads are kept apart is no part of how it is called.
     decorators = [name for one in node.decorator_list if (name := ast.unparse(one)) != "synchronized"]
@@ -73,9 +67,7 @@ def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str, b
 
 
 def fields(node: ast.ClassDef) -> dict[str, str]:
-    """
-    Return the public fields of a class with their types.
-    """
+    """Return the public fields of a class with their types."""
     found = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
     return {
         ast.unparse(one.target): ast.unparse(one.annotation)
@@ -85,9 +77,7 @@ def fields(node: ast.ClassDef) -> dict[str, str]:
 
 
 def compared(node: Definition, *, with_init: bool) -> Any:
-    """
-    Return all of a definition that the reference must have right.
-    """
+    """Return all of a definition that the reference must have right."""
     if not isinstance(node, ast.ClassDef):
         return signature(node)
     methods = {
@@ -147,9 +137,7 @@ def test_events_have_the_documented_fields(struct: type[msgspec.Struct]) -> None
 
 
 def schema(database: str) -> dict[str, list[str]]:
-    """
-    Return the columns of each table of a database's schema.
-    """
+    """Return the columns of each table of a database's schema."""
     text = (PACKAGES["refold.infrastructure"] / f"{database}_log" / "schema.sql").read_text(encoding="utf-8")
     return {name: re.findall(r"^ {4}([a-z]\w*) ", body, re.MULTILINE) for name, body in TABLE.findall(text)}
 
@@ -168,9 +156,7 @@ def test_tables_have_the_documented_columns(database: str, title: str) -> None:
 
 
 def limits() -> Iterator[tuple[str, str, str]]:
-    """
-    Yield the documented limits: module, name and value.
-    """
+    """Yield the documented limits: module, name and value."""
     for name, value, module, _ in table_rows(LIMITS.read_text(encoding="utf-8")):
         yield module.strip("`"), name.strip("`"), value
 

@@ -17,9 +17,7 @@ REAL = ROOT.parent / "shared" / "data" / "tau_airline_100.json"
 
 
 def play(*arguments: object) -> list[str]:
-    """
-    Run the example in a process of its own, and return the lines that it prints.
-    """
+    """Run the example in a process of its own, and return the lines that it prints."""
     command = [sys.executable, str(EXAMPLE), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
 

@@ -35,15 +35,11 @@ class Line:
         self.pinned: set[str] = set()
 
     def shown(self) -> list[str]:
-        """
-        Return the ids that can be seen.
-        """
+        """Return the ids that can be seen."""
         return [item_id for item_id in self.ids if item_id not in self.gone]
 
     def take(self, step: tuple[str, int]) -> None:
-        """
-        Add an event of a kind; the number chooses the items.
-        """
+        """Add an event of a kind; the number chooses the items."""
         kind, number = step
         chosen = [item_id for place, item_id in enumerate(self.ids) if (number >> place % 10) & 1]
         spans: tuple[Span, ...] = spans_of(sorted((Ref(self.born[one]) for one in chosen), key=lambda ref: ref.version))
@@ -78,9 +74,7 @@ class Line:
 
 
 def line_of(steps: list[tuple[str, int]]) -> Line:
-    """
-    Return the history that steps make.
-    """
+    """Return the history that steps make."""
     line = Line()
     for step in steps:
         line.take(step)

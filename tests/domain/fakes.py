@@ -8,10 +8,11 @@ from typing import Any
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.envelope import Meta
-from refold.domain.journal import Durability, Journal, Place
+from refold.domain.journal import Journal
 from refold.domain.memory_log import MemoryLog
 from refold.domain.ports import ANY_VERSION, Log, NewEvents, Pending, Receipt
 from refold.domain.promises import Promise
+from refold.domain.view import Durability, Place
 
 from .chat_events import OPENED, STREAM, said
 
@@ -24,16 +25,12 @@ class CountingSystem:
         self.ids = 0
 
     def now(self) -> float:
-        """
-        Return one second more than last time.
-        """
+        """Return one second more than last time."""
         self.time += 1
         return self.time
 
     def new_id(self, prefix: str) -> str:
-        """
-        Return the prefix and the next number, in 12 hexadecimal digits.
-        """
+        """Return the prefix and the next number, in 12 hexadecimal digits."""
         self.ids += 1
         return f"{prefix}{self.ids:012x}"
 
@@ -46,9 +43,7 @@ class SlowLog(MemoryLog):
         self._seconds = seconds
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        """
-        Sleep, then append.
-        """
+        """Sleep, then append."""
         time.sleep(self._seconds)
         return super().append(batch, wait=wait)
 
@@ -62,9 +57,7 @@ class LateLog(MemoryLog):
         self._landing = threading.Lock()
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        """
-        Queue the batch; one that is waited for lands at once, with all before it.
-        """
+        """Queue the batch; one that is waited for lands at once, with all before it."""
         future = Promise[list[Receipt]]()
         self._queue.append((list(batch), future))
         if wait:
@@ -72,9 +65,7 @@ class LateLog(MemoryLog):
         return future
 
     def land(self) -> None:
-        """
-        Append all that is queued, in order.
-        """
+        """Append all that is queued, in order."""
         with self._landing:
             queue, self._queue = self._queue, []
             for batch, future in queue:
@@ -94,9 +85,7 @@ class DisturbedLog(MemoryLog):
         self.disturb, self.times = disturb, times
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        """
-        Let the other writer go first, then append.
-        """
+        """Let the other writer go first, then append."""
         if self.disturb is not None and self.times > 0:
             self.times -= 1
             disturb, self.disturb = self.disturb, None
@@ -106,9 +95,7 @@ class DisturbedLog(MemoryLog):
 
 
 def record(log: Log, *events: Any, stream: str = STREAM) -> Receipt:
-    """
-    Write events to a stream behind everybody's back.
-    """
+    """Write events to a stream behind everybody's back."""
     new = NewEvents(
         stream=stream, expected_version=ANY_VERSION, events=events, metas=(Meta(),) * len(events), root=stream
     )
@@ -116,24 +103,18 @@ def record(log: Log, *events: Any, stream: str = STREAM) -> Receipt:
 
 
 def handle_on(log: Log, stream: str = STREAM, *, durability: Durability = "commit") -> ChatContext:
-    """
-    Return a chat context on a stream of a log, at its head and not loaded, as a store would give it.
-    """
+    """Return a chat context on a stream of a log, at its head and not loaded, as a store would give it."""
     place = Place(stream, stream, "triage")
     return ChatContext(journal=Journal(log, place, CHAT, version=log.head(stream), durability=durability))
 
 
 def texts(context: Any) -> list[str]:
-    """
-    Return what the messages of a context say.
-    """
+    """Return what the messages of a context say."""
     return [item.content if isinstance(item.content, str) else "|".join(item.content) for item in context.messages()]
 
 
 def kept(log: MemoryLog) -> ChatContext:
-    """
-    Open a stream with one message and return a loaded handle on it.
-    """
+    """Open a stream with one message and return a loaded handle on it."""
     record(log, OPENED, said("m1", "one"))
     chat = handle_on(log)
     _ = chat.items

@@ -17,9 +17,7 @@ class Scenario(Generic[S]):
         self._decider = decider
 
     def given(self, *events: Any) -> "Given[S]":
-        """
-        Start from these events.
-        """
+        """Start from these events."""
         return Given(self._decider, self._decider.fold(self._decider.initial_state, events))
 
 
@@ -30,9 +28,7 @@ class Given(NamedTuple, Generic[S]):
     state: S
 
     def when(self, command: object) -> "When[S]":
-        """
-        Name the command that comes next.
-        """
+        """Name the command that comes next."""
         return When(self.decider, self.state, command)
 
 
@@ -44,15 +40,11 @@ class When(NamedTuple, Generic[S]):
     command: object
 
     def then(self, *expected: Any) -> None:
-        """
-        Require exactly these events.
-        """
+        """Require exactly these events."""
         assert list(self.decider.decide(self.command, self.state)) == list(expected)
 
     def then_refused(self, error: type[RefoldError], *, saying: str | None = None) -> None:
-        """
-        Require an error of exactly this type, with `saying` (a regular expression) in its message.
-        """
+        """Require an error of exactly this type, with `saying` (a regular expression) in its message."""
         with pytest.raises(error, match=saying) as caught:
             self.decider.decide(self.command, self.state)
         assert type(caught.value) is error

@@ -17,17 +17,13 @@ from .fakes import handle_on, record
 
 
 def meta_of_next(chat: ChatContext) -> Meta:
-    """
-    Add a message and return its meta.
-    """
+    """Add a message and return its meta."""
     chat.add_message("user", "hi")
     return chat.history()[-1].meta
 
 
 def kept() -> ChatContext:
-    """
-    Return a context whose agent is "triage".
-    """
+    """Return a context whose agent is "triage"."""
     log = MemoryLog()
     record(log, OPENED)
     return handle_on(log)

@@ -9,9 +9,7 @@ from refold.domain.errors import NotFoundError, RefusedError
 
 
 def conversation() -> ChatContext:
-    """
-    Return: system, config (tools), user, config (instructions), developer.
-    """
+    """Return: system, config (tools), user, config (instructions), developer."""
     chat = ChatContext()
     chat.add_message("system", "Be kind.", message_id="s")
     chat.add_config_update(tools=["lookup"])

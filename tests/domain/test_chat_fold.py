@@ -18,9 +18,7 @@ Events = Sequence[Any]
 
 
 def items_of(events: Events) -> list[Any]:
-    """
-    Return the events that add an item, by looking at each.
-    """
+    """Return the events that add an item, by looking at each."""
     return [event for event in events if isinstance(event, ITEM_EVENTS)]
 
 

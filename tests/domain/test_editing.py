@@ -34,24 +34,18 @@ PAIR = (called("f1"), returned("o1"))
 
 
 def decided(given: tuple[object, ...], command: object) -> list[object]:
-    """
-    Return what a command leads to, without the note of where the context then ends.
-    """
+    """Return what a command leads to, without the note of where the context then ends."""
     state = fold(EMPTY, given)  # type: ignore[arg-type]
     return [without_tail(event) for event in CHAT.decide(command, state)]
 
 
 def without_tail(event: Any) -> Any:
-    """
-    Return an event as if it did not say where the context ends.
-    """
+    """Return an event as if it did not say where the context ends."""
     return msgspec.structs.replace(event, tail=None) if getattr(event, "tail", None) is not None else event
 
 
 def gone(*versions: int, how: str = "evict") -> ItemsEvicted:
-    """
-    Return the eviction of own items, whatever they counted.
-    """
+    """Return the eviction of own items, whatever they counted."""
     return ItemsEvicted(items=(Span.of("", versions),), change=Totals(), how=how)
 
 

@@ -23,13 +23,11 @@ from refold.domain.errors import (
 
 LONG = "x" * 1_000_000
 LOST = tuple(Lost(f"chat:a@{version}") for version in range(2, 9))
-CLASSES = [getattr(errors, name) for name in errors.__all__]
+CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, RefoldError)]
 
 
 def drawn_tree() -> dict[str, str]:
-    """
-    Return each class of the tree in the docstring and the one it stands below.
-    """
+    """Return each class of the tree in the docstring and the one it stands below."""
     parents: dict[str, str] = {}
     path: list[tuple[int, str]] = []
     for indent, name in re.findall(r"^    ([│├└─ ]*)(\w+Error)", errors.__doc__ or "", re.MULTILINE):

@@ -15,18 +15,14 @@ from .fakes import handle_on, record
 
 
 def context(*items: Any) -> ChatContext:
-    """
-    Return a context with these items.
-    """
+    """Return a context with these items."""
     log = MemoryLog()
     record(log, OPENED, *items)
     return handle_on(log)
 
 
 def ids(chat: Any) -> str:
-    """
-    Return the ids of what can be seen.
-    """
+    """Return the ids of what can be seen."""
     return " ".join(item.id for item in chat.items)
 
 

@@ -8,8 +8,9 @@ from refold.domain.chat import ChatContext, ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, IdempotencyError, InvalidInputError
-from refold.domain.journal import Journal, Place
+from refold.domain.journal import Journal
 from refold.domain.memory_log import MemoryLog
+from refold.domain.view import Place
 
 from .chat_events import OPENED, STREAM, said
 from .fakes import CountingSystem, DisturbedLog, handle_on, kept, record, texts
@@ -32,9 +33,7 @@ def test_an_append_catches_up(loaded: bool) -> None:
 
 
 def handle_on_new(log: MemoryLog) -> ChatContext:
-    """
-    Open a stream with one message and return a handle on it that is not loaded.
-    """
+    """Open a stream with one message and return a handle on it that is not loaded."""
     record(log, OPENED, said("m1", "one"))
     return handle_on(log)
 

@@ -24,9 +24,7 @@ class WatchedLog(MemoryLog):
         self.damaged = ""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """
-        Note the question, then answer it if it does not touch the damage.
-        """
+        """Note the question, then answer it if it does not touch the damage."""
         self.questions.append(ranges)
         if any(one.stream == self.damaged for one in ranges):
             raise DamagedError(self.damaged, "for a test")
@@ -39,17 +37,13 @@ class WatchedLog(MemoryLog):
 
 
 def rooted(log: MemoryLog, count: int) -> ChatContext:
-    """
-    Return a context `chat:a` with so many messages.
-    """
+    """Return a context `chat:a` with so many messages."""
     record(log, OPENED, *(said(f"m{number}", f"text {number}") for number in range(count)))
     return handle_on(log)
 
 
 def line_of_forks(chat: ChatContext, depth: int) -> ChatContext:
-    """
-    Fork a context and its forks, each with a message of its own.
-    """
+    """Fork a context and its forks, each with a message of its own."""
     for generation in range(depth):
         chat = chat.fork()
         chat.add_message("user", f"generation {generation}")
@@ -57,9 +51,7 @@ def line_of_forks(chat: ChatContext, depth: int) -> ChatContext:
 
 
 def read_again(log: MemoryLog, chat: ChatContext) -> list[str]:
-    """
-    Return what the messages say to somebody who has not read the context yet.
-    """
+    """Return what the messages say to somebody who has not read the context yet."""
     return texts(handle_on(log, f"chat:{chat.id}"))
 
 

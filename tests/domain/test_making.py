@@ -1,6 +1,4 @@
-"""
-Fields that are of the right types become an event at once; all others are what the models make of them.
-"""
+"""Fields that are of the right types become an event at once; all others are what the models make of them."""
 
 from __future__ import annotations
 

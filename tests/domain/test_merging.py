@@ -17,9 +17,7 @@ from .test_forking import context, ids
 
 
 def line(text: str) -> list[Segment]:
-    """
-    Return a lineage and its end: "a5 b3" is b at 3, forked from a at 5.
-    """
+    """Return a lineage and its end: "a5 b3" is b at 3, forked from a at 5."""
     return [Segment(part[0], int(part[1:])) for part in text.split()]
 
 

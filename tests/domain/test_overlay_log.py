@@ -16,9 +16,7 @@ A, B, C = "chat:a", "chat:b", "chat:c"
 
 @pytest.fixture
 def below() -> MemoryLog:
-    """
-    A log with three events of one stream, two of them past, and two of another that begins later.
-    """
+    """A log with three events of one stream, two of them past, and two of another that begins later."""
     log = MemoryLog()
     append(log, A, said(1), said(2))
     append(log, A, said(3))
@@ -27,16 +25,12 @@ def below() -> MemoryLog:
 
 
 def over(below: MemoryLog, number: int = 2) -> OverlayLog:
-    """
-    Return what lies over a log as it was at a position.
-    """
+    """Return what lies over a log as it was at a position."""
     return OverlayLog(below, Moment(((-1, number),)), REAL_SYSTEM)
 
 
 def begun(log: OverlayLog, stream: str, *numbers: int, expected: int = 0) -> None:
-    """
-    Append messages to a stream.
-    """
+    """Append messages to a stream."""
     events = tuple(map(said, numbers))
     metas = (NO_META,) * len(events)
     new = NewEvents(stream=stream, expected_version=expected, events=events, metas=metas, root="r")

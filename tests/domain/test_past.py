@@ -15,9 +15,7 @@ from .fakes import CountingSystem, handle_on, record, texts
 
 
 def told() -> ChatContext:
-    """
-    Return a context of version 5: opened, one, two, the name "half" for version 2, three; a second apart.
-    """
+    """Return a context of version 5: opened, one, two, the name "half" for version 2, three; a second apart."""
     log = MemoryLog(CountingSystem(1_000))
     record(log, OPENED)
     chat = handle_on(log)
@@ -29,9 +27,7 @@ def told() -> ChatContext:
 
 
 def second(number: float) -> datetime:
-    """
-    Return the time of the version with this number; between two of them with a fraction.
-    """
+    """Return the time of the version with this number; between two of them with a fraction."""
     return datetime.fromtimestamp(1_000 + number, UTC)
 
 

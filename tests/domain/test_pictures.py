@@ -20,25 +20,19 @@ AS_IT_IS = EncodeOptions(format="PNG", resize_options=None)
 
 
 def plain(size: tuple[int, int] = (64, 48), colour: Any = RED, mode: str = "RGB") -> Image.Image:
-    """
-    Return a picture of one colour.
-    """
+    """Return a picture of one colour."""
     return Image.new(mode, size, colour)
 
 
 def file_of(kind: str) -> bytes:
-    """
-    Return the bytes of a small file of some kind.
-    """
+    """Return the bytes of a small file of some kind."""
     file = io.BytesIO()
     plain((4, 4)).save(file, format=kind)
     return file.getvalue()
 
 
 def opened(content: ImageContent) -> Image.Image:
-    """
-    Return the picture that lies in an image's data URL.
-    """
+    """Return the picture that lies in an image's data URL."""
     return Image.open(io.BytesIO(base64.b64decode(content.to_data_url().partition(",")[2])))
 
 

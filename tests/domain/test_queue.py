@@ -15,9 +15,7 @@ from .fakes import LateLog, handle_on, kept, record, texts
 
 
 def queued(log: MemoryLog) -> ChatContext:
-    """
-    Open a stream with one message and return a loaded handle that enqueues.
-    """
+    """Open a stream with one message and return a loaded handle that enqueues."""
     record(log, OPENED, said("m1", "one"))
     chat = handle_on(log, durability="enqueue")
     _ = chat.items
@@ -67,9 +65,7 @@ def test_a_refused_entry_is_told_at_flush() -> None:
 
 
 def new_by_other() -> Any:
-    """
-    Return another writer's message for the stream.
-    """
+    """Return another writer's message for the stream."""
     from refold.domain.envelope import Meta
     from refold.domain.ports import ANY_VERSION, NewEvents
 
@@ -115,9 +111,7 @@ def test_after_a_refusal_life_goes_on() -> None:
 
 
 def refused_before(log: LateLog) -> ChatContext:
-    """
-    Return a handle with a queued entry, "x1", that another writer's entry will have refused.
-    """
+    """Return a handle with a queued entry, "x1", that another writer's entry will have refused."""
     chat = queued(log)
     MemoryLog.append(log, [new_by_other()])
     chat.add_message("user", "mine", message_id="x1")
@@ -126,9 +120,7 @@ def refused_before(log: LateLog) -> ChatContext:
 
 
 def refused_ids(error: ConcurrencyError) -> list[str]:
-    """
-    Return the ids of the events that did not get in.
-    """
+    """Return the ids of the events that did not get in."""
     return [event.id for event in error.refused]  # type: ignore[attr-defined]
 
 
@@ -191,9 +183,7 @@ class FullLog(MemoryLog):
     full = False
 
     def append(self, batch: Any, *, wait: bool = True) -> Any:
-        """
-        Refuse while the disk is full.
-        """
+        """Refuse while the disk is full."""
         return Settled(None, StorageError("no room left")) if self.full else super().append(batch)
 
 

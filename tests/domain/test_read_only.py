@@ -22,9 +22,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
 
 
 def past() -> ReadOnlyChatContext:
-    """
-    Return a view of a context with one message.
-    """
+    """Return a view of a context with one message."""
     chat = ChatContext()
     chat.add_message("user", "hi")
     return chat.at(chat.version)

@@ -19,9 +19,7 @@ WAYS: dict[str, tuple[Converted, Received]] = {
 
 
 def talk() -> ChatContext:
-    """
-    Return a context with a bit of everything that all providers know.
-    """
+    """Return a context with a bit of everything that all providers know."""
     chat = ChatContext()
     chat.add_message("system", "Be brief.")
     chat.add_message("user", "Where is my order?")

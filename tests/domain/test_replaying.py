@@ -22,9 +22,7 @@ TALK = st.lists(TURN, max_size=8)
 
 
 def items_of(turns: list[str]) -> list[ChatItemEvent]:
-    """
-    Return the items of some turns; an output answers the call before it.
-    """
+    """Return the items of some turns; an output answers the call before it."""
     made: list[Any] = []
     last_call = "f0"
     for number, letter in enumerate("".join(turns)):
@@ -46,9 +44,7 @@ def items_of(turns: list[str]) -> list[ChatItemEvent]:
 
 
 def talk(*turns: str) -> ChatContext:
-    """
-    Return a context in which this was said, item by item.
-    """
+    """Return a context in which this was said, item by item."""
     chat = ChatContext()
     for item in items_of(list(turns)):
         chat.record_items([item])
@@ -56,16 +52,12 @@ def talk(*turns: str) -> ChatContext:
 
 
 def seen(replay: Any, version: int, *, then: bool = False) -> str:
-    """
-    Return the ids of what the model sees before its call.
-    """
+    """Return the ids of what the model sees before its call."""
     return " ".join(item.id for item in replay.seen(version, then=then))
 
 
 def calls_of(items: list[ChatItemEvent]) -> list[int]:
-    """
-    Return where the model was asked: at each item of its own that does not follow another one.
-    """
+    """Return where the model was asked: at each item of its own that does not follow another one."""
     is_model = [item.id[0] in "AC" for item in items]
     return [place for place, mine in enumerate(is_model) if mine and not (place and is_model[place - 1])]
 

@@ -29,9 +29,7 @@ LIMITS = (
 
 
 def item(letter: str, number: int) -> ChatItemEvent:
-    """
-    Return the item of a letter.
-    """
+    """Return the item of a letter."""
     name, text = f"{letter}{number}", "x" * (number * 7 % 40)
     match letter:
         case "u" | "a" | "s":

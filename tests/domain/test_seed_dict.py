@@ -18,9 +18,7 @@ COMMON = ["type", "id", "created_at", "agent_id"]
 
 
 def example() -> ChatContext:
-    """
-    Return a context with an item of each kind.
-    """
+    """Return a context with an item of each kind."""
     image = ImageContent(id="i1", image="https://example.org/a.png")
     chat = ChatContext(
         [ChatMessage(id="m1", role=ChatRole.USER, content=["hi", image], extra={"a": [1]}, metrics={"b": 2})]

@@ -20,16 +20,12 @@ FORK = Forked(parent="chat:a", version=0, lineage=(Segment("chat:a", 0),), root=
 
 
 def ids(items: Items) -> list[str]:
-    """
-    Return the ids of what can be seen.
-    """
+    """Return the ids of what can be seen."""
     return [item.id for item in items]
 
 
 def require(state: ChatState, line: Line) -> None:
-    """
-    Compare a state with a line, by all ways of looking.
-    """
+    """Compare a state with a line, by all ways of looking."""
     items, shown = state.items, line.shown()
     assert (ids(items), len(items)) == (shown, len(shown))
     assert items.totals == sum((totals_of(item) for item in items), Totals())

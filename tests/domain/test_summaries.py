@@ -22,9 +22,7 @@ TALK: list[Any] = [
 
 
 def state_of(*events: Any) -> ChatState:
-    """
-    Return the state after an opening and these events.
-    """
+    """Return the state after an opening and these events."""
     return fold(EMPTY, [OPENED, *events])
 
 

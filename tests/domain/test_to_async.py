@@ -18,9 +18,7 @@ ATTEMPTS = 15
 
 
 async def worst_lag(work: Any) -> float:
-    """
-    Return by how much the loop was late at worst while `work` was awaited.
-    """
+    """Return by how much the loop was late at worst while `work` was awaited."""
     worst, done = 0.0, False
 
     async def tick() -> None:
@@ -40,9 +38,7 @@ async def worst_lag(work: Any) -> float:
 
 
 def slow_context() -> Any:
-    """
-    Return a context whose appends take 30 ms, to be awaited.
-    """
+    """Return a context whose appends take 30 ms, to be awaited."""
     log = SlowLog(0.03)
     record(log, OPENED)
     return to_async(handle_on(log))

@@ -21,9 +21,7 @@ A, B = "chat:a", "chat:b"
 
 
 def two_contexts(log: MemoryLog) -> tuple[ChatContext, ChatContext]:
-    """
-    Return handles on two streams with a message each.
-    """
+    """Return handles on two streams with a message each."""
     record(log, OPENED, said("m1", "one"), stream=A)
     record(log, OPENED, said("m1", "uno"), stream=B)
     return handle_on(log, A), handle_on(log, B)
@@ -31,9 +29,7 @@ def two_contexts(log: MemoryLog) -> tuple[ChatContext, ChatContext]:
 
 @contextmanager
 def failing(log: MemoryLog) -> Iterator[None]:
-    """
-    Run a block in a transaction, raise at its end, and swallow that.
-    """
+    """Run a block in a transaction, raise at its end, and swallow that."""
     with suppress(ZeroDivisionError), transaction(log):
         yield
         _ = 1 / 0

@@ -23,9 +23,7 @@ TALK: list[Any] = [
 
 
 def left(events: list[Any], items_max: int | None = None, tokens_max: int | None = None) -> str:
-    """
-    Return the ids of what is left.
-    """
+    """Return the ids of what is left."""
     state = fold(EMPTY, [OPENED, *events])
     after = fold(state, CHAT.decide(Truncate(items_max, tokens_max), state))
     assert after.items.totals == fold(EMPTY, [OPENED, *after.items]).items.totals

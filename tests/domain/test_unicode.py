@@ -16,9 +16,9 @@ from refold.domain.chat import (
     ImageContent,
 )
 from refold.domain.errors import InvalidInputError
-from refold.domain.journal import Durability
 from refold.domain.memory_log import MemoryLog
 from refold.domain.transaction import transaction
+from refold.domain.view import Durability
 
 from .chat_events import OPENED
 from .fakes import handle_on, record
@@ -52,9 +52,7 @@ CALLS: dict[str, Any] = {
 
 
 def item_fields() -> dict[str, Any]:
-    """
-    Return items, each with one bad field that no call of its own sets.
-    """
+    """Return items, each with one bad field that no call of its own sets."""
     message: dict[str, Any] = {"role": "user", "content": "hi"}
     return {
         "audio_instructions": ChatMessage(**message, audio_instructions=BAD),

@@ -26,9 +26,7 @@ class Backend(TestCase):
     variables: dict[str, str]
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        """
-        Return the variables that name a new database.
-        """
+        """Return the variables that name a new database."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
@@ -43,18 +41,14 @@ class Backend(TestCase):
             monkeypatch.setenv(name, value)
 
     def new_factory(self, name: str = "Shop") -> InfrastructureFactory[Any]:
-        """
-        Construct a factory as an application of that name would; closed at the end of the test.
-        """
+        """Construct a factory as an application of that name would; closed at the end of the test."""
         factory: InfrastructureFactory[Any]
         factory = InfrastructureFactory.construct(Environment(name, self.variables))
         self.addCleanup(factory.close)
         return factory
 
     def new_originator_id(self) -> UUID | str:
-        """
-        Make an id of the kind that the database holds.
-        """
+        """Make an id of the kind that the database holds."""
         return uuid4() if self.id_type == "uuid" else f"shop:ö:{uuid4()}"
 
 
@@ -62,9 +56,7 @@ class AggregateRecorderCase(Backend, persistence.AggregateRecorderTestCase):
     """Aggregates."""
 
     def create_recorder(self) -> Any:
-        """
-        Make a recorder of the events of aggregates.
-        """
+        """Make a recorder of the events of aggregates."""
         return self.new_factory().aggregate_recorder()
 
 
@@ -72,9 +64,7 @@ class SnapshotRecorderCase(AggregateRecorderCase):
     """Snapshots."""
 
     def create_recorder(self) -> Any:
-        """
-        Make a recorder of snapshots.
-        """
+        """Make a recorder of snapshots."""
         return self.new_factory().aggregate_recorder("snapshots")
 
 
@@ -85,9 +75,7 @@ class ApplicationRecorderCase(Backend, persistence.ApplicationRecorderTestCase[A
     test_insert_subscribe = persistence.ApplicationRecorderTestCase.optional_test_insert_subscribe
 
     def create_recorder(self) -> Any:
-        """
-        Make a recorder of an application.
-        """
+        """Make a recorder of an application."""
         return self.new_factory().application_recorder()
 
 
@@ -95,9 +83,7 @@ class TrackingRecorderCase(Backend, persistence.TrackingRecorderTestCase):
     """Projections."""
 
     def create_recorder(self) -> Any:
-        """
-        Make a recorder of a projection.
-        """
+        """Make a recorder of a projection."""
         return self.new_factory().tracking_recorder()
 
 
@@ -105,9 +91,7 @@ class ProcessRecorderCase(Backend, persistence.ProcessRecorderTestCase):
     """Applications that process another's events."""
 
     def create_recorder(self) -> ProcessRecorder:
-        """
-        Make a recorder that tracks.
-        """
+        """Make a recorder that tracks."""
         return self.new_factory().process_recorder()
 
 
@@ -115,9 +99,7 @@ class ProcessAsApplicationCase(ApplicationRecorderCase):
     """What tracks does all else that an application's recorder does."""
 
     def create_recorder(self) -> Any:
-        """
-        Make a recorder that tracks.
-        """
+        """Make a recorder that tracks."""
         return self.new_factory().process_recorder()
 
 
@@ -125,9 +107,7 @@ class NonInterleavingCase(Backend, persistence.NonInterleavingNotificationIDsBas
     """Two writers at once."""
 
     def create_recorder(self) -> Any:
-        """
-        Make a recorder of an application.
-        """
+        """Make a recorder of an application."""
         return self.new_factory().application_recorder()
 
 
@@ -137,46 +117,32 @@ class InfrastructureFactoryCase(Backend, persistence.InfrastructureFactoryTestCa
     recorder_classes: ClassVar[dict[str, type[Any]]]
 
     def setUp(self) -> None:
-        """
-        Make the environment that the case changes as it goes.
-        """
+        """Make the environment that the case changes as it goes."""
         self.env = Environment("", self.variables)
         super().setUp()
 
     def expected_factory_class(self) -> type[Any]:
-        """
-        Name the factory.
-        """
+        """Name the factory."""
         return self.factory_class
 
     def expected_aggregate_recorder_class(self) -> type[Any]:
-        """
-        Name the recorder of aggregates.
-        """
+        """Name the recorder of aggregates."""
         return self.recorder_classes["aggregate"]
 
     def expected_application_recorder_class(self) -> type[Any]:
-        """
-        Name the recorder of applications.
-        """
+        """Name the recorder of applications."""
         return self.recorder_classes["application"]
 
     def expected_tracking_recorder_class(self) -> type[Any]:
-        """
-        Name the recorder of projections.
-        """
+        """Name the recorder of projections."""
         return self.recorder_classes["tracking"]
 
     def tracking_recorder_subclass(self) -> type[Any]:
-        """
-        Name a recorder that a user wrote.
-        """
+        """Name a recorder that a user wrote."""
         return self.view_class
 
     def expected_process_recorder_class(self) -> type[Any]:
-        """
-        Name the recorder that tracks.
-        """
+        """Name the recorder that tracks."""
         return self.recorder_classes["process"]
 
 
@@ -199,9 +165,7 @@ class EventCountersViewCase(Backend, projection.EventCountersViewTestCase):
     """A materialised view."""
 
     def construct_event_counters_view(self) -> EventCountersView:
-        """
-        Make the view.
-        """
+        """Make the view."""
         view = self.new_factory("counters").tracking_recorder(self.view_class)
         assert isinstance(view, EventCountersView)
         return view
@@ -233,9 +197,7 @@ CASES: tuple[type[Backend], ...] = (
 
 
 def cases_on(backend: type[Backend], *, id_type: str) -> dict[str, type[TestCase]]:
-    """
-    Make a test class of each case, for one database and one kind of ids.
-    """
+    """Make a test class of each case, for one database and one kind of ids."""
     return {
         name: type(name, (backend, case), {"id_type": id_type, "__test__": True})
         for case in CASES

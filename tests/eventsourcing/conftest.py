@@ -12,9 +12,7 @@ DATABASES = ("sqlite", "postgres")
 
 @pytest.fixture(params=DATABASES)
 def variables(request: pytest.FixtureRequest) -> dict[str, str]:
-    """
-    The variables that name a database with text ids.
-    """
+    """The variables that name a database with text ids."""
     if request.param == "postgres":
         named = postgres_variables(request.getfixturevalue("pg_url"))
         return named | {"PERSISTENCE_MODULE": "refold.infrastructure.postgres", "ORIGINATOR_ID_TYPE": "text"}
@@ -28,9 +26,7 @@ def variables(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture
 def factory(variables: dict[str, str]) -> Iterator[NewFactory]:
-    """
-    A function that constructs the factory of an application, given its name; all are closed at the end.
-    """
+    """A function that constructs the factory of an application, given its name; all are closed at the end."""
     with ExitStack() as closing:
 
         def construct(name: str = "Shop", **changes: str) -> object:

@@ -17,9 +17,7 @@ LEFT_OUT = {"TranscoderTestCase", "TaggedDecisionCountersProjectionTestCase"}
 
 
 def shipped_tests(module: ModuleType) -> set[str]:
-    """
-    List the tests of a module's cases, the optional ones too.
-    """
+    """List the tests of a module's cases, the optional ones too."""
     classes = {kind for _, kind in inspect.getmembers(module, inspect.isclass) if issubclass(kind, TestCase)}
     return {
         function.__qualname__
@@ -31,9 +29,7 @@ def shipped_tests(module: ModuleType) -> set[str]:
 
 
 def run_by(classes: list[type[TestCase]]) -> set[str]:
-    """
-    List which functions of the package run as tests of these classes, whatever they are called there.
-    """
+    """List which functions of the package run as tests of these classes, whatever they are called there."""
     return {
         function.__qualname__
         for kind in classes

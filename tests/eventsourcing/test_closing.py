@@ -68,9 +68,7 @@ for version in itertools.count(1):
 
 
 def run(variables: dict[str, str], code: str) -> None:
-    """
-    Run code in a process of its own, and expect it to end well.
-    """
+    """Run code in a process of its own, and expect it to end well."""
     script = f"VARIABLES = {variables!r}\n{START}\n{code}"
     done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", script], check=False, timeout=100)
     assert done.returncode == 0

@@ -39,9 +39,7 @@ factory.close()
 
 
 def in_background(work: Callable[[], object]) -> threading.Thread:
-    """
-    Start a thread.
-    """
+    """Start a thread."""
     thread = threading.Thread(target=work)
     thread.start()
     return thread

@@ -20,18 +20,14 @@ PASSWORDS_ASKED_FOR: list[str] = []
 
 
 def new_password() -> str:
-    """
-    Make up a password, as an application would fetch one that holds for a while.
-    """
+    """Make up a password, as an application would fetch one that holds for a while."""
     PASSWORDS_ASKED_FOR.append("secret")
     return "secret"
 
 
 @pytest.fixture
 def server(pg_url: str, variables: dict[str, str]) -> Iterator[psycopg.Connection]:
-    """
-    A connection of its own to the same database.
-    """
+    """A connection of its own to the same database."""
     with psycopg.connect(pg_url, autocommit=True) as connection:
         yield connection
 

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.parametrize("variables", ["sqlite"], indirect=True)
 
 
 def changed(file: Path, statement: str) -> None:
-    """
-    Change a database behind the back of its recorders.
-    """
+    """Change a database behind the back of its recorders."""
     with sqlite3.connect(file) as connection:
         connection.execute(statement)
     connection.close()

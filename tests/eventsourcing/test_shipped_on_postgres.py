@@ -30,9 +30,7 @@ class Postgres(Backend):
     }
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        """
-        Name a database that is empty.
-        """
+        """Name a database that is empty."""
         return postgres_variables(request.getfixturevalue("pg_url"))
 
 

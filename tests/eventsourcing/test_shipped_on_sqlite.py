@@ -31,9 +31,7 @@ class SqliteFile(Backend):
     }
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        """
-        Name a file that does not exist yet.
-        """
+        """Name a file that does not exist yet."""
         folder: Path = request.getfixturevalue("tmp_path")
         return {"SQLITE_DBNAME": str(folder / "events.db")}
 
@@ -42,9 +40,7 @@ class SqliteMemory(SqliteFile):
     """A database in memory, of one factory alone."""
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        """
-        Name the one that is always new.
-        """
+        """Name the one that is always new."""
         return {"SQLITE_DBNAME": ":memory:"}
 
 
@@ -52,9 +48,7 @@ class SqliteShared(SqliteFile):
     """A database in memory that all factories of the process share."""
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        """
-        Name one that is not in use.
-        """
+        """Name one that is not in use."""
         return {"SQLITE_DBNAME": f"file:{uuid4()}?mode=memory&cache=shared"}
 
 

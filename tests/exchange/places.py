@@ -11,30 +11,22 @@ import pytest
 import refold
 from refold.domain.envelope import Meta
 
-__all__ = ["PAIRS", "place_of", "recorded", "rows"]
-
 PAIRS = [("memory", "sqlite"), ("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "memory")]
 
 
 def place_of(kind: str, request: pytest.FixtureRequest, folder: Path, name: str) -> str:
-    """
-    Return where a store of a kind is to lie.
-    """
+    """Return where a store of a kind is to lie."""
     if kind == "postgres":
         return str(request.getfixturevalue("pg_url"))
     return ":memory:" if kind == "memory" else str(folder / name)
 
 
 def recorded(store: refold.Store) -> dict[str, list[tuple[int, Any, Meta]]]:
-    """
-    Return the events of every context with who, why and under which key: all but what a log gives anew.
-    """
+    """Return the events of every context with who, why and under which key: all but what a log gives anew."""
     streams = [row.key for row in store.contexts()]
     return {stream: [(one.version, one.event, one.meta) for one in store.log.read(stream)] for stream in streams}
 
 
 def rows(store: refold.Store) -> list[Any]:
-    """
-    Return the catalogue without its times.
-    """
+    """Return the catalogue without its times."""
     return [msgspec.structs.replace(row, opened_at=0, changed_at=0) for row in store.contexts()]

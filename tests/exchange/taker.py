@@ -11,9 +11,7 @@ from refold.infrastructure.exchange import take_in_events, taking_in
 
 
 def main(place: str, path: str, commits: int) -> None:
-    """
-    Take in, a few events a commit, and die by SIGKILL where the next commit is asked for.
-    """
+    """Take in, a few events a commit, and die by SIGKILL where the next commit is asked for."""
     taking_in.BATCH_EVENTS = 3
     left = iter(range(commits))
     with refold.open(place) as store:

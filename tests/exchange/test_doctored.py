@@ -25,9 +25,7 @@ SEEDS, AT_ONCE = 240, 40
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """
-    An export of a store with every kind of context in it.
-    """
+    """An export of a store with every kind of context in it."""
     path = tmp_path_factory.mktemp("whole") / "file"
     with refold.open(":memory:") as source:
         asyncio.run(fill(source))
@@ -56,16 +54,12 @@ def test_by_chance(whole: bytes, tmp_path: Path, first: int) -> None:
 
 
 def event(line: Line, **fields: Any) -> Line:
-    """
-    Return a line with other fields in its event.
-    """
+    """Return a line with other fields in its event."""
     return {**line, "event": {**line["event"], **fields}}
 
 
 def encoded(text: bytes) -> str:
-    """
-    Return what stands for bytes in a file.
-    """
+    """Return what stands for bytes in a file."""
     return base64.b64encode(text).decode()
 
 
@@ -91,9 +85,7 @@ DOCTORED: dict[str, tuple[int, Callable[[Line], Line], str]] = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """
-    A file with a chat and a fork of it.
-    """
+    """A file with a chat and a fork of it."""
     with refold.open(":memory:") as source:
         chat = source.chat("a")
         chat.add_items([message(f"i{number}") for number in range(3)])

@@ -32,9 +32,7 @@ Two = tuple[refold.Store, refold.Store]
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Two]:
-    """
-    Two empty stores of different kinds.
-    """
+    """Two empty stores of different kinds."""
     source, target = request.param
     with (
         refold.open(place_of(source, request, tmp_path, "source.db")) as one,

@@ -29,9 +29,7 @@ SAID = st.text(ALPHABET + "{}[],", max_size=20)
 
 
 def hurt(store: refold.Store, text: str) -> None:
-    """
-    Put a text wherever one can stand.
-    """
+    """Put a text wherever one can stand."""
     name = "".join(char for char in text if char.isprintable() and char not in "@.")[:50] or "x"
     # Ids have 255 bytes, and no log takes a NUL in names; keys and sessions are some.
     short = text[:60]
@@ -53,9 +51,7 @@ def hurt(store: refold.Store, text: str) -> None:
 
 
 async def pooled(store: refold.Store, text: str) -> None:
-    """
-    Put a text into a pool and a queue.
-    """
+    """Put a text into a pool and a queue."""
     content: Any = {text: [text, {text: text}]}
     await store.pool("p").add(refold.PoolItem(content, text, f"i{text[:60]}"))
     await store.queue("q").append(refold.PoolItem(text, text))

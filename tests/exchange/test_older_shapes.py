@@ -19,25 +19,19 @@ OLDEST, OLD, NEWEST = (f"chat.message_added.v{number}" for number in (-1, 0, 1))
 
 
 def said_to_text(old: dict[str, Any]) -> dict[str, Any]:
-    """
-    The oldest shape to the old one: `said` became `text`.
-    """
+    """The oldest shape to the old one: `said` became `text`."""
     return {**{name: value for name, value in old.items() if name != "said"}, "text": old["said"]}
 
 
 def text_to_content(old: dict[str, Any]) -> dict[str, Any]:
-    """
-    The old shape to the newest: `text` became `content`, and something is known that was not.
-    """
+    """The old shape to the newest: `text` became `content`, and something is known that was not."""
     rest = {name: value for name, value in old.items() if name != "text"}
     return {**rest, "content": old["text"], "extra": b'{"old":true}'}
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """
-    A file with three messages: of the oldest shape, of the old one, and of the old one as it was stored.
-    """
+    """A file with three messages: of the oldest shape, of the old one, and of the old one as it was stored."""
     steps = {OLDEST: Upcaster(OLD, said_to_text), OLD: Upcaster(NEWEST, text_to_content)}
     monkeypatch.setattr(plain, "CODEC", Codec(CODEC.events, steps))
     path = tmp_path / "file"

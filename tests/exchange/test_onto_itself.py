@@ -16,9 +16,7 @@ from tests.cli.running import refold as run
 
 
 def named(folder: Path, name: str) -> Path:
-    """
-    Return a path by which a file of the database in a folder is named; links are made.
-    """
+    """Return a path by which a file of the database in a folder is named; links are made."""
     database = folder / "a.db"
     path = folder / name
     match name:

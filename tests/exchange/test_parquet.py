@@ -23,17 +23,13 @@ from tests.support.every_kind import LARGE, fill
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """
-    Return the rows of a file.
-    """
+    """Return the rows of a file."""
     rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     return rows
 
 
 def row_of(event: refold.RecordedEvent) -> dict[str, Any]:
-    """
-    Return the row of an event, column by column as they are documented.
-    """
+    """Return the row of an event, column by column as they are documented."""
     kind, _, context = event.stream.partition(":")
     return {
         "stream": event.stream,
@@ -82,9 +78,7 @@ def test_its_columns(tmp_path: Path) -> None:
 
 
 def row_of_columns() -> tuple[str, ...]:
-    """
-    Return the columns as the documentation has them.
-    """
+    """Return the columns as the documentation has them."""
     return (
         "stream", "kind", "context", "version", "slice", "position", "recorded_at", "type", "actor", "correlation_id",
         "causation", "idempotency_key", "payload", "digest",

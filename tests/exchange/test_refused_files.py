@@ -21,9 +21,7 @@ Lines = list[Any]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """
-    A file with two chats, one of which is a fork of the other, and a window.
-    """
+    """A file with two chats, one of which is a fork of the other, and a window."""
     path = tmp_path / "file"
     with refold.open(":memory:") as source:
         chat = source.chat("a", session="s")
@@ -36,25 +34,19 @@ def file(tmp_path: Path) -> Path:
 
 
 def lines_of(path: Path) -> Lines:
-    """
-    Return the lines of a file.
-    """
+    """Return the lines of a file."""
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 def written(path: Path, lines: Lines) -> Path:
-    """
-    Write lines into a file beside another one.
-    """
+    """Write lines into a file beside another one."""
     other = path.with_name("other")
     other.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     return other
 
 
 def refusal(path: Path) -> str:
-    """
-    Return why a file is refused, by an empty store and by one that has a context; neither of them changes.
-    """
+    """Return why a file is refused, by an empty store and by one that has a context; neither of them changes."""
     said = set[str]()
     for name in ("", "z"):
         with refold.open(":memory:") as store:
@@ -70,9 +62,7 @@ def refusal(path: Path) -> str:
 
 
 def changed(number: int, **fields: Any) -> Callable[[Lines], Lines]:
-    """
-    Return what changes fields of a line, counted from 0.
-    """
+    """Return what changes fields of a line, counted from 0."""
     return lambda lines: [{**line, **fields} if place == number else line for place, line in enumerate(lines)]
 
 

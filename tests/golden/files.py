@@ -19,16 +19,12 @@ ENVELOPE_FILE = FOLDER / "envelope.json"
 
 
 def current_tags() -> set[str]:
-    """
-    Return the tags of all events that can be recorded today.
-    """
+    """Return the tags of all events that can be recorded today."""
     return {event.__struct_config__.tag for event in get_args(CODEC.events)}
 
 
 def known_events() -> dict[str, list[Event]]:
-    """
-    Return the known events by tag.
-    """
+    """Return the known events by tag."""
     by_tag: dict[str, list[Event]] = defaultdict(list)
     for event in EVENTS:
         by_tag[tag_of(event)].append(event)
@@ -36,9 +32,7 @@ def known_events() -> dict[str, list[Event]]:
 
 
 def view(value: Any) -> Any:
-    """
-    Return plain msgpack data as JSON can show it; bytes become `{"bytes": text}` or `{"hex": digits}`.
-    """
+    """Return plain msgpack data as JSON can show it; bytes become `{"bytes": text}` or `{"hex": digits}`."""
     if isinstance(value, dict):
         return {key: view(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -52,9 +46,7 @@ def view(value: Any) -> Any:
 
 
 def event_content(events: Sequence[Event]) -> dict[str, Any]:
-    """
-    Return what a file says of the known events of one tag.
-    """
+    """Return what a file says of the known events of one tag."""
     payloads = [encode_payload(event) for event in events]
     return {
         "tag": tag_of(events[0]),
@@ -63,9 +55,7 @@ def event_content(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def envelope_content() -> dict[str, Any]:
-    """
-    Return what the file of the envelope says: what is covered by a digest, the digest, the stored meta.
-    """
+    """Return what the file of the envelope says: what is covered by a digest, the digest, the stored meta."""
     examples = []
     for given in ENVELOPES:
         meta, position = given["meta"], given["position"]
@@ -86,17 +76,13 @@ def envelope_content() -> dict[str, Any]:
 
 
 def event_files(folder: Path = EVENT_FOLDER) -> Iterator[tuple[str, dict[str, Any]]]:
-    """
-    List the files of events, each with the tag it is named after.
-    """
+    """List the files of events, each with the tag it is named after."""
     for path in sorted(folder.glob("*.json")):
         yield path.stem, json.loads(path.read_text(encoding="utf-8"))
 
 
 def write_missing(folder: Path = FOLDER) -> list[Path]:
-    """
-    Write the files that do not exist yet, and return them. A file that exists is never touched.
-    """
+    """Write the files that do not exist yet, and return them. A file that exists is never touched."""
     wanted = {folder / "events" / f"{tag}.json": event_content(events) for tag, events in known_events().items()}
     wanted[folder / "envelope.json"] = envelope_content()
     missing = {path: content for path, content in wanted.items() if not path.exists()}

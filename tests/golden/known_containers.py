@@ -39,9 +39,7 @@ IDENTITY: dict[str, Any] = {"user": "mia", "session": "s1", "agent": "triage"}
 
 
 def branch(kind: str) -> dict[str, Any]:
-    """
-    Return the fields of a branch that says all it can.
-    """
+    """Return the fields of a branch that says all it can."""
     return {
         "parent": f"{kind}:b",
         "version": 7,

@@ -21,10 +21,11 @@ from tests.support.deviations import (
     truncating,
 )
 from tests.support.deviations.messages import TEXT_OF_ORPHANS
+from tests.support.deviations.switches import UNEXPLAINED
 from tests.support.parity import chats, conversions
 from tests.support.parity.forms import recognized
 from tests.support.parity.replayers import REPLAYERS
-from tests.support.parity.verdicts import UNEXPLAINED, Question, Verdict, weighed
+from tests.support.parity.verdicts import Question, Verdict, weighed
 from tests.support.project import ROOT
 
 COMMITTED, WHOLE = ROOT / "tests" / "golden", ROOT.parent / "shared" / "golden"
@@ -53,9 +54,7 @@ SHOWN = {
 
 
 def replayed(path: Path) -> list[Verdict]:
-    """
-    Replay a file.
-    """
+    """Replay a file."""
     text = path.read_text(encoding="utf-8")
     form = recognized(text)
     assert form is not None
@@ -63,16 +62,12 @@ def replayed(path: Path) -> list[Verdict]:
 
 
 def numbers_met(verdicts: list[Verdict]) -> set[str]:
-    """
-    Return the deviations that verdicts name.
-    """
+    """Return the deviations that verdicts name."""
     return {number for verdict in verdicts for number in verdict.outcome.split()} - {"equal"}
 
 
 def questions() -> Iterator[Question]:
-    """
-    Yield all that is asked of some of the committed cases.
-    """
+    """Yield all that is asked of some of the committed cases."""
     for name, case in json.loads((COMMITTED / CORPORA[1]).read_text(encoding="utf-8")).items():
         yield from (one._replace(name=f"{name}: {one.name}") for one in conversions.questions_of(case))
     for line in (COMMITTED / CORPORA[0]).read_text(encoding="utf-8").split("\n")[:4]:
@@ -81,9 +76,7 @@ def questions() -> Iterator[Question]:
 
 
 def spoiled(answer: Any) -> Any:
-    """
-    Return another answer of the same kind.
-    """
+    """Return another answer of the same kind."""
     if isinstance(answer, bool):
         return not answer
     if isinstance(answer, list) and answer and isinstance(answer[0], list):

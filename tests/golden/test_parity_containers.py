@@ -6,25 +6,22 @@ from typing import Any
 
 import pytest
 
+from tests.support.deviations.switches import UNEXPLAINED
 from tests.support.parity.containers import replayed_containers
-from tests.support.parity.verdicts import EQUAL, UNEXPLAINED
+from tests.support.parity.verdicts import EQUAL
 from tests.support.project import ROOT
 
 RECORDED = ROOT / "tests" / "golden" / "pygents_fuzz.jsonl"
 
 
 def recorded(kind: str) -> dict[str, Any]:
-    """
-    Return a recorded case of this kind with a branch.
-    """
+    """Return a recorded case of this kind with a branch."""
     cases = (json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines())
     return next(case for case in cases if case["kind"] == kind and len(case["final"]) > 1)
 
 
 def outcome(case: dict[str, Any]) -> str:
-    """
-    Return what becomes of a case.
-    """
+    """Return what becomes of a case."""
     [verdict] = replayed_containers(json.dumps(case))
     return verdict.outcome
 

@@ -18,53 +18,44 @@ from tests.support.deviations.joining import inserted, merged, result_merged
 from tests.support.deviations.plain_items import Item
 from tests.support.deviations.refusals import refusal_of
 from tests.support.deviations.summarising import summarized
+from tests.support.deviations.switches import UNEXPLAINED
 from tests.support.deviations.tokens import total_of
 from tests.support.deviations.truncating import truncated
 from tests.support.parity.chats import replayed_chats
 from tests.support.parity.contexts import chat_of, plain
 from tests.support.parity.conversions import questions_of, replayed_conversions
-from tests.support.parity.verdicts import EQUAL, UNEXPLAINED, weighed
+from tests.support.parity.verdicts import EQUAL, weighed
 from tests.support.project import ROOT
 
 CONVERTERS = ROOT / "tests" / "golden" / "videosdk_converters.json"
 
 
 def said(item_id: str, role: str = "user", content: Any = "text", at: float = 0, **fields: Any) -> Item:
-    """
-    Return a message in the seed's plain form.
-    """
+    """Return a message in the seed's plain form."""
     message = {"type": "message", "id": item_id, "created_at": at, "agent_id": None, "role": role}
     return {**message, "content": content, "interrupted": False, "extra": {}, **fields}
 
 
 def called(item_id: str, call_id: str = "c", agent_id: str | None = None) -> Item:
-    """
-    Return a call in the seed's plain form.
-    """
+    """Return a call in the seed's plain form."""
     call = {"type": "function_call", "id": item_id, "created_at": 0, "agent_id": agent_id}
     return {**call, "name": "f", "arguments": "{}", "call_id": call_id, "metadata": None}
 
 
 def returned(item_id: str, call_id: str = "c", agent_id: str | None = None) -> Item:
-    """
-    Return an output in the seed's plain form.
-    """
+    """Return an output in the seed's plain form."""
     output = {"type": "function_call_output", "id": item_id, "created_at": 0, "agent_id": agent_id}
     return {**output, "name": "f", "output": "r", "call_id": call_id, "is_error": False}
 
 
 def configured(item_id: str, instructions: str | None, at: float = 0) -> Item:
-    """
-    Return a config update in the seed's plain form.
-    """
+    """Return a config update in the seed's plain form."""
     update = {"type": "agent_config_update", "id": item_id, "created_at": at, "agent_id": None}
     return {**update, "instructions": instructions, "tools": None}
 
 
 def ids(items: Sequence[Item]) -> str:
-    """
-    Return the ids of items in one text; `+` stands for one that nobody knows beforehand.
-    """
+    """Return the ids of items in one text; `+` stands for one that nobody knows beforehand."""
     return "".join(item["id"] or "+" for item in items)
 
 
@@ -172,17 +163,13 @@ def test_a_refused_context_is_a_verdict() -> None:
 
 @functools.cache
 def recorded_cases() -> dict[str, Any]:
-    """
-    Return the committed cases of conversions.
-    """
+    """Return the committed cases of conversions."""
     found: dict[str, Any] = json.loads(CONVERTERS.read_text(encoding="utf-8"))
     return found
 
 
 def met(case: str, answer: str) -> Collection[str]:
-    """
-    Return the deviations by which one answer of a recorded case is explained.
-    """
+    """Return the deviations by which one answer of a recorded case is explained."""
     return weighed(next(one for one in questions_of(recorded_cases()[case]) if one.name == answer)) or (EQUAL,)
 
 

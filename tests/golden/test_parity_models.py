@@ -36,9 +36,7 @@ REST = {"metadata": None, "arguments": "{}", "output": "out", "is_error": False}
 
 
 def items(prefix: str, size: int) -> st.SearchStrategy[Items]:
-    """
-    Return contexts whose calls repeat and are answered or not, and whose times are in no order.
-    """
+    """Return contexts whose calls repeat and are answered or not, and whose times are in no order."""
     kinds = st.sampled_from(["message"] * 4 + ["function_call", "function_call_output"] * 2 + list(FIELDS)[3:])
     one = kinds.flatmap(
         lambda kind: st.tuples(st.just({"type": kind, **REST}), FIELDS[kind], st.integers(0, 4), AGENTS)
@@ -55,9 +53,7 @@ OURS, OTHERS = items("p", 12), items("q", 6)
 
 
 def ids(*contexts: Items) -> Collection[str]:
-    """
-    Return the ids that are known beforehand.
-    """
+    """Return the ids that are known beforehand."""
     return {item["id"] for context in contexts for item in context}
 
 

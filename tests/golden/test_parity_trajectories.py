@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 import refold
 from tests.domain.strategies import PROPERTY
+from tests.support.deviations.switches import UNEXPLAINED
 from tests.support.deviations.trajectory import NUMBERS
 from tests.support.deviations.trajectory_graph import FIELDS
 from tests.support.parity.rounds import recorded
 from tests.support.parity.trajectories import asked, modelled, replayed_trajectories
-from tests.support.parity.verdicts import EQUAL, UNEXPLAINED
+from tests.support.parity.verdicts import EQUAL
 from tests.support.project import ROOT
 
 COMMITTED = ROOT / "tests" / "golden" / "dataagent_fuzz.jsonl"
@@ -39,9 +40,7 @@ MAYBE = st.sampled_from([{}, {}, {"add_pt": True}, {"remove_pt": True}, {"add_pt
 
 @st.composite
 def registrations(draw: st.DrawFn) -> dict[str, Any]:
-    """
-    Return calls of register_node, of which most can be carried out.
-    """
+    """Return calls of register_node, of which most can be carried out."""
     node_type = draw(TYPES)
     args = {
         "node_type": node_type,
@@ -75,9 +74,7 @@ ROUNDS = st.lists(
 
 
 def case_of(*rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """
-    Return a case as the seed would have answered it.
-    """
+    """Return a case as the seed would have answered it."""
     case: dict[str, Any] = {"seed": 1, "rounds": [{"ops": steps} for steps in rounds]}
     answers = modelled(case)
     for one, answer in zip(case["rounds"], answers, strict=True):
@@ -87,41 +84,31 @@ def case_of(*rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def outcome(case: dict[str, Any]) -> str:
-    """
-    Return what becomes of a case.
-    """
+    """Return what becomes of a case."""
     (verdict,) = replayed_trajectories(json.dumps(case))
     return verdict.outcome
 
 
 def recorded_cases(path: Path) -> list[dict[str, Any]]:
-    """
-    Return the cases of a file.
-    """
+    """Return the cases of a file."""
     if not path.exists():
         pytest.skip(f"shared/golden/{path.name} is not beside this checkout")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def registered(node_type: str, *predecessors: str, **options: Any) -> dict[str, Any]:
-    """
-    Return a call of register_node with all that the type requires.
-    """
+    """Return a call of register_node with all that the type requires."""
     args = {"node_type": node_type, "description": "", "predecessor_node": list(predecessors)}
     return {"op": "register_node", "args": {**args, "attrs": dict.fromkeys(FIELDS.get(node_type, ()), "v"), **options}}
 
 
 def modified(name: str, **changes: Any) -> dict[str, Any]:
-    """
-    Return a call of modify_node.
-    """
+    """Return a call of modify_node."""
     return {"op": "modify_node", "args": {"graph_node_label": name, "changes": changes}}
 
 
 def removed(name: str) -> dict[str, Any]:
-    """
-    Return a call of remove_node.
-    """
+    """Return a call of remove_node."""
     return {"op": "remove_node", "args": {"graph_node_label": name}}
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.domain.strategies import PROPERTY
 from tests.support.deviations import window
-from tests.support.parity.verdicts import EQUAL, UNEXPLAINED
+from tests.support.deviations.switches import UNEXPLAINED
+from tests.support.parity.verdicts import EQUAL
 from tests.support.parity.windows import asked, replayed_windows
 
 ITEM = st.fixed_dictionaries({
@@ -21,9 +22,7 @@ STEP = st.fixed_dictionaries({"op": st.just("add"), "args": ITEM}) | st.just({"o
 
 
 def recorded(*values: str, max_tokens: int = 10) -> dict[str, Any]:
-    """
-    Return a case as the seed would have answered it: items with these values come one after the other.
-    """
+    """Return a case as the seed would have answered it: items with these values come one after the other."""
     items = [{"key": "k", "value": value, "source": "s", "priority": 0} for value in values]
     case: dict[str, Any] = {"seed": 1, "max_tokens": max_tokens, "ops": [{"op": "add", "args": item} for item in items]}
     answer = window.answered(case)
@@ -33,9 +32,7 @@ def recorded(*values: str, max_tokens: int = 10) -> dict[str, Any]:
 
 
 def outcome(case: dict[str, Any]) -> str:
-    """
-    Return what becomes of a case.
-    """
+    """Return what becomes of a case."""
     (verdict,) = replayed_windows(json.dumps(case))
     return verdict.outcome
 

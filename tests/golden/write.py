@@ -4,9 +4,7 @@ from .files import FOLDER, current_tags, known_events, write_missing
 
 
 def main() -> None:
-    """
-    Write what is missing, and name the tags that known.py has no events of.
-    """
+    """Write what is missing, and name the tags that known.py has no events of."""
     for path in write_missing():
         print(f"written: {path.relative_to(FOLDER)}")
     for tag in sorted(current_tags() - set(known_events())):

@@ -33,9 +33,7 @@ for name, module in sys.modules.items():
 
 
 def python(code: str, *arguments: str | Path) -> str:
-    """
-    Run code in a process that sees the installed packages but not this folder, and return what it prints.
-    """
+    """Run code in a process that sees the installed packages but not this folder, and return what it prints."""
     command = [sys.executable, "-I", "-c", code, *map(str, arguments)]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -44,9 +42,7 @@ def python(code: str, *arguments: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    A folder with an sdist, and the wheel built from that sdist.
-    """
+    """A folder with an sdist, and the wheel built from that sdist."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -56,18 +52,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Iterator[zipfile.ZipFile]:
-    """
-    The wheel, opened.
-    """
+    """The wheel, opened."""
     (path,) = built.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
         yield archive
 
 
 def source_files() -> dict[str, Path]:
-    """
-    List the files of the package, by their path in an installation.
-    """
+    """List the files of the package, by their path in an installation."""
     return {
         f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}": path
         for package, folder in PACKAGES.items()
@@ -76,9 +68,7 @@ def source_files() -> dict[str, Path]:
 
 
 def modules_seen(folder: Path) -> list[tuple[str, Path]]:
-    """
-    Import everything from an installation and list all modules then loaded, with their files.
-    """
+    """Import everything from an installation and list all modules then loaded, with their files."""
     lines = python(IMPORT_ALL, folder).splitlines()
     return [(name, Path(path)) for name, path in (line.split("\t") for line in lines)]
 

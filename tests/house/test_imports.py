@@ -18,9 +18,7 @@ HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
-    """
-    List the top packages that are imported absolutely, each with its statement.
-    """
+    """List the top packages that are imported absolutely, each with its statement."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], node) for alias in node.names)
@@ -29,17 +27,13 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def inside_functions(tree: ast.AST) -> set[ast.AST]:
-    """
-    List all nodes that run only when some function is called.
-    """
+    """List all nodes that run only when some function is called."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {inner for function in functions for inner in ast.walk(function)}
 
 
 def pure_modules() -> list[tuple[str, Path]]:
-    """
-    List the modules of domain and projections.
-    """
+    """List the modules of domain and projections."""
     return [found for package in PURE for found in modules(package)]
 
 

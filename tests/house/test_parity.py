@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deviations.switches import UNEXPLAINED
 from tests.support.parity.forms import FORM_OF_KEYS, recognized
 from tests.support.parity.replayers import REPLAYERS
 from tests.support.parity.replaying import Replayer, main
-from tests.support.parity.verdicts import EQUAL, UNEXPLAINED, Question, Verdict, verdict_of, weighed
+from tests.support.parity.verdicts import EQUAL, Question, Verdict, verdict_of, weighed
 from tests.support.project import ROOT
 
 FORM = "trajectory rounds"
@@ -29,25 +30,19 @@ CORPORA = (
 
 
 def replaying(verdicts: Sequence[Verdict]) -> Mapping[str, Replayer]:
-    """
-    Return replayers that know the verdicts beforehand.
-    """
+    """Return replayers that know the verdicts beforehand."""
     return {FORM: lambda _: verdicts}
 
 
 def run(*names: object) -> subprocess.CompletedProcess[str]:
-    """
-    Run the script as it is run by hand, from elsewhere.
-    """
+    """Run the script as it is run by hand, from elsewhere."""
     script = [sys.executable, str(ROOT / "scripts" / "parity.py"), *map(str, names)]
     return subprocess.run(script, capture_output=True, text=True, cwd="/", check=False)
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> str:
-    """
-    The name of a file with one recorded case.
-    """
+    """The name of a file with one recorded case."""
     path = tmp_path / "recorded.jsonl"
     path.write_text(ROUND)
     return str(path)

@@ -11,17 +11,13 @@ from tests.support.pooler import pooler
 
 @pytest.fixture
 def pooled_url(pg_url: str) -> Iterator[str]:
-    """
-    The URL of a fresh database behind a pooler with two connections.
-    """
+    """The URL of a fresh database behind a pooler with two connections."""
     with pooler(pg_url, size=2) as url:
         yield url
 
 
 def backend_pid(connection: psycopg.Connection) -> int:
-    """
-    Ask the server who it is: what the connection was told at its start is the pooler's invention.
-    """
+    """Ask the server who it is: what the connection was told at its start is the pooler's invention."""
     row = connection.execute("select pg_backend_pid()").fetchone()
     assert row is not None
     return int(row[0])

@@ -22,9 +22,7 @@ REGISTRIES = [
 
 
 def tracked_files() -> list[Path]:
-    """
-    List the files that git tracks, and those that it would with the next `git add`.
-    """
+    """List the files that git tracks, and those that it would with the next `git add`."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     paths = [ROOT / name for name in listed.decode().split("\0") if name]
@@ -32,9 +30,7 @@ def tracked_files() -> list[Path]:
 
 
 def found(pattern: re.Pattern[str]) -> list[str]:
-    """
-    Search all tracked files.
-    """
+    """Search all tracked files."""
     hits = []
     for path in tracked_files():
         for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):

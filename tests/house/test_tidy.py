@@ -22,16 +22,12 @@ UNFINISHED = re.compile(rf"\b({'TO'}DO|{'FIX'}ME|{'XX'}X)\b")
 
 
 def python_files(*folders: Path) -> list[Path]:
-    """
-    List the modules below folders.
-    """
+    """List the modules below folders."""
     return [path for folder in folders for path in files(folder, suffix=".py")]
 
 
 def text_files() -> Iterator[tuple[Path, str]]:
-    """
-    List all that people wrote, with what it says.
-    """
+    """List all that people wrote, with what it says."""
     for path in (path for folder in OURS for path in files(folder)):
         content = path.read_bytes()
         if b"\0" not in content and path.suffix not in DATA:
@@ -39,9 +35,7 @@ def text_files() -> Iterator[tuple[Path, str]]:
 
 
 def functions(*folders: Path) -> dict[str, int]:
-    """
-    Measure every function, from its `def` to its last line.
-    """
+    """Measure every function, from its `def` to its last line."""
     return {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
         for path in python_files(*folders)

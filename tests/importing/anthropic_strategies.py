@@ -37,9 +37,7 @@ RESULT = st.builds(
 
 
 def messages(role: str, *blocks: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """
-    Draw messages of a role that hold such blocks, or text.
-    """
+    """Draw messages of a role that hold such blocks, or text."""
     content = TEXT | st.lists(st.one_of(*blocks), max_size=5)
     return st.builds(with_fields, EXTRA, role=st.just(role), content=content, id=or_absent(TEXT), usage=or_absent(JSON))
 

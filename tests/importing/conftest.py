@@ -10,8 +10,6 @@ import refold
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[refold.Store]:
-    """
-    An empty store in a file.
-    """
+    """An empty store in a file."""
     with refold.open(tmp_path / "refold.db", synchronous="NORMAL") as opened:
         yield opened

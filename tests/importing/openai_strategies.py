@@ -16,16 +16,12 @@ ABSENT = object()
 
 
 def with_fields(base: Message, **fields: Any) -> Message:
-    """
-    Return an object with those fields that are not absent.
-    """
+    """Return an object with those fields that are not absent."""
     return {**base, **{name: value for name, value in fields.items() if value is not ABSENT}}
 
 
 def or_absent(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """
-    Draw from a strategy, or leave the field out.
-    """
+    """Draw from a strategy, or leave the field out."""
     return st.just(ABSENT) | strategy
 
 

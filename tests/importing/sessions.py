@@ -23,9 +23,7 @@ class Writing:
         self._numbers = itertools.count(1)
 
     def line(self, kind: str, parent: Line | str | None, **fields: Any) -> Line:
-        """
-        Add a line of a type, behind another one; its uuid is `l` and its number.
-        """
+        """Add a line of a type, behind another one; its uuid is `l` and its number."""
         number = next(self._numbers)
         uuid = parent["uuid"] if isinstance(parent, dict) else parent
         made = {
@@ -35,15 +33,11 @@ class Writing:
         return made
 
     def user(self, parent: Line | str | None, content: Any, **fields: Any) -> Line:
-        """
-        Add what the user said, or results.
-        """
+        """Add what the user said, or results."""
         return self.line("user", parent, message={"role": "user", "content": content}, **fields)
 
     def assistant(self, parent: Line | str | None, *blocks: Any, message_id: str | None = None, **fields: Any) -> Line:
-        """
-        Add what the assistant said, or a piece of it.
-        """
+        """Add what the assistant said, or a piece of it."""
         number = len(self.lines)
         message = {
             "id": message_id or f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-x",
@@ -53,53 +47,39 @@ class Writing:
         return self.line("assistant", parent, message=message, **fields)
 
     def talk(self, parent: Line | None, *words: str) -> Line | None:
-        """
-        Add questions and answers in turn, and return the last line.
-        """
+        """Add questions and answers in turn, and return the last line."""
         for place, word in enumerate(words):
             parent = self.assistant(parent, word) if place % 2 else self.user(parent, word)
         return parent
 
     def save(self, path: Path) -> Path:
-        """
-        Write the file, and return its path.
-        """
+        """Write the file, and return its path."""
         return written(path, as_lines(*self.lines))
 
 
 def stamp(number: int) -> str:
-    """
-    Return the time of a line.
-    """
+    """Return the time of a line."""
     minutes, seconds = divmod(number, 60)
     return f"2027-01-15T08:{minutes:02}:{seconds:02}.000Z"
 
 
 def text(words: str) -> Line:
-    """
-    Return a text block.
-    """
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
 def use(call_id: str, name: str = "Read") -> Line:
-    """
-    Return a call.
-    """
+    """Return a call."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": {"path": "a.py"}}
 
 
 def result(call_id: str, content: Any = "found") -> Line:
-    """
-    Return the result of a call.
-    """
+    """Return the result of a call."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": content}
 
 
 def words(messages: Sequence[Mapping[str, Any]]) -> str:
-    """
-    Return messages in short: texts, calls and results, a bar between messages.
-    """
+    """Return messages in short: texts, calls and results, a bar between messages."""
     return " | ".join(_words(message["content"]) for message in messages)
 
 
@@ -112,15 +92,11 @@ def _words(content: Any) -> str:
 
 
 def kept_words(store: Store) -> dict[str, str]:
-    """
-    Return what every context says, in short.
-    """
+    """Return what every context says, in short."""
     chats = [store.chat(row.id, create=False) for row in store.contexts()]
     return {chat.id: words(chat.to_anthropic_messages(exact=True)[0]) for chat in chats}
 
 
 def forked_at(store: Store) -> dict[str, str]:
-    """
-    Return for every fork the context and version that it parts from.
-    """
+    """Return for every fork the context and version that it parts from."""
     return {row.id: row.parent.removeprefix("chat:") for row in store.contexts() if row.parent}

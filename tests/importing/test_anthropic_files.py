@@ -21,9 +21,7 @@ from tests.importing.transcripts import HELLO, TALK, as_lines, run, written
 
 
 def as_came(store: refold.Store) -> dict[str, Any]:
-    """
-    Return the messages and the system text of every context.
-    """
+    """Return the messages and the system text of every context."""
     return {
         row.id: store.chat(row.id, create=False).to_anthropic_messages(exact=True)
         for row in store.contexts()

@@ -26,25 +26,19 @@ RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "found"}
 
 
 def shaped(*messages: Any, system: Any = None) -> list[ChatItemEvent]:
-    """
-    Return the items of messages.
-    """
+    """Return the items of messages."""
     groups = shape_anthropic_messages(messages, system, context_id="c", created_at=1.0)
     return [item for group in groups for item in group]
 
 
 def rest_of(item: ChatItemEvent) -> Any:
-    """
-    Return what lies beside an item.
-    """
+    """Return what lies beside an item."""
     assert item.origin is not None
     return json.loads(item.origin.rest or b"{}")
 
 
 def text(words: str, **fields: Any) -> dict[str, Any]:
-    """
-    Return a text block.
-    """
+    """Return a text block."""
     return {"type": "text", "text": words, **fields}
 
 

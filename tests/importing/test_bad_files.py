@@ -19,9 +19,7 @@ EXPECTED = (
 
 
 def fault_of(store: refold.Store, path: Path, **options: Any) -> str:
-    """
-    Import a file that cannot be; return the error without the path, once it is certain that nothing was written.
-    """
+    """Import a file that cannot be; return the error without the path, once it is certain that nothing was written."""
     before = store.now()
     with pytest.raises(InvalidInputError) as caught:
         import_file(store, path, **options)

@@ -20,23 +20,17 @@ FORK = f"{SESSION}-fork-1"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """
-    The path of a session's file.
-    """
+    """The path of a session's file."""
     return tmp_path / f"{SESSION}.jsonl"
 
 
 def outcomes(report: ImportReport) -> list[tuple[str, str, int, int]]:
-    """
-    Return what became of each context, without the session's id.
-    """
+    """Return what became of each context, without the session's id."""
     return [(one.id.removeprefix(SESSION), one.outcome, one.messages, one.items) for one in report.contexts]
 
 
 def branched() -> Writing:
-    """
-    Return a session with one fork.
-    """
+    """Return a session with one fork."""
     session = Writing()
     first = session.talk(None, "one", "1")
     session.talk(first, "two", "2")
@@ -152,9 +146,7 @@ def test_edits_and_forks_of_others_do_not_matter(store: refold.Store, path: Path
 
 
 def line(session: Writing, number: int) -> Any:
-    """
-    Return a line of a session, counted from 1.
-    """
+    """Return a line of a session, counted from 1."""
     return session.lines[number - 1]
 
 

@@ -21,17 +21,13 @@ THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
 def brought_in(store: refold.Store, path: Path, session: Writing, **options: Any) -> ImportReport:
-    """
-    Import a session.
-    """
+    """Import a session."""
     return import_file(store, session.save(path), **options)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """
-    The path of a session's file.
-    """
+    """The path of a session's file."""
     return tmp_path / f"{SESSION}.jsonl"
 
 

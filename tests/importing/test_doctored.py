@@ -34,9 +34,7 @@ OPENAI = [
 
 
 def session() -> str:
-    """
-    Return the file of a session with a branch and pieces of a message.
-    """
+    """Return the file of a session with a branch and pieces of a message."""
     writing = Writing()
     first = writing.user(None, "Where?")
     piece = writing.assistant(first, "One moment.", message_id="m1")
@@ -58,9 +56,7 @@ SOURCES: dict[str, str] = {
 
 
 def imported(store: refold.Store, path: Path, *, as_runs: bool, mend: bool = False) -> None:
-    """
-    Import a file as contexts, or as runs.
-    """
+    """Import a file as contexts, or as runs."""
     found = read_runs([path], mend_surrogates=mend)
     if as_runs:
         import_as_runs(store, as_transcripts(found))
@@ -69,9 +65,7 @@ def imported(store: refold.Store, path: Path, *, as_runs: bool, mend: bool = Fal
 
 
 def refusal(path: Path, seed: int, folder: Path, *, as_runs: bool) -> str:
-    """
-    Return why a file is refused, or nothing once every answer about it works.
-    """
+    """Return why a file is refused, or nothing once every answer about it works."""
     with refold.open(":memory:") as store:
         try:
             imported(store, path, as_runs=as_runs, mend=seed % 2 == 0)

@@ -14,9 +14,7 @@ from tests.importing.transcripts import as_lines, written
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """
-    The folder in which the commands run; no database is there yet.
-    """
+    """The folder in which the commands run; no database is there yet."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REFOLD_DB", raising=False)
     return tmp_path

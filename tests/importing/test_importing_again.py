@@ -13,9 +13,7 @@ from tests.importing.transcripts import HELLO, TALK, as_lines, kept, run, writte
 
 
 def counts(report: ImportReport) -> tuple[int, int, int, int, int]:
-    """
-    Return contexts added, extended and unchanged, messages and items written.
-    """
+    """Return contexts added, extended and unchanged, messages and items written."""
     return report.added, report.extended, report.unchanged, report.messages, report.items
 
 

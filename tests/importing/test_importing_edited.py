@@ -15,23 +15,17 @@ from tests.importing.transcripts import HELLO, TALK, written
 
 
 def evict(chat: refold.ChatContext) -> None:
-    """
-    Take the first item out of the view.
-    """
+    """Take the first item out of the view."""
     chat.evict(chat.items[0].id)
 
 
 def insert(chat: refold.ChatContext) -> None:
-    """
-    Put an item in front.
-    """
+    """Put an item in front."""
     chat.insert(ChatMessage(id="late", created_at=1.0, role=ChatRole.USER, content=["Before all."]))
 
 
 def merge(chat: refold.ChatContext) -> None:
-    """
-    Take the answer of a fork.
-    """
+    """Take the answer of a fork."""
     branch = chat.fork("branch")
     branch.add_message("assistant", "There, too.")
     asyncio.run(chat.merge(branch))

@@ -14,9 +14,7 @@ from tests.importing.shapes import answered, asked, call, items, said, shaped
 
 
 def rest_of(item: ChatItemEvent) -> Any:
-    """
-    Return what lies beside an item.
-    """
+    """Return what lies beside an item."""
     assert item.origin is not None
     return json.loads(item.origin.rest or b"{}")
 

@@ -30,27 +30,21 @@ class StopError(Exception):
 
 
 def rounds(folder: Path) -> None:
-    """
-    Write the files of two rounds.
-    """
+    """Write the files of two rounds."""
     with refold.open(":memory:") as store:
         for run in (busy_run(store), next_run(store)):
             write_round_files(run, folder)
 
 
 def export(folder: Path) -> None:
-    """
-    Write an export with contexts of every kind.
-    """
+    """Write an export with contexts of every kind."""
     with refold.open(":memory:") as store:
         asyncio.run(fill(store))
         export_events(store.log, folder / "export")
 
 
 def sources(folder: Path) -> None:
-    """
-    Write all that is imported below.
-    """
+    """Write all that is imported below."""
     rounds(folder)
     export(folder)
     for name, text in SOURCES.items():
@@ -58,9 +52,7 @@ def sources(folder: Path) -> None:
 
 
 def of_file(name: str, *, as_runs: bool) -> Callable[[refold.Store, Path], Any]:
-    """
-    Return what imports a transcript.
-    """
+    """Return what imports a transcript."""
     return lambda store, folder: imported(store, folder / f"{name}.json", as_runs=as_runs)
 
 
@@ -74,9 +66,7 @@ IMPORTERS: dict[str, Callable[[refold.Store, Path], Any]] = {
 
 
 def said(store: refold.Store) -> dict[str, list[Any]]:
-    """
-    Return the events of every context, but for the times at which they came to be.
-    """
+    """Return the events of every context, but for the times at which they came to be."""
     streams = [row.key for row in store.contexts()]
     return {stream: [_timeless(event) for event in store.log.read_events(stream)] for stream in streams}
 
@@ -87,9 +77,7 @@ def _timeless(event: Any) -> Any:
 
 
 def stopping(log: Any, after: int, stop: Callable[[], object], *, is_written: bool) -> None:
-    """
-    Stop at the append behind so many, before it is handed in or once it is written.
-    """
+    """Stop at the append behind so many, before it is handed in or once it is written."""
     append, left = log.append, iter(range(after))
 
     def appended(*given: Any, **options: Any) -> Any:
@@ -103,26 +91,20 @@ def stopping(log: Any, after: int, stop: Callable[[], object], *, is_written: bo
 
 
 def stop_by_error() -> None:
-    """
-    Let something go wrong.
-    """
+    """Let something go wrong."""
     raise StopError
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    A folder with something for every importer.
-    """
+    """A folder with something for every importer."""
     made = tmp_path_factory.mktemp("sources")
     sources(made)
     return made
 
 
 def whole(name: str, folder: Path) -> tuple[dict[str, list[Any]], int]:
-    """
-    Return what an importer makes that nobody stops, and how many appends that takes.
-    """
+    """Return what an importer makes that nobody stops, and how many appends that takes."""
     with refold.open(":memory:") as store:
         log, appends = store.log, 0
         append: Any = log.append
@@ -175,9 +157,7 @@ def test_by_a_kill(folder: Path, tmp_path: Path, name: str) -> None:
 
 
 def main(database: str, folder: str, name: str, after: str) -> None:
-    """
-    Import, and be killed at an append.
-    """
+    """Import, and be killed at an append."""
     with refold.open(database) as store:
         stopping(store.log, int(after), lambda: os.kill(os.getpid(), signal.SIGKILL), is_written=False)
         IMPORTERS[name](store, Path(folder))

@@ -30,23 +30,17 @@ LOOKED_UP = [asked(call("a", "look_up", '{"id": 7}')), answered("a", '{"id": 7, 
 
 
 def recorded(store: refold.Store, *messages: Message, **options: Any) -> list[Run]:
-    """
-    Record messages as runs of the session `s` of mia.
-    """
+    """Record messages as runs of the session `s` of mia."""
     return record_transcript(store, messages, user_id="mia", session_id="s", **options)
 
 
 def edges(run: Run) -> list[tuple[str, str, str]]:
-    """
-    Return the edges of a run's graph.
-    """
+    """Return the edges of a run's graph."""
     return [(edge.source, edge.type, edge.target) for edge in run.graph().edges]
 
 
 def calls_in(messages: list[Message]) -> list[tuple[str, str | None]]:
-    """
-    Return the calls of a transcript in order, each with what it returned.
-    """
+    """Return the calls of a transcript in order, each with what it returned."""
     items = [item for group in shape_messages(messages, context_id="c", created_at=0.0) for item in group]
     outputs = pair_calls(items).output_of
     return [
@@ -57,17 +51,13 @@ def calls_in(messages: list[Message]) -> list[tuple[str, str | None]]:
 
 
 def actions_in(run: Run) -> list[tuple[str, str | None]]:
-    """
-    Return the actions of all rounds that a run goes back over, each with its output.
-    """
+    """Return the actions of all rounds that a run goes back over, each with its output."""
     nodes = [node for node in run.graph().nodes.values() if node.type == "Action"]
     return [(node.attributes["action"], node.attributes["output"]) for node in nodes]
 
 
 def messages_in(run: Run) -> int:
-    """
-    Return how many messages were recorded, those among them that cannot be replayed.
-    """
+    """Return how many messages were recorded, those among them that cannot be replayed."""
     return sum(isinstance(event, MessageRecorded) for event in run._journal.events(until=run.version))
 
 

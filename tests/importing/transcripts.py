@@ -14,30 +14,22 @@ TALK = [HELLO, asked(call("a", "look_up"), content="One moment."), answered("a",
 
 
 def run(task_id: Any, *messages: Message, trial: Any = 0, **fields: Any) -> Run:
-    """
-    Return a run in the form of tau-bench.
-    """
+    """Return a run in the form of tau-bench."""
     return {"task_id": task_id, "trial": trial, "reward": 1.0, "traj": list(messages), **fields}
 
 
 def written(path: Path, value: Any) -> Path:
-    """
-    Write a value as JSON, or a text as it is, and return the path.
-    """
+    """Write a value as JSON, or a text as it is, and return the path."""
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     return path
 
 
 def as_lines(*values: Any) -> str:
-    """
-    Return values as JSON Lines.
-    """
+    """Return values as JSON Lines."""
     return "".join(json.dumps(value) + "\n" for value in values)
 
 
 def kept(store: Store) -> dict[str, list[Message]]:
-    """
-    Return the messages of every context.
-    """
+    """Return the messages of every context."""
     chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
     return {chat.id: chat.to_openai_messages(exact=True) for chat in chats}

@@ -26,9 +26,7 @@ class Point(NamedTuple):
 
 
 def path_of(path: str) -> str:
-    """
-    Return a module's path in the project, without the links of its import package.
-    """
+    """Return a module's path in the project, without the links of its import package."""
     return str(Path(path).resolve().relative_to(ROOT))
 
 
@@ -47,9 +45,7 @@ def _trace(at_line: Callable[[str, int], None]) -> Any:
 
 
 def points_of(call: Callable[[], object]) -> list[Point]:
-    """
-    Run a call, and return each line that it ran: the first time that it did, and the last.
-    """
+    """Run a call, and return each line that it ran: the first time that it did, and the last."""
     times: dict[tuple[str, int], int] = {}
 
     def count(path: str, line: int) -> None:
@@ -89,9 +85,7 @@ def interrupted_at(point: Point, call: Callable[[], object], error: type[BaseExc
 
 
 def in_another_thread(check: Callable[[], None]) -> None:
-    """
-    Run a check in a thread that holds nothing, and require that it comes to an end.
-    """
+    """Run a check in a thread that holds nothing, and require that it comes to an end."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -111,9 +105,7 @@ def in_another_thread(check: Callable[[], None]) -> None:
 def visited(
     points: list[Point], call: Callable[[], object], check: Callable[[], None], error: type[BaseException]
 ) -> Iterator[Point]:
-    """
-    Interrupt a call at each of its points, check what it left, and yield the points that it got to.
-    """
+    """Interrupt a call at each of its points, check what it left, and yield the points that it got to."""
     for point in points:
         if interrupted_at(point, call, error):
             try:

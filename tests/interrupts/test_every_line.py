@@ -43,9 +43,7 @@ LARGE = "a large text, stored beside its event; " * 2_000
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: Any, tmp_path: Path) -> str:
-    """
-    Return where a store is opened.
-    """
+    """Return where a store is opened."""
     if request.param == "postgres":
         return str(request.getfixturevalue("pg_url"))
     return ":memory:" if request.param == "memory" else str(tmp_path / "log.db")
@@ -53,9 +51,7 @@ def place(request: Any, tmp_path: Path) -> str:
 
 @pytest.fixture
 def world(place: str) -> Iterator[World]:
-    """
-    A world whose store is warm.
-    """
+    """A world whose store is warm."""
     world = World(place)
     yield world
     world.close()

@@ -32,9 +32,7 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        """
-        Begin two chats, with some messages in each.
-        """
+        """Begin two chats, with some messages in each."""
         self.chat, self.other = (self.store.chat(f"{name} {self.next_id()}", session="s") for name in "ab")
         for _ in range(3):
             self.say()
@@ -42,16 +40,12 @@ class World:
         assert len(self.chat.items) == len(self.other.items) == 3
 
     def next_id(self) -> str:
-        """
-        Return the id of another message.
-        """
+        """Return the id of another message."""
         self._number += 1
         return f"{self._name}m{self._number}"
 
     def say(self, text: str = "hello", chat: Any = None, **options: Any) -> None:
-        """
-        Add a message; it is acknowledged once this returns.
-        """
+        """Add a message; it is acknowledged once this returns."""
         number = self.next_id()
         (chat or self.chat).add_message("user", text, message_id=number, **options)
         self.acknowledged.append(number)
@@ -83,9 +77,7 @@ class World:
             call()
 
     def check_log(self) -> None:
-        """
-        Require that everything acknowledged is in the log, once.
-        """
+        """Require that everything acknowledged is in the log, once."""
         log = self.stranger.log
         for stream in log.streams("chat:"):
             events = list(log.read_events(stream, after=self._read.get(stream, 0)))
@@ -95,9 +87,7 @@ class World:
         assert [one for one, times in self._kept.items() if times > 1] == [], "recorded twice"
 
     def close(self) -> None:
-        """
-        Close both; verify that nothing is lost or damaged.
-        """
+        """Close both; verify that nothing is lost or damaged."""
         self._kept.clear()
         self._read.clear()
         self.check_log()

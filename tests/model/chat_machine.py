@@ -33,9 +33,7 @@ OF_CONTEXT = {"one": "a", "two": "a", "queued": "a", "other": "b"}
 
 
 def add(chat: ChatContext, said: Said, **options: Any) -> Any:
-    """
-    Add an item by the call that is meant for it.
-    """
+    """Add an item by the call that is meant for it."""
     kind, about, text = said
     match kind:
         case "message":
@@ -58,16 +56,12 @@ class ChatMachine(RuleBasedStateMachine):
     can_reopen = True
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     @initialize()
     def begin(self) -> None:
-        """
-        Open two contexts, and a handle of each kind.
-        """
+        """Open two contexts, and a handle of each kind."""
         type(self).lives += 1
         self.log = self.open_log()
         self.models = {"a": ChatModel(), "b": ChatModel()}
@@ -78,50 +72,36 @@ class ChatMachine(RuleBasedStateMachine):
         self.open_handles()
 
     def open_handles(self) -> None:
-        """
-        Give every handle a new object, which has not looked at anything yet.
-        """
+        """Give every handle a new object, which has not looked at anything yet."""
         self.chats = {name: handle_on(self.log, self.stream(OF_CONTEXT[name])) for name in HANDLES}
 
     def teardown(self) -> None:
-        """
-        Close the log.
-        """
+        """Close the log."""
         if hasattr(self, "log"):
             self.log.close()
 
     @rule(context=st.sampled_from(["a", "b"]))
     def look_at_everything(self, context: str) -> None:
-        """
-        Compare a context with what is in the log.
-        """
+        """Compare a context with what is in the log."""
         stream, model = self.stream(context), self.models[context]
         check_chain(self.log.read(stream))
         assert self.shown(handle_on(self.log, stream)) == model.items_at(model.version)
 
     def stream(self, context: str) -> str:
-        """
-        Return the name of a context's stream in this life.
-        """
+        """Return the name of a context's stream in this life."""
         return f"chat:{type(self).__name__}{self.lives}-{context}"
 
     def shown(self, chat: Any) -> list[Said]:
-        """
-        Return what a context shows, in the model's words.
-        """
+        """Return what a context shows, in the model's words."""
         return [said_by(item) for item in chat.items]
 
     def is_behind(self, name: str) -> bool:
-        """
-        Return whether others have written since a handle last looked.
-        """
+        """Return whether others have written since a handle last looked."""
         return self.chats[name].version < self.models[OF_CONTEXT[name]].version
 
     @rule(name=st.sampled_from(HANDLES), items=ITEMS)
     def append(self, name: str, items: list[Said]) -> None:
-        """
-        Add items one by one: the handle catches up by itself.
-        """
+        """Add items one by one: the handle catches up by itself."""
         model = self.models[OF_CONTEXT[name]]
         for said in items:
             behind = model.version - self.chats[name].version
@@ -132,9 +112,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES), said=ITEM)
     def append_strictly(self, name: str, said: Said) -> None:
-        """
-        Add an item on the version that the handle has seen: refused exactly where it is behind.
-        """
+        """Add an item on the version that the handle has seen: refused exactly where it is behind."""
         chat, model = self.chats[name], self.models[OF_CONTEXT[name]]
         if self.is_behind(name):
             before = chat.version
@@ -148,9 +126,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES), said=ITEM, key=st.integers(0, 3))
     def repeat(self, name: str, said: Said, key: int) -> None:
-        """
-        Add an item under a key, twice: the second time nothing happens.
-        """
+        """Add an item under a key, twice: the second time nothing happens."""
         chat, model = self.chats[name], self.models[OF_CONTEXT[name]]
         key_text = f"{key}-{model.version}"
         first = add(chat, said, idempotency_key=key_text)
@@ -161,9 +137,7 @@ class ChatMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.keyed)
     @rule(name=st.sampled_from(HANDLES), number=st.integers(0), other=ITEM)
     def repeat_later(self, name: str, number: int, other: Said) -> None:
-        """
-        Repeat a call whatever came since, by any handle: it gives the first answer; another one is refused.
-        """
+        """Repeat a call whatever came since, by any handle: it gives the first answer; another one is refused."""
         known = [one for one in self.keyed if one[0] == OF_CONTEXT[name]]
         if not known:
             return
@@ -175,9 +149,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES), word=st.sampled_from(["x", "y", "z"]), back=st.integers(0, 5))
     def give_a_name(self, name: str, word: str, back: int) -> None:
-        """
-        Name a version that the handle has seen.
-        """
+        """Name a version that the handle has seen."""
         chat, model = self.chats[name], self.models[OF_CONTEXT[name]]
         chat.refresh()
         version = max(1, chat.version - back)
@@ -188,9 +160,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(left=ITEMS, right=ITEMS, fate=st.sampled_from(["commit", "commit", "raise", "conflict"]), look=st.booleans())
     def in_a_transaction(self, left: list[Said], right: list[Said], fate: str, look: bool) -> None:
-        """
-        Change both contexts as one: committed, rolled back by an error, or by another writer.
-        """
+        """Change both contexts as one: committed, rolled back by an error, or by another writer."""
         one, other = self.chats["one"], self.chats["other"]
         one.refresh()
         other.refresh()
@@ -217,9 +187,7 @@ class ChatMachine(RuleBasedStateMachine):
         self.models["b"].steps += [Step(said) for said in right]
 
     def write_behind(self, said: Said) -> None:
-        """
-        Write to the second context as somebody of whom no handle knows.
-        """
+        """Write to the second context as somebody of whom no handle knows."""
         from ..contract.writing import said as message
 
         record(self.log, message(0, said[2]), stream=self.stream("b"))
@@ -227,9 +195,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(items=ITEMS, is_loaded=st.booleans(), other_first=st.booleans())
     def enqueue(self, items: list[Said], is_loaded: bool, other_first: bool) -> None:
-        """
-        Queue items and flush: all get in, or none, where somebody wrote after the handle had looked.
-        """
+        """Queue items and flush: all get in, or none, where somebody wrote after the handle had looked."""
         model = self.models["a"]
         chat = handle_on(self.log, self.stream("a"), durability="enqueue")
         if is_loaded:
@@ -250,9 +216,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES), number=st.integers(-40, 40))
     def look_at_a_version(self, name: str, number: int) -> None:
-        """
-        A version, counted from the beginning or from the end of what the handle has seen, or an error.
-        """
+        """A version, counted from the beginning or from the end of what the handle has seen, or an error."""
         chat = self.chats[name]
         version = number if number >= 0 else chat.version + number
         if not 0 <= version <= chat.version:
@@ -264,9 +228,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES), number=st.integers(0, 100), shift=st.sampled_from([-1, 0, 1]))
     def look_at_an_event(self, name: str, number: int, shift: int) -> None:
-        """
-        The position, and the time, of an event in the history that the handle has seen.
-        """
+        """The position, and the time, of an event in the history that the handle has seen."""
         chat = self.chats[name]
         history = chat.history(until=chat.version)
         event = history[number % len(history)]
@@ -278,9 +240,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES))
     def look_at_names(self, name: str) -> None:
-        """
-        Every name leads to its newest version.
-        """
+        """Every name leads to its newest version."""
         chat, model = self.chats[name], self.models[OF_CONTEXT[name]]
         chat.refresh()
         assert chat.names() == model.names()
@@ -288,9 +248,7 @@ class ChatMachine(RuleBasedStateMachine):
             self.check_past(chat.at(word), name, version)
 
     def check_past(self, past: Any, name: str, version: int) -> None:
-        """
-        Compare a view of the past with the model, and with a fold of the events up to there.
-        """
+        """Compare a view of the past with the model, and with a fold of the events up to there."""
         model = self.models[OF_CONTEXT[name]]
         assert past.version == version
         assert past.tail(2) == past.items[-2:]
@@ -301,9 +259,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES))
     def refresh(self, name: str) -> None:
-        """
-        Catch up: what is given back is what was missing.
-        """
+        """Catch up: what is given back is what was missing."""
         chat, model = self.chats[name], self.models[OF_CONTEXT[name]]
         missing = model.version - chat.version
         assert len(chat.refresh()) == missing
@@ -311,26 +267,20 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HANDLES))
     def open_another_handle(self, name: str) -> None:
-        """
-        Go on with a new object, not loaded.
-        """
+        """Go on with a new object, not loaded."""
         self.chats[name] = handle_on(self.log, self.stream(OF_CONTEXT[name]))
 
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log, open it again, and go on with new handles.
-        """
+        """Close the log, open it again, and go on with new handles."""
         self.log.close()
         self.log = self.open_log()
         self.open_handles()
 
     @invariant()
     def views_are_prefixes(self) -> None:
-        """
-        Whatever a handle has seen, its view is what had been said by its version.
-        """
+        """Whatever a handle has seen, its view is what had been said by its version."""
         if not hasattr(self, "chats"):
             return
         for name, chat in self.chats.items():

@@ -26,21 +26,15 @@ class ChatModel:
         return len(self.steps)
 
     def items_at(self, version: int) -> list[Said]:
-        """
-        Return what was said by a version.
-        """
+        """Return what was said by a version."""
         return [step.said for step in self.steps[:version] if step.said is not None]
 
     def names(self) -> dict[str, int]:
-        """
-        Return the names given so far; the later gift wins.
-        """
+        """Return the names given so far; the later gift wins."""
         return dict(step.name for step in self.steps if step.name is not None)
 
     def tokens_at(self, version: int) -> int:
-        """
-        Return the estimate of tokens by the seed's formula, counted anew.
-        """
+        """Return the estimate of tokens by the seed's formula, counted anew."""
         total = 0
         for kind, about, text in self.items_at(version):
             total += 4
@@ -51,16 +45,12 @@ class ChatModel:
         return total
 
     def turns_at(self, version: int) -> int:
-        """
-        Return how many user messages there were by a version.
-        """
+        """Return how many user messages there were by a version."""
         return sum(kind == "message" and about == "user" for kind, about, _ in self.items_at(version))
 
 
 def said_by(item: Any) -> Said:
-    """
-    Put a public item in the model's words.
-    """
+    """Put a public item in the model's words."""
     match item.type:
         case "message":
             return "message", item.role.value, "".join(item.content)

@@ -55,16 +55,12 @@ class ContainerLife(RuleBasedStateMachine):
     can_reopen = True
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     @initialize(limit=LIMITS, pool_limit=st.none() | LIMITS)
     def begin(self, limit: int, pool_limit: int | None) -> None:
-        """
-        Open a queue and a pool; the others branch off them.
-        """
+        """Open a queue and a pool; the others branch off them."""
         type(self).lives += 1
         self.log, self.loop = self.open_log(), asyncio.new_event_loop()
         self.items_made = 0
@@ -78,18 +74,14 @@ class ContainerLife(RuleBasedStateMachine):
         self.take_in(pool_on(self.log, name, limit=pool_limit), ContainerModel(True, pool_limit))
 
     def teardown(self) -> None:
-        """
-        Close the log, and the loop with its threads.
-        """
+        """Close the log, and the loop with its threads."""
         if hasattr(self, "log"):
             self.log.close()
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 
     def take_in(self, container: Container, model: ContainerModel) -> None:
-        """
-        Take a new container in, and compare it at once.
-        """
+        """Take a new container in, and compare it at once."""
         self.containers.append(container)
         self.models.append(model)
         self.gates.append(Gate(container))
@@ -97,40 +89,30 @@ class ContainerLife(RuleBasedStateMachine):
         self.check(len(self.containers) - 1)
 
     def pick(self, number: int, *, of_pools: bool | None = None) -> int:
-        """
-        Return the place of the container with a number, of one kind if wanted.
-        """
+        """Return the place of the container with a number, of one kind if wanted."""
         places = [place for place, model in enumerate(self.models) if of_pools in (None, model.is_pool)]
         return places[number % len(places)]
 
     def handle(self, place: int) -> Any:
-        """
-        Return another handle on a container.
-        """
+        """Return another handle on a container."""
         on: Any = pool_on if self.models[place].is_pool else queue_on
         return on(self.log, self.containers[place].id)
 
     def made(self, place: int, ids: Sequence[str]) -> list[Row]:
-        """
-        Return new items for a container.
-        """
+        """Return new items for a container."""
         self.items_made += len(ids)
         numbers = range(self.items_made - len(ids), self.items_made)
         is_pool = self.models[place].is_pool
         return [Row(f"i{number}", item_id if is_pool else None) for number, item_id in zip(numbers, ids, strict=True)]
 
     def run(self, work: Awaitable[Any]) -> Any:
-        """
-        Await something in this life's loop.
-        """
+        """Await something in this life's loop."""
         return self.loop.run_until_complete(_awaited(work))
 
     def act(
         self, place: int, change: Callable[[Any], Awaitable[Any]], expect: Callable[[ContainerModel], None], veto: Veto
     ) -> None:
-        """
-        Change a container and its model: both do it, or a hook of both says no.
-        """
+        """Change a container and its model: both do it, or a hook of both says no."""
         container, model, gate = self.containers[place], self.models[place], self.gates[place]
         gate.veto = veto
         version = container.version
@@ -146,23 +128,17 @@ class ContainerLife(RuleBasedStateMachine):
         self.settle(place)
 
     def put(self, place: int, rows: Sequence[Row], veto: Veto) -> None:
-        """
-        Put items into a container and its model.
-        """
+        """Put items into a container and its model."""
         self.act(place, lambda one: put(one, rows), lambda model: model.put(rows, veto), veto)
 
     def settle(self, place: int) -> None:
-        """
-        Forget what was told, keep what is now for later, and compare.
-        """
+        """Forget what was told, keep what is now for later, and compare."""
         self.gates[place].told, self.models[place].told = [], []
         self.past[place][self.containers[place].version] = self.models[place].copy()
         self.check(place)
 
     def check(self, place: int) -> None:
-        """
-        Compare a container with its model, with another handle, and with a fold of its events.
-        """
+        """Compare a container with its model, with another handle, and with a fold of its events."""
         container, model = self.containers[place], self.models[place]
         check_shown(container, model)
         again = self.handle(place)
@@ -173,18 +149,14 @@ class ContainerLife(RuleBasedStateMachine):
 
     @invariant()
     def nobody_else_changed(self) -> None:
-        """
-        Whatever was done to one of them, all show what they should.
-        """
+        """Whatever was done to one of them, all show what they should."""
         for container, model in zip(getattr(self, "containers", []), getattr(self, "models", []), strict=True):
             check_shown(container, model)
             assert model.limit is None or len(container) <= model.limit
 
 
 def check_shown(container: Any, model: ContainerModel) -> None:
-    """
-    Compare all that a container shows with a model.
-    """
+    """Compare all that a container shows with a model."""
     assert [(one.content, one.id) for one in container.items] == model.rows
     assert (container.limit, container.tags, len(container)) == (model.limit, model.tags, len(model.rows))
     if model.is_pool:
@@ -195,16 +167,12 @@ def check_shown(container: Any, model: ContainerModel) -> None:
 
 
 def item_of(row: Row) -> ContextItem[str]:
-    """
-    Return the item that a row stands for.
-    """
+    """Return the item that a row stands for."""
     return ContextItem(row.content, "about", row.id)
 
 
 async def put(container: Any, rows: Sequence[Row]) -> None:
-    """
-    Put items in: together where it can be.
-    """
+    """Put items in: together where it can be."""
     if isinstance(container, ContextPool):
         for row in rows:
             await container.add(item_of(row))

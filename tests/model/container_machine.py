@@ -25,9 +25,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, ids=IDS, veto=VETO)
     def put_in(self, number: int, ids: list[str], veto: Veto) -> None:
-        """
-        Put items in: into a queue at once, into a pool one by one.
-        """
+        """Put items in: into a queue at once, into a pool one by one."""
         place = self.pick(number)
         rows = self.made(place, ids)
         for batch in [[row] for row in rows] if self.models[place].is_pool else [rows]:
@@ -35,9 +33,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, batches=st.lists(IDS, min_size=2, max_size=4), veto=VETO)
     def put_in_at_once(self, number: int, batches: list[list[str]], veto: Veto) -> None:
-        """
-        Put items in by several tasks: it is as if they had come one after the other.
-        """
+        """Put items in by several tasks: it is as if they had come one after the other."""
         place = self.pick(number)
         container, model, gate = self.containers[place], self.models[place], self.gates[place]
         gate.veto = veto
@@ -68,9 +64,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, chosen=NUMBER, veto=VETO)
     def remove(self, number: int, chosen: int, veto: Veto) -> None:
-        """
-        Take an item out of a pool; what is not there is refused, and no hook hears of it.
-        """
+        """Take an item out of a pool; what is not there is refused, and no hook hears of it."""
         place = self.pick(number, of_pools=True)
         model = self.models[place]
         if not model.rows:
@@ -83,16 +77,12 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, veto=VETO)
     def clear(self, number: int, veto: Veto) -> None:
-        """
-        Take everything out.
-        """
+        """Take everything out."""
         self.act(self.pick(number), lambda one: one.clear(), lambda m: m.clear(veto), veto)
 
     @rule(number=NUMBER, chosen=SOME, reason=st.sampled_from(["old", "limit"]), veto=VETO)
     def evict(self, number: int, chosen: list[int], reason: str, veto: Veto) -> None:
-        """
-        Have some leave, named by their births.
-        """
+        """Have some leave, named by their births."""
         place = self.pick(number)
         container, model = self.containers[place], self.models[place]
         places = list(dict.fromkeys(one % len(model.rows) for one in chosen)) if model.rows else []
@@ -101,9 +91,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, chosen=SOME, veto=VETO)
     def restore(self, number: int, chosen: list[int], veto: Veto) -> None:
-        """
-        Take some back; more than there is room for, or of an id that is there, is refused as a whole.
-        """
+        """Take some back; more than there is room for, or of an id that is there, is refused as a whole."""
         place = self.pick(number)
         model, left = self.models[place], self.containers[place].evicted()
         places = list(dict.fromkeys(one % len(left) for one in chosen)) if left else []
@@ -119,9 +107,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, limit=st.none() | LIMITS, tags=st.sampled_from(["", "a", "ab"]), veto=VETO)
     def set_up(self, number: int, limit: int | None, tags: str, veto: Veto) -> None:
-        """
-        Set limit and tags.
-        """
+        """Set limit and tags."""
         place = self.pick(number)
         wanted = 3 if limit is None and not self.models[place].is_pool else limit
         self.act(
@@ -133,9 +119,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, ids=IDS)
     def set_items(self, number: int, ids: list[str]) -> None:
-        """
-        Set the items of a queue: no hook hears of it.
-        """
+        """Set the items of a queue: no hook hears of it."""
         place = self.pick(number, of_pools=False)
         rows = self.made(place, ids)
 
@@ -149,9 +133,7 @@ class ContainerMachine(ContainerLife):
     @precondition(lambda self: len(self.containers) < CONTAINERS_MAX)
     @rule(number=NUMBER, version=NUMBER, is_past=st.booleans(), limit=st.none() | LIMITS)
     def branch(self, number: int, version: int, is_past: bool, limit: int | None) -> None:
-        """
-        Branch the present, or any version of the past; no hook hears of it.
-        """
+        """Branch the present, or any version of the past; no hook hears of it."""
         place = self.pick(number)
         container, versions = self.containers[place], list(self.past[place])
         chosen = versions[version % len(versions)] if is_past else container.version
@@ -163,9 +145,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, version=NUMBER)
     def look_back(self, number: int, version: int) -> None:
-        """
-        Every version that was looked at shows what it showed then; at none were there more than the limit.
-        """
+        """Every version that was looked at shows what it showed then; at none were there more than the limit."""
         place = self.pick(number)
         container, versions = self.containers[place], list(self.past[place])
         chosen = versions[version % len(versions)]
@@ -180,9 +160,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, word=st.sampled_from("xyz"))
     def give_a_name(self, number: int, word: str) -> None:
-        """
-        Name the present.
-        """
+        """Name the present."""
         place = self.pick(number)
         container = self.containers[place]
         named = container.name_version(word)
@@ -193,9 +171,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, ids=IDS, others=IDS, veto=VETO)
     def put_in_from_behind(self, number: int, ids: list[str], others: list[str], veto: Veto) -> None:
-        """
-        A handle that has not seen what came first adds behind it; its hooks are told of both.
-        """
+        """A handle that has not seen what came first adds behind it; its hooks are told of both."""
         place = self.pick(number)
         behind, stale = self.handle(place), self.models[place].copy()
         self.put(place, self.made(place, others[:1]), Veto())
@@ -219,9 +195,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, edit=EDITS, others=IDS)
     def edit_from_behind(self, number: int, edit: str, others: list[str]) -> None:
-        """
-        It is told that another writer came first, and its view stays as it was.
-        """
+        """It is told that another writer came first, and its view stays as it was."""
         place = self.pick(number)
         behind = self.handle(place)
         before, version, left = behind.items, behind.version, [one.born for one in behind.evicted()]
@@ -242,9 +216,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(number=NUMBER, ids=IDS)
     def enqueue(self, number: int, ids: list[str]) -> None:
-        """
-        Queue changes and flush: seen at once, and in the log after it.
-        """
+        """Queue changes and flush: seen at once, and in the log after it."""
         place = self.pick(number)
         model, on = self.models[place], pool_on if self.models[place].is_pool else queue_on
         queued: Any = on(self.log, self.containers[place].id, durability="enqueue")
@@ -258,9 +230,7 @@ class ContainerMachine(ContainerLife):
 
     @rule(numbers=st.tuples(NUMBER, NUMBER), ids=st.tuples(IDS, IDS), fate=st.sampled_from(["commit", "roll back"]))
     def in_a_transaction(self, numbers: tuple[int, int], ids: tuple[list[str], list[str]], fate: str) -> None:
-        """
-        Change two containers as one, or not at all.
-        """
+        """Change two containers as one, or not at all."""
         places = sorted({self.pick(number) for number in numbers})
         rows = [self.made(place, some[:1]) for place, some in zip(places, ids, strict=False)]
 
@@ -286,9 +256,7 @@ class ContainerMachine(ContainerLife):
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log, open it again, and go on with new handles.
-        """
+        """Close the log, open it again, and go on with new handles."""
         ids = [container.id for container in self.containers]
         self.log.close()
         self.log = self.open_log()
@@ -299,9 +267,7 @@ class ContainerMachine(ContainerLife):
 
 
 def announced(rows: list[Row]) -> Any:
-    """
-    Return a trial that tells hooks what would be, and then comes to nothing.
-    """
+    """Return a trial that tells hooks what would be, and then comes to nothing."""
 
     def trial(model: ContainerModel, tell: Any) -> list[Any]:
         told: list[Any] = []
@@ -318,9 +284,7 @@ def announced(rows: list[Row]) -> Any:
 
 
 def refusal(model: ContainerModel, rows: list[Row]) -> type[Exception] | None:
-    """
-    Return the error that restoring these items is refused with, if any.
-    """
+    """Return the error that restoring these items is refused with, if any."""
     ids = [row.id for row in rows]
     if model.is_pool and (len(set(ids)) < len(ids) or any(model.find(one) is not None for one in ids)):
         return InvalidInputError
@@ -330,8 +294,6 @@ def refusal(model: ContainerModel, rows: list[Row]) -> type[Exception] | None:
 
 
 def restored(model: ContainerModel, rows: list[Row], veto: Veto) -> None:
-    """
-    Put items back; where there are none nobody hears of it.
-    """
+    """Put items back; where there are none nobody hears of it."""
     if rows or not model.is_pool:
         model.put(rows, veto)

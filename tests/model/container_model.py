@@ -33,9 +33,7 @@ class Veto(NamedTuple):
     remainder: int = 0
 
     def __call__(self, kind: str, told: Sequence[Any]) -> bool:
-        """
-        Return whether a hook that is told this says no.
-        """
+        """Return whether a hook that is told this says no."""
         items = told[-1] if kind != "before_append" else told[1]
         numbers = [int(content[1:]) for content in ([items] if isinstance(items, str) else items)]
         return kind == self.kind and any(number % 4 == self.remainder for number in numbers)
@@ -53,49 +51,35 @@ class ContainerModel:
     told: list[Told] = field(default_factory=list)
 
     def copy(self) -> "ContainerModel":
-        """
-        Return one that goes its own way.
-        """
+        """Return one that goes its own way."""
         return ContainerModel(self.is_pool, self.limit, self.tags, list(self.rows), list(self.gone))
 
     def branched(self, limit: int | None) -> "ContainerModel":
-        """
-        Return what a branch begins as.
-        """
+        """Return what a branch begins as."""
         cut = 0 if limit is None else max(0, len(self.rows) - limit)
         gone = [Gone(row, "evict", "limit") for row in self.rows[:cut]]
         return ContainerModel(self.is_pool, limit, self.tags, self.rows[cut:], gone)
 
     def shown(self) -> list[str]:
-        """
-        Return the contents.
-        """
+        """Return the contents."""
         return [row.content for row in self.rows]
 
     def ever(self) -> list[str]:
-        """
-        Return the contents of everything that was ever in it.
-        """
+        """Return the contents of everything that was ever in it."""
         return sorted([*self.shown(), *(one.row.content for one in self.gone)])
 
     def find(self, item_id: str | None) -> int | None:
-        """
-        Return the place of the item of a pool that has this id.
-        """
+        """Return the place of the item of a pool that has this id."""
         places = [place for place, row in enumerate(self.rows) if self.is_pool and row.id == item_id]
         return places[0] if places else None
 
     def leave(self, row: Row, how: str, reason: str | None) -> None:
-        """
-        Take an item out.
-        """
+        """Take an item out."""
         self.rows.remove(row)
         self.gone.append(Gone(row, how, reason))
 
     def place(self, row: Row) -> None:
-        """
-        Put an item at the end, or in the place of the one that has its id.
-        """
+        """Put an item at the end, or in the place of the one that has its id."""
         self.gone = [one for one in self.gone if one.row != row]
         place = self.find(row.id)
         if place is None:
@@ -125,9 +109,7 @@ class ContainerModel:
         self.told += after
 
     def put(self, rows: Sequence[Row], veto: Veto) -> None:
-        """
-        Put items in; the oldest make room.
-        """
+        """Put items in; the oldest make room."""
 
         def trial(new: ContainerModel, tell: Callable[..., None]) -> list[Told]:
             names = [row.content for row in rows]
@@ -147,9 +129,7 @@ class ContainerModel:
         self.change(veto, trial)
 
     def evict(self, rows: Sequence[Row], reason: str, veto: Veto) -> None:
-        """
-        Have items leave.
-        """
+        """Have items leave."""
 
         def trial(new: ContainerModel, tell: Callable[..., None]) -> list[Told]:
             for row in rows:
@@ -160,9 +140,7 @@ class ContainerModel:
         self.change(veto, trial)
 
     def remove(self, row: Row, veto: Veto) -> None:
-        """
-        Take an item out of a pool.
-        """
+        """Take an item out of a pool."""
 
         def trial(new: ContainerModel, tell: Callable[..., None]) -> list[Told]:
             tell("before_remove", new.shown(), row.content)
@@ -172,9 +150,7 @@ class ContainerModel:
         self.change(veto, trial)
 
     def clear(self, veto: Veto) -> None:
-        """
-        Have all leave.
-        """
+        """Have all leave."""
 
         def trial(new: ContainerModel, tell: Callable[..., None]) -> list[Told]:
             tell("before_clear", new.shown(), new.shown())
@@ -185,9 +161,7 @@ class ContainerModel:
         self.change(veto, trial)
 
     def set_up(self, limit: int | None, tags: frozenset[str], veto: Veto) -> None:
-        """
-        Set limit and tags.
-        """
+        """Set limit and tags."""
 
         def trial(new: ContainerModel, tell: Callable[..., None]) -> list[Told]:
             while limit is not None and len(new.rows) > limit:
@@ -199,9 +173,7 @@ class ContainerModel:
         self.change(veto, trial)
 
     def refill(self, rows: Sequence[Row]) -> None:
-        """
-        Have all leave and put others in; nobody is told.
-        """
+        """Have all leave and put others in; nobody is told."""
         for row in list(self.rows):
             self.leave(row, "clear", None)
         self.rows = list(rows)[-(self.limit or 0) :]

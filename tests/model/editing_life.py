@@ -39,15 +39,11 @@ class TellingLLM(LLM):
     """A model that answers every question with the same sentence."""
 
     async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
-        """
-        Say it.
-        """
+        """Say it."""
         yield LLMResponse(content="It was told.", role=ChatRole.ASSISTANT)
 
     async def cancel_current_generation(self) -> None:
-        """
-        Do nothing: it is never stopped.
-        """
+        """Do nothing: it is never stopped."""
 
 
 TELLER = TellingLLM()
@@ -60,16 +56,12 @@ class EditingLife(RuleBasedStateMachine):
     can_reopen = True
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     @initialize()
     def begin(self) -> None:
-        """
-        Open one context; the others are forked from it.
-        """
+        """Open one context; the others are forked from it."""
         type(self).lives += 1
         self.log = self.open_log()
         self.items_made = 0
@@ -82,33 +74,25 @@ class EditingLife(RuleBasedStateMachine):
         self.put(handle_on(self.log, root), EditingModel())
 
     def teardown(self) -> None:
-        """
-        Close the log.
-        """
+        """Close the log."""
         if hasattr(self, "log"):
             self.log.close()
 
     # Contexts and items by number
 
     def put(self, chat: ChatContext, model: EditingModel) -> None:
-        """
-        Take a new context in, and compare it at once.
-        """
+        """Take a new context in, and compare it at once."""
         stream = f"chat:{chat.id}"
         self.chats[stream], self.models[stream] = chat, model
         self.past[stream] = {chat.version: model.copy()}
         self.check(stream)
 
     def pick(self, number: int) -> str:
-        """
-        Return the stream of the context with a number.
-        """
+        """Return the stream of the context with a number."""
         return list(self.chats)[number % len(self.chats)]
 
     def made(self, model: EditingModel, drawn: tuple[str, float, int]) -> ChatItem:
-        """
-        Return a new item; an output answers a call that has no output yet, if there is one.
-        """
+        """Return a new item; an output answers a call that has no output yet, if there is one."""
         kind, time, number = drawn
         self.items_made += 1
         item_id, text = f"i{self.items_made}", "x" * number
@@ -128,17 +112,13 @@ class EditingLife(RuleBasedStateMachine):
                 return ChatMessage(id=item_id, created_at=time, role=ChatRole(kind), content=[text])
 
     def some(self, model: EditingModel, numbers: list[int]) -> list[str]:
-        """
-        Return ids of items that the context ever held.
-        """
+        """Return ids of items that the context ever held."""
         return list(dict.fromkeys(model.rows[number % len(model.rows)].id for number in numbers)) if model.rows else []
 
     def act(
         self, number: int, change: Callable[[ChatContext], object], expect: Callable[[EditingModel], object]
     ) -> None:
-        """
-        Change a context and its model; nothing is recorded where the model says that nothing changes.
-        """
+        """Change a context and its model; nothing is recorded where the model says that nothing changes."""
         stream = self.pick(number)
         chat, model = self.chats[stream], self.models[stream]
         version = chat.version
@@ -149,32 +129,24 @@ class EditingLife(RuleBasedStateMachine):
         self.check(stream)
 
     def check(self, stream: str) -> None:
-        """
-        Compare everything that a context shows with its model.
-        """
+        """Compare everything that a context shows with its model."""
         chat, model = self.chats[stream], self.models[stream]
         check_view(chat, model)
         assert handle_on(self.log, stream).tail(3) == chat.items[-3:] or self.is_pending(stream)
 
     def is_pending(self, stream: str) -> bool:
-        """
-        Return whether the log does not hold all of a context yet.
-        """
+        """Return whether the log does not hold all of a context yet."""
         return self.log.head(stream) < self.chats[stream].version
 
     @invariant()
     def nobody_else_changed(self) -> None:
-        """
-        Whatever was done to one context, all show what they should: a fork never changes its parent.
-        """
+        """Whatever was done to one context, all show what they should: a fork never changes its parent."""
         for stream, chat in getattr(self, "chats", {}).items():
             assert [item.id for item in chat.items] == [row.id for row in self.models[stream].view()]
 
 
 def check_view(chat: Any, model: EditingModel) -> None:
-    """
-    Compare all that a view shows with a model.
-    """
+    """Compare all that a view shows with a model."""
     view = model.view()
     assert [row_of(item) for item in chat.items] == view
     assert chat.estimated_tokens() == sum(row.tokens for row in view)

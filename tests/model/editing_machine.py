@@ -27,32 +27,24 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, drawn=st.lists(DRAWN, min_size=1, max_size=4))
     def append(self, number: int, drawn: list[tuple[str, float, int]]) -> None:
-        """
-        Add items at the end.
-        """
+        """Add items at the end."""
         for one in drawn:
             self.append_one(number, self.made(self.models[self.pick(number)], one))
 
     def append_one(self, number: int, item: ChatItem) -> None:
-        """
-        Add one item.
-        """
+        """Add one item."""
         self.act(number, lambda chat: chat.add_items([item]), lambda m: m.append(row_of(item)))
 
     @rule(number=NUMBER, drawn=st.lists(DRAWN, min_size=1, max_size=3))
     def insert(self, number: int, drawn: list[tuple[str, float, int]]) -> None:
-        """
-        Insert items by their time.
-        """
+        """Insert items by their time."""
         model = self.models[self.pick(number)]
         items = [self.made(model, one) for one in drawn if one[0] != "output"]
         self.act(number, lambda chat: chat.insert_many(items), lambda m: m.insert([row_of(item) for item in items]))
 
     @rule(number=NUMBER, time=TIME)
     def replace_instructions(self, number: int, time: float) -> None:
-        """
-        Put a system message in the place of all there are.
-        """
+        """Put a system message in the place of all there are."""
         self.items_made += 1
         item_id = f"i{self.items_made}"
         self.act(
@@ -65,9 +57,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, numbers=SOME, reason=st.sampled_from([None, "old"]))
     def evict(self, number: int, numbers: list[int], reason: str | None) -> None:
-        """
-        Evict items, unless one of them is pinned.
-        """
+        """Evict items, unless one of them is pinned."""
         model = self.models[self.pick(number)]
         ids = self.some(model, numbers)
         if model.copy().evict(ids, reason) is not None:
@@ -79,9 +69,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, numbers=st.none() | SOME)
     def restore(self, number: int, numbers: list[int] | None) -> None:
-        """
-        Restore items by id, or what left last.
-        """
+        """Restore items by id, or what left last."""
         if numbers is None:
             self.act(number, lambda chat: chat.restore(), lambda m: m.restore_last())
             return
@@ -90,9 +78,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, numbers=SOME, is_pinned=st.booleans())
     def pin(self, number: int, numbers: list[int], is_pinned: bool) -> None:
-        """
-        Pin or unpin items; what was evicted cannot be pinned.
-        """
+        """Pin or unpin items; what was evicted cannot be pinned."""
         model = self.models[self.pick(number)]
         ids = self.some(model, numbers)
         if is_pinned and any(item_id in model.gone for item_id in ids):
@@ -109,18 +95,14 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER)
     def clear(self, number: int) -> None:
-        """
-        Take everything out.
-        """
+        """Take everything out."""
         self.act(
             number, lambda chat: chat.clear(), lambda m: m.take_out([row.id for row in m.view()], Leaving("clear"))
         )
 
     @rule(number=NUMBER, items_max=st.none() | st.integers(0, 12), tokens_max=st.none() | st.integers(0, 80))
     def truncate(self, number: int, items_max: int | None, tokens_max: int | None) -> None:
-        """
-        Truncate: what is pinned stays.
-        """
+        """Truncate: what is pinned stays."""
         model = self.models[self.pick(number)]
         pinned = [item_id for item_id in model.pinned if item_id not in model.gone]
         self.act(
@@ -132,9 +114,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, edit=st.sampled_from(["clear", "truncate", "restore"]))
     def edit_from_behind(self, number: int, edit: str) -> None:
-        """
-        A handle that is behind is told where its edit would change something, and its view stays as it was.
-        """
+        """A handle that is behind is told where its edit would change something, and its view stays as it was."""
         behind = handle_on(self.log, self.pick(number))
         before = behind.items
         self.append(number, [("user", 1.0, 1)])
@@ -147,9 +127,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, keep=st.integers(0, 3))
     def summarize(self, number: int, keep: int) -> None:
-        """
-        Have a summary written.
-        """
+        """Have a summary written."""
         plan = self.models[self.pick(number)].summary_plan(keep)
 
         def expect(m: EditingModel) -> bool:
@@ -168,9 +146,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER)
     def undo_summary(self, number: int) -> None:
-        """
-        Take the last summary back.
-        """
+        """Take the last summary back."""
         if self.models[self.pick(number)].copy().undo_summary() is None:
             with pytest.raises(NotFoundError):
                 self.chats[self.pick(number)].undo_summary()
@@ -182,9 +158,7 @@ class EditingMachine(EditingLife):
     @precondition(lambda self: len(self.chats) < CONTEXTS_MAX)
     @rule(number=NUMBER, version=NUMBER, is_past=st.booleans())
     def fork(self, number: int, version: int, is_past: bool) -> None:
-        """
-        Fork the present, or any version of the past.
-        """
+        """Fork the present, or any version of the past."""
         stream = self.pick(number)
         chat, versions = self.chats[stream], list(self.past[stream])
         chosen = versions[version % len(versions)] if is_past else chat.version
@@ -194,9 +168,7 @@ class EditingMachine(EditingLife):
     @precondition(lambda self: len(self.chats) < CONTEXTS_MAX)
     @rule(number=NUMBER, turns=st.integers(1, 3))
     def fork_filtered(self, number: int, turns: int) -> None:
-        """
-        Fork the last turns: the same instructions are in force.
-        """
+        """Fork the last turns: the same instructions are in force."""
         stream = self.pick(number)
         chat, model = self.chats[stream], self.models[stream]
         child = chat.fork_filtered(turns)
@@ -211,9 +183,7 @@ class EditingMachine(EditingLife):
     @precondition(lambda self: len(self.chats) < CONTEXTS_MAX)
     @rule(number=NUMBER, what=st.sampled_from(["brief", "copy", "no system", "no handoffs", "no tools", "agent"]))
     def fork_part(self, number: int, what: str) -> None:
-        """
-        Fork nothing, or what passes a filter.
-        """
+        """Fork nothing, or what passes a filter."""
         stream = self.pick(number)
         chat, model = self.chats[stream], self.models[stream]
         version = chat.version
@@ -242,9 +212,7 @@ class EditingMachine(EditingLife):
 
     @rule(into=NUMBER, source=NUMBER, version=NUMBER, is_past=st.booleans(), with_config=st.booleans(), rule=RULE)
     def merge(self, into: int, source: int, version: int, is_past: bool, with_config: bool, rule: Any) -> None:
-        """
-        Merge one context, or its past, into another; then once more, which changes nothing.
-        """
+        """Merge one context, or its past, into another; then once more, which changes nothing."""
         here, there = self.pick(into), self.pick(source)
         versions = list(self.past[there])
         chosen = versions[version % len(versions)] if is_past else self.chats[there].version
@@ -263,9 +231,7 @@ class EditingMachine(EditingLife):
             )
 
     def base_of(self, here: str, there: str, version: int) -> EditingModel | None:
-        """
-        Return what both contexts were when they were last the same.
-        """
+        """Return what both contexts were when they were last the same."""
         ours = [*self.models[here].ancestry, (here, self.chats[here].version)]
         theirs = [*self.past[there][version].ancestry, (there, version)]
         common = None
@@ -279,9 +245,7 @@ class EditingMachine(EditingLife):
 
     @rule(into=NUMBER, source=NUMBER, agent=st.sampled_from([None, "sub"]))
     def merge_result(self, into: int, source: int, agent: str | None) -> None:
-        """
-        Take the last answer of another context, twice.
-        """
+        """Take the last answer of another context, twice."""
         there = self.pick(source)
         other, their = self.chats[there], self.models[there].copy()
         for _ in range(2):
@@ -293,9 +257,7 @@ class EditingMachine(EditingLife):
 
     @rule(into=NUMBER, source=NUMBER)
     def merge_with_summary(self, into: int, source: int) -> None:
-        """
-        Have another context told.
-        """
+        """Have another context told."""
         there = self.pick(source)
         key, version = (there, "summary"), self.chats[there].version
         is_blank = all(row.kind in ("handoff", "config") for row in self.models[there].view())
@@ -312,9 +274,7 @@ class EditingMachine(EditingLife):
 
     @rule(into=NUMBER, drawn=st.lists(DRAWN, min_size=1, max_size=3), evicts=st.booleans())
     def merge_detached(self, into: int, drawn: list[tuple[str, float, int]], evicts: bool) -> None:
-        """
-        Merge a context of another log, which is adopted on the way.
-        """
+        """Merge a context of another log, which is adopted on the way."""
         other, their = ChatContext(), EditingModel()
         for one in drawn:
             item = self.made(their, one)
@@ -333,9 +293,7 @@ class EditingMachine(EditingLife):
     @precondition(lambda self: len(self.chats) < CONTEXTS_MAX)
     @rule(number=NUMBER, numbers=SOME, drawn=DRAWN, is_kept=st.booleans())
     def in_a_transaction(self, number: int, numbers: list[int], drawn: tuple[str, float, int], is_kept: bool) -> None:
-        """
-        Fork, go on in the child, merge it back, edit: as one, or not at all.
-        """
+        """Fork, go on in the child, merge it back, edit: as one, or not at all."""
         stream = self.pick(number)
         before, versions = self.models[stream].copy(), dict(self.past[stream])
         chats = list(self.chats)
@@ -359,9 +317,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, version=NUMBER)
     def look_at_the_past(self, number: int, version: int) -> None:
-        """
-        A version is what it was, and what a fold of the events up to there gives.
-        """
+        """A version is what it was, and what a fold of the events up to there gives."""
         stream = self.pick(number)
         chat, known = self.chats[stream], self.past[stream]
         head = chat.version
@@ -376,9 +332,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER)
     def look_at_what_is_sent(self, number: int) -> None:
-        """
-        Every provider accepts what comes of the context.
-        """
+        """Every provider accepts what comes of the context."""
         chat = self.chats[self.pick(number)]
         messages, system = chat.to_anthropic_messages()
         assert openai.faults(chat.to_openai_messages()) == []
@@ -388,9 +342,7 @@ class EditingMachine(EditingLife):
 
     @rule(number=NUMBER, frees=st.booleans())
     def open_again(self, number: int, frees: bool) -> None:
-        """
-        Let go of a view, or go on with another handle: both are read from the log again.
-        """
+        """Let go of a view, or go on with another handle: both are read from the log again."""
         stream = self.pick(number)
         if frees:
             self.chats[stream].cleanup()
@@ -401,9 +353,7 @@ class EditingMachine(EditingLife):
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log, open it again: every context is as it was.
-        """
+        """Close the log, open it again: every context is as it was."""
         self.log.close()
         self.log = self.open_log()
         for stream in self.chats:

@@ -65,9 +65,7 @@ class EditingModel:
     merged: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def copy(self) -> "EditingModel":
-        """
-        Return a copy of its own.
-        """
+        """Return a copy of its own."""
         rows, self.rows = self.rows, []
         copied = deepcopy(self)
         self.rows, copied.rows = rows, list(rows)
@@ -76,27 +74,19 @@ class EditingModel:
     # What can be seen
 
     def view(self) -> list[Row]:
-        """
-        Return the rows that can be seen.
-        """
+        """Return the rows that can be seen."""
         return [row for row in self.rows if row.id not in self.gone]
 
     def ids(self, wanted: Callable[[Row], bool]) -> list[str]:
-        """
-        Return the ids of the rows that can be seen and are wanted.
-        """
+        """Return the ids of the rows that can be seen and are wanted."""
         return [row.id for row in self.view() if wanted(row)]
 
     def row(self, row_id: str) -> Row:
-        """
-        Return the row with an id.
-        """
+        """Return the row with an id."""
         return next(row for row in self.rows if row.id == row_id)
 
     def partner(self, row_id: str) -> str | None:
-        """
-        Return the first output behind a call, or the call of such an output, if both are in the view, or neither.
-        """
+        """Return the first output behind a call, or the call of such an output, if both are in the view, or neither."""
         row = self.row(row_id)
         if row.kind not in ("call", "output"):
             return None
@@ -110,100 +100,74 @@ class EditingModel:
         return other.id if (other.id in self.gone) == (row_id in self.gone) else None
 
     def with_partners(self, row_ids: Collection[str]) -> set[str]:
-        """
-        Return these rows, and the calls and outputs that go with them.
-        """
+        """Return these rows, and the calls and outputs that go with them."""
         return {*row_ids, *(other for one in row_ids if (other := self.partner(one)) is not None)}
 
     def instructions(self, rows: Sequence[Row] | None = None) -> str | None:
-        """
-        Return the instructions in force.
-        """
+        """Return the instructions in force."""
         found = [row.text for row in (self.view() if rows is None else rows) if row.sets_config]
         return found[-1] if found else None
 
     def time_behind_call(self, row: Row) -> float:
-        """
-        Return the time of a row, of an output never one before its call's.
-        """
+        """Return the time of a row, of an output never one before its call's."""
         call = self.partner(row.id) if row.kind == "output" else None
         return row.time if call is None else max(row.time, self.row(call).time)
 
     # Edits; each returns whether it changes anything
 
     def append(self, *rows: Row) -> bool:
-        """
-        Put rows at the end.
-        """
+        """Put rows at the end."""
         self.rows += rows
         self.arrived += [row.id for row in rows]
         return bool(rows)
 
     def put_before(self, row: Row, anchor: str | None) -> None:
-        """
-        Put a row right before another one, or at the end.
-        """
+        """Put a row right before another one, or at the end."""
         place = len(self.rows) if anchor is None else self.rows.index(self.row(anchor))
         self.rows.insert(place, row)
         self.arrived.append(row.id)
 
     def insert(self, rows: Sequence[Row]) -> bool:
-        """
-        Put each row before the first younger one that can be seen.
-        """
+        """Put each row before the first younger one that can be seen."""
         for row in sorted(rows, key=lambda row: row.time):
             self.put_before(row, self.younger(row, self.view()))
         return bool(rows)
 
     def younger(self, row: Row, among: Sequence[Row]) -> str | None:
-        """
-        Return the first that is younger.
-        """
+        """Return the first that is younger."""
         return next((one.id for one in among if one.time > row.time), None)
 
     def replace_system(self, row: Row) -> bool:
-        """
-        Put a system message in the place of the first, and take all there were out of the view.
-        """
+        """Put a system message in the place of the first, and take all there were out of the view."""
         replaced = self.ids(lambda one: one.kind == "system")
         self.put_before(row, replaced[0] if replaced else None)
         self.take_out(replaced, Leaving("replace"))
         return True
 
     def take_out(self, row_ids: Collection[str], leaving: Leaving) -> bool:
-        """
-        Take rows out of the view.
-        """
+        """Take rows out of the view."""
         self.gone.update((row_id, leaving) for row_id in row_ids)
         return bool(row_ids)
 
     def evict(self, row_ids: Collection[str], reason: str | None) -> bool | None:
-        """
-        Take rows out with their partners; None where one is pinned.
-        """
+        """Take rows out with their partners; None where one is pinned."""
         leaving = self.with_partners([one for one in row_ids if one not in self.gone])
         return None if leaving & self.pinned else self.take_out(leaving, Leaving("evict", reason))
 
     def put_back(self, row_ids: Collection[str]) -> bool:
-        """
-        Put rows back with their partners.
-        """
+        """Put rows back with their partners."""
         back = self.with_partners([one for one in row_ids if one in self.gone])
         for row_id in back:
             del self.gone[row_id]
         return bool(back)
 
     def restore_last(self) -> bool:
-        """
-        Put back what left last, if it was not summarised or replaced.
-        """
+        """Put back what left last, if it was not summarised or replaced."""
         last = next((one for one in reversed(self.gone.values()) if one.how in TOGETHER), None)
         return self.put_back([row_id for row_id, leaving in self.gone.items() if leaving is last])
 
     def truncate(self, max_items: int | None, max_tokens: int | None) -> bool:
-        """
-        Take out the oldest rows, looking at everything again for each (SPEC V6.3 to V6.5).
-        """
+        """Take out the oldest rows, looking at everything again for each (SPEC V6.3 to V6.5)."""
         view, kept = self.view(), self.protected()
         left = list(view)
 
@@ -227,9 +191,7 @@ class EditingModel:
         return self.take_out([row.id for row in view if row not in left], Leaving("truncate"))
 
     def protected(self) -> set[str]:
-        """
-        Return the rows that truncation leaves alone (SPEC V6.2), with calls that are awaited and pinned pairs.
-        """
+        """Return the rows that truncation leaves alone (SPEC V6.2), with calls that are awaited and pinned pairs."""
         view = self.view()
         kept = set(self.ids(lambda row: row.kind in ("handoff", "config")))
         kept |= {*self.ids(lambda row: row.is_instructions)[:1], *self.ids(lambda row: row.is_summary)[:1]}
@@ -242,9 +204,7 @@ class EditingModel:
     # Summaries
 
     def summary_plan(self, keep: int) -> tuple[list[Row], list[Row], Row, float] | None:
-        """
-        Return what a summary would tell, the summaries it takes in, what it would stand before, and its time.
-        """
+        """Return what a summary would tell, the summaries it takes in, what it would stand before, and its time."""
         view = self.view()
         users = [place for place, row in enumerate(view) if row.kind == "user"]
         if len(users) <= keep:
@@ -259,9 +219,7 @@ class EditingModel:
         return told, [row for row in going if row.is_summary], view[cut], view[cut - 1].time
 
     def summarize(self, summary: Row, keep: int) -> None:
-        """
-        Put a summary in the place of what it tells.
-        """
+        """Put a summary in the place of what it tells."""
         plan = self.summary_plan(keep)
         assert plan is not None
         told, prior, before, _ = plan
@@ -269,15 +227,11 @@ class EditingModel:
         self.take_out([row.id for row in (*prior, *told)], Leaving("summarize", summary=summary.id))
 
     def told_by(self, summary: str) -> set[str]:
-        """
-        Return what a summary tells and is out of the view.
-        """
+        """Return what a summary tells and is out of the view."""
         return {row_id for row_id, leaving in self.gone.items() if leaving.summary == summary}
 
     def undo_summary(self) -> bool | None:
-        """
-        Put back what the summary that came last tells; None where there is none.
-        """
+        """Put back what the summary that came last tells; None where there is none."""
         undone = [one for one in self.arrived if one not in self.gone and self.told_by(one)]
         if not undone:
             return None
@@ -288,9 +242,7 @@ class EditingModel:
     # Forks
 
     def forked(self, name: str, version: int, rows: Sequence[Row] | None = None) -> "EditingModel":
-        """
-        Return a child: with everything, or with these rows alone.
-        """
+        """Return a child: with everything, or with these rows alone."""
         child = self.copy()
         child.ancestry.append((name, version))
         child.merged = {}
@@ -300,9 +252,7 @@ class EditingModel:
         return child
 
     def recent(self, turns: int) -> list[Row]:
-        """
-        Return all instructions, then what the last turns hold, without outputs of calls before them.
-        """
+        """Return all instructions, then what the last turns hold, without outputs of calls before them."""
         view = self.view()
         users = [place for place, row in enumerate(view) if row.kind == "user"]
         cut = users[len(users) - turns] if len(users) > turns else 0
@@ -315,9 +265,7 @@ class EditingModel:
         ]
 
     def filtered(self, keeps: Callable[[Row], bool]) -> list[Row]:
-        """
-        Return the rows that pass; an output passes where its call does.
-        """
+        """Return the rows that pass; an output passes where its call does."""
         deciding = [(row, self.partner(row.id) if row.kind == "output" else None) for row in self.view()]
         return [row for row, call in deciding if keeps(row if call is None else self.row(call))]
 
@@ -332,9 +280,7 @@ class EditingModel:
         with_config: bool,
         rule: str,
     ) -> bool:
-        """
-        Take what the other side shows and this one never held.
-        """
+        """Take what the other side shows and this one never held."""
         known = {row.id for row in self.rows}
         coming = [row for row in other.view() if row.id not in known]
         coming, winning, config_kept = self._without_config(coming, base, with_config, rule)
@@ -389,9 +335,7 @@ class EditingModel:
         return [row for row in coming if row not in theirs], [], kept
 
     def merge_result(self, other: "EditingModel", agent: str | None) -> bool:
-        """
-        Take the other side's last answer, with a name on it.
-        """
+        """Take the other side's last answer, with a name on it."""
         answers = [row for row in other.view() if row.kind == "assistant"][-1:]
         if not answers or any(row.id == answers[0].id for row in self.rows):
             return False
@@ -399,18 +343,14 @@ class EditingModel:
 
 
 def winner(rule: str, own: Sequence[Row], theirs: Sequence[Row]) -> str:
-    """
-    Return the side that a rule chooses.
-    """
+    """Return the side that a rule chooses."""
     if rule != "newest":
         return rule
     return "theirs" if max(row.time for row in theirs) > max(row.time for row in own) else "ours"
 
 
 def row_of(item: Any) -> Row:
-    """
-    Return the row that says what a public item says.
-    """
+    """Return the row that says what a public item says."""
     kinds = {"function_call": "call", "function_call_output": "output", "agent_handoff": "handoff"}
     kind = kinds.get(item.type) or ("config" if item.type == "agent_config_update" else item.role.value)
     text = {

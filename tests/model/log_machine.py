@@ -27,16 +27,12 @@ class LogMachine(RuleBasedStateMachine):
     lives = 0
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     @initialize()
     def begin(self) -> None:
-        """
-        Start a life of new streams behind whatever is in the log.
-        """
+        """Start a life of new streams behind whatever is in the log."""
         type(self).lives += 1
         self.life = f"{type(self).__name__}{self.lives}"
         self.log = self.open_log()
@@ -47,35 +43,25 @@ class LogMachine(RuleBasedStateMachine):
         self.times: dict[str, list[int]] = {}
 
     def teardown(self) -> None:
-        """
-        Close the log.
-        """
+        """Close the log."""
         if hasattr(self, "log"):
             self.log.close()
 
     @rule(stream=st.sampled_from(STREAMS))
     def look_at_a_stream(self, stream: str) -> None:
-        """
-        Compute its digests again.
-        """
+        """Compute its digests again."""
         check_chain(self.log.read(self.name(stream)))
 
     def name(self, stream: str) -> str:
-        """
-        Return the name of a stream of this life.
-        """
+        """Return the name of a stream of this life."""
         return f"chat:{self.life}-{stream}"
 
     def root(self, stream: str) -> str:
-        """
-        Return the root that decides the slice: two streams share one, the others have their own.
-        """
+        """Return the root that decides the slice: two streams share one, the others have their own."""
         return self.life if stream in "ab" else self.name(stream)
 
     def new(self, wanted: Wanted) -> NewEvents:
-        """
-        Put what is wanted in the words of the log.
-        """
+        """Put what is wanted in the words of the log."""
         events = tuple(MessageAdded(id="m", created_at=0.0, role="user", content=text) for text in wanted.texts)
         return NewEvents(
             stream=self.name(wanted.stream),
@@ -87,9 +73,7 @@ class LogMachine(RuleBasedStateMachine):
         )
 
     def wanted(self, part: tuple[str, str, list[str], str | None]) -> Wanted:
-        """
-        Turn what was drawn into numbers.
-        """
+        """Turn what was drawn into numbers."""
         stream, expectation, texts, key = part
         head = self.model.head(stream)
         expected = {"right": head, "any": None, "stale": max(0, head - 1) if head else 3, "future": head + 2}
@@ -97,9 +81,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(parts=st.lists(PART, min_size=1, max_size=3, unique_by=lambda part: part[0]), wait=st.booleans())
     def append(self, parts: list[Any], wait: bool) -> None:
-        """
-        Append a batch: the answer, or the refusal, is what the model says.
-        """
+        """Append a batch: the answer, or the refusal, is what the model says."""
         batch = [self.wanted(part) for part in parts]
         future = self.log.append([self.new(one) for one in batch], wait=wait)
         refused = None if self.model.knows_key(batch) else self.model.refuses(batch)
@@ -120,9 +102,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(stream=st.sampled_from(STREAMS), after=st.integers(0, 12), length=st.none() | st.integers(0, 12))
     def read(self, stream: str, after: int, length: int | None) -> None:
-        """
-        Read a range of a stream, with envelopes and without.
-        """
+        """Read a range of a stream, with envelopes and without."""
         until = None if length is None else after + length
         wanted = self.model.streams.get(stream, [])[after:until]
         recorded = self.log.read(self.name(stream), after=after, until=until)
@@ -133,9 +113,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from([1, 2, 5, 1_000]), number=st.integers(0, 100))
     def read_on(self, limit: int, number: int) -> None:
-        """
-        Read the log from a moment of this life to its end, by pages: everything that came behind it, once.
-        """
+        """Read the log from a moment of this life to its end, by pages: everything that came behind it, once."""
         moment, sizes = self.moments[number % len(self.moments)]
         events = everything(self.log, after=moment, limit=limit)
         found = [(one.stream.rpartition("-")[2], one.version) for one in events]
@@ -145,18 +123,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(stream=st.sampled_from(STREAMS), number=st.integers(0, 100))
     def version_at_a_moment(self, stream: str, number: int) -> None:
-        """
-        A stream at a moment is as far as it was then.
-        """
+        """A stream at a moment is as far as it was then."""
         moment, sizes = self.moments[number % len(self.moments)]
         assert self.log.version_at(self.name(stream), moment) == sizes.get(stream, 0)
         assert self.log.version_at(self.name(stream), Moment.parse(str(moment))) == sizes.get(stream, 0)
 
     @rule(stream=st.sampled_from(STREAMS), number=st.integers(0, 100), shift=st.sampled_from([-1, 0, 1]))
     def version_at_a_time(self, stream: str, number: int, shift: int) -> None:
-        """
-        A stream at a time is as far as a look at all its times says.
-        """
+        """A stream at a time is as far as a look at all its times says."""
         times = self.times.get(stream, [])
         time = (times[number % len(times)] if times else 0) + shift
         assert self.log.version_at(self.name(stream), time) == sum(one <= time for one in times)
@@ -164,9 +138,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log and open it again: nothing is different.
-        """
+        """Close the log and open it again: nothing is different."""
         self.log.close()
         self.log = self.open_log()
         assert str(self.log.now()) == str(self.moments[-1][0])
@@ -175,9 +147,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def heads(self) -> None:
-        """
-        Every stream ends where the model says.
-        """
+        """Every stream ends where the model says."""
         if hasattr(self, "log"):
             found = {stream: self.log.head(self.name(stream)) for stream in STREAMS}
             assert found == {stream: self.model.head(stream) for stream in STREAMS}

@@ -23,27 +23,19 @@ class LogModel:
         self.order: list[Fact] = []
 
     def head(self, stream: str) -> int:
-        """
-        Return how many texts a stream has.
-        """
+        """Return how many texts a stream has."""
         return len(self.streams.get(stream, []))
 
     def knows_key(self, batch: list[Wanted]) -> bool:
-        """
-        Return whether something was done under one of the keys.
-        """
+        """Return whether something was done under one of the keys."""
         return any((one.stream, one.key) in self.keys for one in batch)
 
     def refuses(self, batch: list[Wanted]) -> Wanted | None:
-        """
-        Return the first part that was decided on another version, if any.
-        """
+        """Return the first part that was decided on another version, if any."""
         return next((one for one in batch if one.expected not in (None, self.head(one.stream))), None)
 
     def append(self, batch: list[Wanted]) -> list[list[str]]:
-        """
-        Do what is wanted, or, where a key is known, nothing; return what each part answers with.
-        """
+        """Do what is wanted, or, where a key is known, nothing; return what each part answers with."""
         if self.knows_key(batch):
             return [self._done(one) for one in batch]
         for one in batch:
@@ -61,7 +53,5 @@ class LogModel:
         return self.streams[one.stream][start:stop]
 
     def sizes(self) -> dict[str, int]:
-        """
-        Return how far each stream is.
-        """
+        """Return how far each stream is."""
         return {stream: len(texts) for stream, texts in self.streams.items()}

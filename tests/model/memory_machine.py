@@ -34,16 +34,12 @@ class MemoryMachine(RuleBasedStateMachine):
     can_reopen = True
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     @initialize()
     def begin(self) -> None:
-        """
-        Open a log, and two handles.
-        """
+        """Open a log, and two handles."""
         type(self).lives += 1
         self.loop = asyncio.new_event_loop()
         self.log = self.open_log()
@@ -51,54 +47,40 @@ class MemoryMachine(RuleBasedStateMachine):
         self.open_handles()
 
     def open_handles(self) -> None:
-        """
-        Give every handle a new object.
-        """
+        """Give every handle a new object."""
         store = Store(self.log, MemoryProjectionStore())
         self.memories: dict[str, Memory] = {name: store.memory() for name in ("one", "two")}
 
     def teardown(self) -> None:
-        """
-        Close the log, and the loop.
-        """
+        """Close the log, and the loop."""
         if hasattr(self, "log"):
             self.log.close()
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """
-        Run a coroutine to its end.
-        """
+        """Run a coroutine to its end."""
         return self.loop.run_until_complete(work)
 
     def named(self, scope: str) -> str:
-        """
-        Return the name of a scope in this life.
-        """
+        """Return the name of a scope in this life."""
         return f"{scope}{type(self).__name__}{self.lives}"
 
     @rule(name=HANDLE, scope=SCOPE, key=KEY, value=VALUE, kind=KIND, tags=TAGS)
     def remember(self, name: str, scope: str, key: str, value: Any, kind: MemoryKind, tags: list[str]) -> None:
-        """
-        Put a record: a handle that is behind catches up.
-        """
+        """Put a record: a handle that is behind catches up."""
         self.wait(self.memories[name].put(about(key, value, scope=self.named(scope), kind=kind, tags=tags)))
         self.models[scope].remember(key, value, kind.value, tuple(tags))
 
     @rule(name=HANDLE, scope=SCOPE, key=st.none() | KEY)
     def forget(self, name: str, scope: str, key: str | None) -> None:
-        """
-        Forget a key or a scope.
-        """
+        """Forget a key or a scope."""
         forgot = self.wait(self.memories[name].forget(scope=self.named(scope), key=key))
         assert forgot == self.models[scope].forget(key)
 
     @rule(name=HANDLE, scope=SCOPE, key=st.none() | KEY)
     def restore(self, name: str, scope: str, key: str | None) -> None:
-        """
-        Take back a key or a scope; a key under which nothing was forgotten is refused.
-        """
+        """Take back a key or a scope; a key under which nothing was forgotten is refused."""
         memory, model = self.memories[name], self.models[scope]
         if key is not None and key not in model.forgotten:
             with pytest.raises(NotFoundError):
@@ -108,9 +90,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE, scope=SCOPE, number=st.integers(0, 40), key=KEY)
     def get(self, name: str, scope: str, number: int, key: str) -> None:
-        """
-        A record as it is, and as it was at a version.
-        """
+        """A record as it is, and as it was at a version."""
         memory, model = self.memories[name], self.models[scope]
         version = number % (model.version + 1)
         for shown, at in ((memory, model.version), (memory.at(version), version)):
@@ -130,9 +110,7 @@ class MemoryMachine(RuleBasedStateMachine):
         limit=st.integers(0, 4),
     )
     def search(self, name: str, scope: str, number: int, **filters: Any) -> None:
-        """
-        What passes the filters, as it is and as it was; the limit counts what passes.
-        """
+        """What passes the filters, as it is and as it was; the limit counts what passes."""
         memory, model = self.memories[name], self.models[scope]
         version = number % (model.version + 1)
         wanted = {**filters, "key_prefix": filters["prefix"]}
@@ -144,9 +122,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE, scope=SCOPE)
     def look_back(self, name: str, scope: str) -> None:
-        """
-        What became of every key, in its order.
-        """
+        """What became of every key, in its order."""
         changes = self.wait(self.memories[name].history(scope=self.named(scope)))
         told = [
             (one.key, one.version, one.how, one.old and one.old.value, one.new and one.new.value) for one in changes
@@ -158,9 +134,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log, open it again, and go on with new handles.
-        """
+        """Close the log, open it again, and go on with new handles."""
         self.log.close()
         self.log = self.open_log()
         self.open_handles()

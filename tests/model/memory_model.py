@@ -32,18 +32,14 @@ class ScopeModel:
         return self.shots[-1]
 
     def remember(self, key: str, value: Any, kind: str, tags: tuple[str, ...]) -> None:
-        """
-        Remember a value.
-        """
+        """Remember a value."""
         old = self.now.get(key)
         self.forgotten.pop(key, None)
         self.shots.append({**self.now, key: Remembered(self.version + 1, value, kind, tags)})
         self.changes.append((key, self.version, "remembered", old and old.value, value))
 
     def forget(self, key: str | None) -> int:
-        """
-        Forget a key or everything; nothing happens where nothing is.
-        """
+        """Forget a key or everything; nothing happens where nothing is."""
         gone = {name: one for name, one in self.now.items() if key in (None, name)}
         if gone:
             self.shots.append({name: one for name, one in self.now.items() if name not in gone})
@@ -53,9 +49,7 @@ class ScopeModel:
         return len(gone)
 
     def restore(self, key: str | None) -> int:
-        """
-        Take back what was forgotten under a key, or under all.
-        """
+        """Take back what was forgotten under a key, or under all."""
         back = {name: one for name, one in self.forgotten.items() if key in (None, name)}
         if back:
             self.shots.append({**self.now, **back})
@@ -64,9 +58,7 @@ class ScopeModel:
         return len(back)
 
     def found(self, version: int, *, kind: str | None, prefix: str, tag: str | None, limit: int) -> list[Any]:
-        """
-        Return what a search finds: key and value, the newest first.
-        """
+        """Return what a search finds: key and value, the newest first."""
         passing = [
             (name, one)
             for name, one in self.shots[version].items()

@@ -10,9 +10,7 @@ from .run_view import DATA, Id, View
 
 
 def check_shown(run: Run, view: View) -> None:
-    """
-    Compare the graph of a run, its pointers, steps and messages with the model.
-    """
+    """Compare the graph of a run, its pointers, steps and messages with the model."""
     graph = run.graph()
     names = view.names
     assert list(graph.nodes) == run.nodes() == list(names.values())
@@ -35,9 +33,7 @@ def check_shown(run: Run, view: View) -> None:
 
 
 def check_edges(graph: Trajectory, view: View) -> None:
-    """
-    Compare the edges with the model; they close no cycle, whichever way one looks.
-    """
+    """Compare the edges with the model; they close no cycle, whichever way one looks."""
     edges = [(edge.source, edge.target, edge.type) for edge in graph.edges]
     assert len(edges) == len(set(edges))
     assert set(edges) == {(view.names[source], view.names[target], kind) for source, target, kind in view.links}
@@ -49,9 +45,7 @@ def check_edges(graph: Trajectory, view: View) -> None:
 
 
 def is_acyclic(nodes: Iterable[str], edges: Iterable[tuple[str, str]]) -> bool:
-    """
-    Take away what nothing leads to, again and again: whether nothing is left.
-    """
+    """Take away what nothing leads to, again and again: whether nothing is left."""
     left, there = set(nodes), set(edges)
     while left:
         free = left - {end for _, end in there}
@@ -63,9 +57,7 @@ def is_acyclic(nodes: Iterable[str], edges: Iterable[tuple[str, str]]) -> bool:
 
 
 def check_thoroughly(run: Run, view: View) -> None:
-    """
-    Compare what can be asked of each node, its history, and the graphs that are made of the graph.
-    """
+    """Compare what can be asked of each node, its history, and the graphs that are made of the graph."""
     graph = run.graph()
     for node in view.living:
         name = view.names[node]
@@ -86,9 +78,7 @@ def check_thoroughly(run: Run, view: View) -> None:
 
 
 def check_identities(graph: Trajectory, view: View) -> None:
-    """
-    Compare the graph in which data are there once with the model.
-    """
+    """Compare the graph in which data are there once with the model."""
     merged = graph.by_identity()
     plain = {node: _identity(view, node) for node in view.living}
     assert list(merged.nodes) == list(dict.fromkeys(plain.values()))
@@ -101,9 +91,7 @@ def check_identities(graph: Trajectory, view: View) -> None:
 
 
 def check_node(run: Run, view: View, node: Id) -> None:
-    """
-    Compare a node as it is given with the model.
-    """
+    """Compare a node as it is given with the model."""
     node_type, label = view.kind(node)
     given = run.node(view.names[node])
     attributes = dict(view.attributes[node])
@@ -119,9 +107,7 @@ def check_node(run: Run, view: View, node: Id) -> None:
 
 
 def check_history(run: Run, view: View, node: Id) -> None:
-    """
-    Replay the history of a node from nothing: it ends at what the node says now.
-    """
+    """Replay the history of a node from nothing: it ends at what the node says now."""
     name = view.names[node]
     versions = run.versions(name)
     assert [version.kind for version in versions] == view.told_of(node)
@@ -139,9 +125,7 @@ def check_history(run: Run, view: View, node: Id) -> None:
 
 
 def check_diff(diff: TrajectoryDiff, then: View, now: View) -> None:
-    """
-    Compare what is different between two versions with the model; all that is in both has the names of now.
-    """
+    """Compare what is different between two versions with the model; all that is in both has the names of now."""
     names = {**then.names, **now.names}
     assert sorted(diff.nodes_added) == sorted(names[node] for node in now.living if node not in then.names)
     assert sorted(diff.nodes_removed) == sorted(names[node] for node in then.living if node not in now.names)

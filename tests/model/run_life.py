@@ -31,15 +31,11 @@ class RunLife(RuleBasedStateMachine):
     can_reopen = True
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """
-        Open the log, with nothing in it.
-        """
+        """Open the log, with nothing in it."""
         type(self).lives += 1
         self.session = f"{type(self).__name__}/{self.lives}"
         self.streams: dict[Key, list[Op]] = {}
@@ -47,9 +43,7 @@ class RunLife(RuleBasedStateMachine):
         self.open_stores()
 
     def open_stores(self) -> None:
-        """
-        Open the log, and two stores on it that hold no run yet.
-        """
+        """Open the log, and two stores on it that hold no run yet."""
         self.log = self.open_log()
         self.stores = [Store(self.log, MemoryProjectionStore()) for _ in range(2)]
         self.runs: dict[Place, Run] = {}
@@ -57,9 +51,7 @@ class RunLife(RuleBasedStateMachine):
         self.seen: dict[Place, int] = {}
 
     def teardown(self) -> None:
-        """
-        Look at everything closely once more, and close the log.
-        """
+        """Look at everything closely once more, and close the log."""
         if hasattr(self, "log"):
             try:
                 for place in self.runs:
@@ -70,9 +62,7 @@ class RunLife(RuleBasedStateMachine):
     # Handles
 
     def open_run(self, place: Place, *, restore: bool = True) -> Run:
-        """
-        Open a run by a store, or create it; who holds it already gets the same object.
-        """
+        """Open a run by a store, or create it; who holds it already gets the same object."""
         number, (round_number, sub) = place
         run = self.stores[number].run("mia", self.session, round_number, sub, restore=restore)
         run.steps_max = STEPS_MAX
@@ -88,29 +78,21 @@ class RunLife(RuleBasedStateMachine):
         return run
 
     def pins(self, key: Key, sub: int | None = None) -> list[tuple[Key, int]]:
-        """
-        Return the rounds before one, each at its head: those of its agent or of another.
-        """
+        """Return the rounds before one, each at its head: those of its agent or of another."""
         earlier = [(number, key[1] if sub is None else sub) for number in range(key[0])]
         return [(one, len(self.streams[one])) for one in earlier if one in self.streams]
 
     def pick(self, number: int) -> Place:
-        """
-        Return the handle with a number.
-        """
+        """Return the handle with a number."""
         places = list(self.runs)
         return places[number % len(places)]
 
     def view(self, place: Place, version: int | None = None) -> View:
-        """
-        Return what a handle should show: at its version, or at another one.
-        """
+        """Return what a handle should show: at its version, or at another one."""
         return View(self.streams, place[1], self.seen[place] if version is None else version)
 
     def name(self, place: Place, number: int) -> str:
-        """
-        Return a name of a node that a handle shows, plain or with its number; or one that means nothing.
-        """
+        """Return a name of a node that a handle shows, plain or with its number; or one that means nothing."""
         view = self.view(place)
         if number % 17 == 0 or not view.living:
             return "Table(nowhere)"
@@ -123,9 +105,7 @@ class RunLife(RuleBasedStateMachine):
     def act(
         self, place: Place, call: Callable[[Run], Any], decide: Callable[[Rules], list[Op]], *, catch_up: bool
     ) -> Any:
-        """
-        Make a call by a handle, and do the same to the model: both carry it out, or both refuse it.
-        """
+        """Make a call by a handle, and do the same to the model: both carry it out, or both refuse it."""
         run, key = self.runs[place], place[1]
         head, result = len(self.streams[key]), None
         try:
@@ -147,9 +127,7 @@ class RunLife(RuleBasedStateMachine):
 
     @contextmanager
     def unwritten(self) -> Iterator[None]:
-        """
-        Let what is done within the block not be in the log yet.
-        """
+        """Let what is done within the block not be in the log yet."""
         self.is_written = False
         try:
             yield
@@ -157,9 +135,7 @@ class RunLife(RuleBasedStateMachine):
             self.is_written = True
 
     def check(self, place: Place) -> None:
-        """
-        Compare a handle with the model; nobody else has written to its stream.
-        """
+        """Compare a handle with the model; nobody else has written to its stream."""
         run = self.runs[place]
         assert run.version == self.seen[place]
         if self.is_written:
@@ -167,9 +143,7 @@ class RunLife(RuleBasedStateMachine):
         check_shown(run, self.view(place))
 
     def check_again(self, place: Place) -> None:
-        """
-        Compare a handle with the model in every respect, and with what is read anew.
-        """
+        """Compare a handle with the model in every respect, and with what is read anew."""
         run = self.runs[place]
         self.check(place)
         check_thoroughly(run, self.view(place))
@@ -187,9 +161,7 @@ class RunLife(RuleBasedStateMachine):
 
     @invariant()
     def handles_stay_where_they_are(self) -> None:
-        """
-        Whatever was done to one run, all others show what they should.
-        """
+        """Whatever was done to one run, all others show what they should."""
         for place, run in getattr(self, "runs", {}).items():
             assert run.version == self.seen[place]
             assert set(run.get_active_branch()) <= set(run.graph().nodes)

@@ -30,9 +30,7 @@ WHOLE = st.sampled_from([*[True] * 7, False])
 
 
 def node_of(node_type: str, label: str, words: tuple[str, str], whole: bool, extra: bool) -> Node:
-    """
-    Return a node as it is given, whole or with a field that is missing.
-    """
+    """Return a node as it is given, whole or with a field that is missing."""
     fields: dict[str, Any] = {name: [words[1], {"n": None}] for name in REQUIRED[node_type][0 if whole else 1 :]}
     return Node(node_type, label, words[0], fields | ({"note": words[0]} if extra else {}))
 
@@ -46,9 +44,7 @@ class RunMachine(RunWork):
 
     @initialize(given=st.tuples(NODES, NODES))
     def two_rounds(self, given: tuple[list[Node], list[Node]]) -> None:
-        """
-        Begin with a round, and a second one by another store, which also looks at the first.
-        """
+        """Begin with a round, and a second one by another store, which also looks at the first."""
         self.begin()
         self.open_another(0, (0, 0), True, given[0])
         self.open_another(1, (1, 0), True, given[1])
@@ -61,9 +57,7 @@ class RunMachine(RunWork):
         given=NODES,
     )
     def open_another(self, store: int, key: Key, restore: bool, given: list[Node]) -> None:
-        """
-        Open a run, perhaps a new one, ask a query and register nodes behind it.
-        """
+        """Open a run, perhaps a new one, ask a query and register nodes behind it."""
         place = (store, key)
         self.open_run(place, restore=restore)
         self.check(place)
@@ -74,32 +68,24 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, given=NODES)
     def go_on(self, number: int, given: list[Node]) -> None:
-        """
-        Register nodes, each behind the newest one.
-        """
+        """Register nodes, each behind the newest one."""
         self.grow(self.pick(number), given)
 
     def grow(self, place: Place, given: list[Node], *, add: bool = False) -> None:
-        """
-        Register nodes, each behind the newest one.
-        """
+        """Register nodes, each behind the newest one."""
         for one in given:
             near = list(self.view(place).names.values())[-1:]
             self.register(place, one, near, edge="next", add=add, close=False)
 
     @rule(number=NUMBER, given=NODE, near=SOME, edge=EDGES, add=st.booleans(), close=st.booleans())
     def node(self, number: int, given: Node, near: list[int], edge: str | None, add: bool, close: bool) -> None:
-        """
-        Register a node behind any others.
-        """
+        """Register a node behind any others."""
         place = self.pick(number)
         self.register(place, given, [self.name(place, one) for one in near], edge=edge, add=add, close=close)
 
     @rule(number=NUMBER, given=NODE, others=st.lists(NODE, max_size=2), add=st.booleans(), close=st.booleans())
     def conclude(self, number: int, given: Node, others: list[Node], add: bool, close: bool) -> None:
-        """
-        Register a node behind all ends of the active branches, perhaps after branching off once more.
-        """
+        """Register a node behind all ends of the active branches, perhaps after branching off once more."""
         place = self.pick(number)
         self.grow(place, others, add=True)
         self.register(place, given, sorted(self.runs[place].get_active_branch()), edge="x", add=add, close=close)
@@ -107,9 +93,7 @@ class RunMachine(RunWork):
     def register(
         self, place: Place, given: Node, near: list[str], *, edge: str | None, add: bool, close: bool, **options: Any
     ) -> Any:
-        """
-        Register a node by a handle, and in the model.
-        """
+        """Register a node by a handle, and in the model."""
 
         def call(run: Run) -> str:
             label = given.label or None
@@ -125,9 +109,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, ends=st.tuples(NUMBER, NUMBER), edge=EDGES)
     def join(self, number: int, ends: tuple[int, int], edge: str | None) -> None:
-        """
-        Join two nodes, forward or backward: what would close a cycle is refused.
-        """
+        """Join two nodes, forward or backward: what would close a cycle is refused."""
         place = self.pick(number)
         start, end = (self.name(place, one) for one in ends)
         self.act(
@@ -141,9 +123,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, chosen=NUMBER, values=st.dictionaries(st.integers(0, 9), WORD, max_size=2))
     def modify(self, number: int, chosen: int, values: dict[int, str]) -> None:
-        """
-        Change attributes, now and then one that a node does not have.
-        """
+        """Change attributes, now and then one that a node does not have."""
         place = self.pick(number)
         name, view = self.name(place, chosen), self.view(place)
         node = view.resolve(name)
@@ -165,9 +145,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, leave=SOME, join=SOME)
     def move(self, number: int, leave: list[int], join: list[int]) -> None:
-        """
-        Move pointers.
-        """
+        """Move pointers."""
         place = self.pick(number)
         left, joined = ([self.name(place, one) for one in some] for some in (leave, join))
         self.act(
@@ -179,9 +157,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, until=st.none() | st.integers(-1, 4), sub=st.sampled_from([None, None, 0, 1]))
     def restore(self, number: int, until: int | None, sub: int | None) -> None:
-        """
-        Go back over the earlier rounds as they are now, or over fewer, or over another agent's.
-        """
+        """Go back over the earlier rounds as they are now, or over fewer, or over another agent's."""
         place = self.pick(number)
         last = place[1][0] if until is None else until
         pins = [(one, version) for one, version in self.pins(place[1], sub) if one[0] < last]
@@ -197,9 +173,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, version=NUMBER)
     def look_back(self, number: int, version: int) -> None:
-        """
-        A version of the past shows what was seen then; by its number, and by its position.
-        """
+        """A version of the past shows what was seen then; by its number, and by its position."""
         place = self.pick(number)
         run, chosen = self.runs[place], version % (self.seen[place] + 1)
         then = self.view(place, chosen)
@@ -212,9 +186,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, word=st.sampled_from("xyz"))
     def give_a_name(self, number: int, word: str) -> None:
-        """
-        Name the version that a handle shows, and look at it by that name.
-        """
+        """Name the version that a handle shows, and look at it by that name."""
         place = self.pick(number)
         run, version = self.runs[place], self.seen[place]
 
@@ -227,9 +199,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER)
     def refresh(self, number: int) -> None:
-        """
-        Catch up with the other handle.
-        """
+        """Catch up with the other handle."""
         place = self.pick(number)
         missing = len(self.streams[place[1]]) - self.seen[place]
         assert len(self.runs[place].refresh()) == missing
@@ -238,18 +208,14 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER)
     def look_closely(self, number: int) -> None:
-        """
-        Compare everything, read it anew, and check the digests.
-        """
+        """Compare everything, read it anew, and check the digests."""
         place = self.pick(number)
         self.check_again(place)
         check_chain(self.runs[place].recorded_events())
 
     @rule(numbers=st.tuples(NUMBER, NUMBER), given=NODE, what=st.sampled_from(["node", "append", "take", "message"]))
     def repeat(self, numbers: tuple[int, int], given: Node, what: str) -> None:
-        """
-        Make a call under a key twice, the second time by any handle of the run: it is done once.
-        """
+        """Make a call under a key twice, the second time by any handle of the run: it is done once."""
         place = self.pick(numbers[0])
         key = f"{place[1]}{len(self.streams[place[1]])}"
         near = list(self.view(place).names.values())[-1:]
@@ -290,9 +256,7 @@ class RunMachine(RunWork):
 
     @rule(number=NUMBER, given=st.lists(NODE, min_size=1, max_size=3))
     def enqueue(self, number: int, given: list[Node]) -> None:
-        """
-        Queue changes and flush: seen at once, also by who asks for the run again, and in the log after it.
-        """
+        """Queue changes and flush: seen at once, also by who asks for the run again, and in the log after it."""
         key = self.pick(number)[1]
         store = Store(self.log, MemoryProjectionStore(), durability="enqueue")
         place = (2, key)
@@ -313,9 +277,7 @@ class RunMachine(RunWork):
         fate=st.sampled_from(["commit", "roll back", "conflict"]),
     )
     def in_a_transaction(self, numbers: tuple[int, int], given: tuple[Node, Node], fate: str) -> None:
-        """
-        Change two runs as one, or not at all.
-        """
+        """Change two runs as one, or not at all."""
         places = list({self.pick(number)[1]: self.pick(number) for number in numbers}.values())
         for place in places:
             self.runs[place].refresh()
@@ -351,9 +313,7 @@ class RunMachine(RunWork):
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log, open it again, and go on with new handles.
-        """
+        """Close the log, open it again, and go on with new handles."""
         places = list(self.runs)
         self.log.close()
         self.open_stores()
@@ -363,7 +323,5 @@ class RunMachine(RunWork):
 
 
 def say(run: Run, text: str) -> None:
-    """
-    Record a message.
-    """
+    """Record a message."""
     run.record_messages(HumanMessage(text))

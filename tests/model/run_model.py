@@ -47,9 +47,7 @@ class Refused(Exception):
 
 
 def usual_edge(sources: Iterable[str], target: str) -> str | None:
-    """
-    Return the type of an edge where nobody says it (SPEC D5).
-    """
+    """Return the type of an edge where nobody says it (SPEC D5)."""
     types = "+".join(sorted(set(sources)))
     if target in DATA:
         return "outputs" if types == "Action" else None
@@ -90,9 +88,7 @@ class Rules:
     # The graph
 
     def query(self, text: str) -> list[Op]:
-        """
-        Register the query.
-        """
+        """Register the query."""
         self._open()
         if self.view.query_of(self.view.key) is not None:
             raise Refused(RunStateError)
@@ -101,9 +97,7 @@ class Rules:
         return [Node("Query", self._label("Query"), f"User query No.{number:05}", fields, is_pointer=True)]
 
     def node(self, given: Node, predecessors: Sequence[str], *, edge: str | None, add: bool, close: bool) -> list[Op]:
-        """
-        Register a node; of `given` all is said but edges and pointers, and its label may be empty.
-        """
+        """Register a node; of `given` all is said but edges and pointers, and its label may be empty."""
         self._open()
         if self.view.query_of(self.view.key) is None:
             raise Refused(RunStateError)
@@ -139,9 +133,7 @@ class Rules:
         ]
 
     def change(self, name: str, new: dict[str, Any]) -> list[Op]:
-        """
-        Change attributes.
-        """
+        """Change attributes."""
         node = self._found(name)
         before = self.view.attributes[node]
         if not set(new) <= set(before):
@@ -149,9 +141,7 @@ class Rules:
         return [Change(node, {one: before[one] for one in new}, new)] if new else []
 
     def removal(self, name: str) -> list[Op]:
-        """
-        Remove a node.
-        """
+        """Remove a node."""
         node = self._found(name)
         sources = {source for source, target, _ in self.view.links if target == node}
         pointers = self.view.pointers
@@ -159,9 +149,7 @@ class Rules:
         return [Removal(node, tuple(joined))]
 
     def join(self, source: str, target: str, edge: str | None) -> list[Op]:
-        """
-        Join two nodes; what is joined so already is as it should be.
-        """
+        """Join two nodes; what is joined so already is as it should be."""
         self._open()
         start, end = self._found(source), self._found(target)
         if end[0] != self.view.key:
@@ -176,9 +164,7 @@ class Rules:
         return [Join((start, end, edge))]
 
     def move(self, leave: Sequence[str], join: Sequence[str]) -> list[Op]:
-        """
-        Move pointers.
-        """
+        """Move pointers."""
         self._open()
         joined, left = list(map(self._found, join)), list(map(self._found, leave))
         pointers = self.view.pointers
@@ -189,17 +175,13 @@ class Rules:
         return [op] if any(op) else []
 
     def restoration(self, pins: Sequence[tuple[Key, int]]) -> list[Op]:
-        """
-        Go back over earlier rounds, each at a version.
-        """
+        """Go back over earlier rounds, each at a version."""
         return [] if tuple(pins) == self.view.pins else [Restore(tuple(pins))]
 
     # Steps, and what there is besides
 
     def fill(self, queues: dict[str, list[str]]) -> list[Op]:
-        """
-        Clear queues and fill them anew.
-        """
+        """Clear queues and fill them anew."""
         self._open()
         ops: list[Op] = [Clear(tuple(queues))]
         for queue, names in queues.items():
@@ -207,25 +189,19 @@ class Rules:
         return ops
 
     def queue(self, queue: str, name: str, params: Any) -> list[Op]:
-        """
-        Queue a step, or refuse it where there is no room.
-        """
+        """Queue a step, or refuse it where there is no room."""
         self._open()
         has_room = len(self.view.queues()[0][queue]) < STEPS_MAX
         return [Step("queued" if has_room else "refused", queue, name, {} if params is None else params)]
 
     def take(self, queue: str) -> list[Op]:
-        """
-        Take the first step.
-        """
+        """Take the first step."""
         self._open()
         waiting = self.view.queues()[0][queue]
         return [waiting[0]._replace(how="taken")] if waiting else []
 
     def give_back(self, number: int) -> list[Op]:
-        """
-        Give back a step that is taken.
-        """
+        """Give back a step that is taken."""
         self._open()
         step = self.view.queues()[1].get(number)
         if step is None:
@@ -233,15 +209,11 @@ class Rules:
         return [step._replace(how="returned")]
 
     def clear(self, queues: Sequence[str]) -> list[Op]:
-        """
-        Clear queues.
-        """
+        """Clear queues."""
         self._open()
         full = tuple(queue for queue in queues if self.view.queues()[0][queue])
         return [Clear(full)] if full else []
 
     def close(self) -> list[Op]:
-        """
-        Close the run.
-        """
+        """Close the run."""
         return [] if self.is_closed else [Other("closed")]

@@ -108,9 +108,7 @@ class View:
     # Nodes
 
     def kind(self, node: Id) -> tuple[str, str]:
-        """
-        Return type and label of a node.
-        """
+        """Return type and label of a node."""
         return self.registered[node].type, self.registered[node].label
 
     def _numbered(self) -> dict[Id, int]:
@@ -126,9 +124,7 @@ class View:
         return plain if self.newest[self.kind(node)] == node else f"{plain}#{self.numbers[node]}"
 
     def resolve(self, name: str) -> Id | None:
-        """
-        Return the node that a name means: a plain one, or one with a number.
-        """
+        """Return the node that a name means: a plain one, or one with a number."""
         numbered = {"{}({})#{}".format(*self.kind(node), self.numbers[node]): node for node in self.living}
         plain = {"{}({})".format(*kind): node for kind, node in self.newest.items()}
         return {**numbered, **plain}.get(name)
@@ -141,15 +137,11 @@ class View:
         return said
 
     def changes(self) -> list[Change]:
-        """
-        Return all changes of nodes, round after round.
-        """
+        """Return all changes of nodes, round after round."""
         return [op for _, _, op in self.all if isinstance(op, Change)]
 
     def told_of(self, node: Id) -> list[str]:
-        """
-        Return what happened to a node, kind by kind; to data, over all that bear their name.
-        """
+        """Return what happened to a node, kind by kind; to data, over all that bear their name."""
         same = [node]
         if self.kind(node)[0] in DATA:
             same = [one for one in self.registered if self.kind(one) == self.kind(node)]
@@ -182,9 +174,7 @@ class View:
         return bridges
 
     def query_of(self, key: Key) -> Id | None:
-        """
-        Return the query of a round.
-        """
+        """Return the query of a round."""
         return next((node for node in self.living if node[0] == key and self.kind(node)[0] == "Query"), None)
 
     @property
@@ -193,9 +183,7 @@ class View:
         return next((node for key, _ in self.rounds if (node := self.query_of(key)) is not None), None)
 
     def reached(self, starts: Iterable[Id], *, backward: bool = False, without: Iterable[Id] = ()) -> set[Id]:
-        """
-        Return all nodes to which a way leads, or from which one does.
-        """
+        """Return all nodes to which a way leads, or from which one does."""
         left_out, found, new = set(without), set[Id](), set(starts)
         while new:
             found |= new
@@ -222,9 +210,7 @@ class View:
         return list(held)
 
     def trimmed(self) -> set[Id]:
-        """
-        Return what is left of the graph when only the active branches stay.
-        """
+        """Return what is left of the graph when only the active branches stay."""
         pointers = [node for node in self.pointers if node in self.names]
         if not pointers or self.root is None:
             return set(self.names)
@@ -233,9 +219,7 @@ class View:
         return self.reached([self.root], without=dead)
 
     def queues(self) -> tuple[dict[str, list[Step]], dict[int, Step]]:
-        """
-        Return the steps that wait in each queue, in their order, and those that are taken.
-        """
+        """Return the steps that wait in each queue, in their order, and those that are taken."""
         held: dict[str, list[Step]] = {"pre": [], "todo": [], "post": []}
         taken: dict[int, Step] = {}
         for number, op in enumerate(self.own, 1):
@@ -251,7 +235,5 @@ class View:
         return held, taken
 
     def said(self, what: str) -> list[Any]:
-        """
-        Return what was recorded under a word, such as messages.
-        """
+        """Return what was recorded under a word, such as messages."""
         return [op.value for op in self.own if isinstance(op, Other) and op.what == what]

@@ -19,16 +19,12 @@ class RunWork(RunLife):
 
     @rule(number=NUMBER, works=st.lists(st.tuples(WORK, QUEUE, NUMBER), min_size=1, max_size=5))
     def work(self, number: int, works: list[tuple[str, str, int]]) -> None:
-        """
-        Do several things with steps.
-        """
+        """Do several things with steps."""
         for what, queue, chosen in works:
             self.do(self.pick(number), what, queue, chosen)
 
     def do(self, place: Place, what: str, queue: str, chosen: int) -> None:
-        """
-        Do something with steps.
-        """
+        """Do something with steps."""
         match what:
             case "queue":
                 params = [None, {}, {"a": [chosen]}][chosen % 3]
@@ -49,9 +45,7 @@ class RunWork(RunLife):
                 self.act(place, lambda run: run.clear_steps(*queues), lambda rules: rules.clear(queues), catch_up=False)
 
     def take_step(self, place: Place, queue: str) -> None:
-        """
-        Take the next step.
-        """
+        """Take the next step."""
         before = len(self.streams[place[1]])
 
         step = self.act(place, lambda run: run.pop_todo(queue), lambda rules: rules.take(queue), catch_up=True)
@@ -61,17 +55,13 @@ class RunWork(RunLife):
         assert given == [(one.name, one.params, one.number) for one in taken]
 
     def give_step_back(self, place: Place, chosen: int) -> None:
-        """
-        Give a step back, one that is taken or one that is not.
-        """
+        """Give a step back, one that is taken or one that is not."""
         taken = list(self.view(place).queues()[1])
         version = taken[chosen % len(taken)] if taken and chosen % 5 else chosen
         self.act(place, lambda run: run.return_step(version), lambda rules: rules.give_back(version), catch_up=True)
 
     def fill_queues(self, place: Place, pre: int, post: int) -> None:
-        """
-        Fill the queues before and after anew; what has no room is refused.
-        """
+        """Fill the queues before and after anew; what has no room is refused."""
         names = {"pre": [f"pre{one}" for one in range(pre)], "post": [f"post{one}" for one in range(post)]}
         refused = self.act(
             place,
@@ -83,9 +73,7 @@ class RunWork(RunLife):
 
     @rule(number=NUMBER, texts=st.lists(WORD, min_size=1, max_size=2), ends=st.integers(0, 40))
     def say(self, number: int, texts: list[str], ends: int) -> None:
-        """
-        Record messages, and end the run now and then.
-        """
+        """Record messages, and end the run now and then."""
         place = self.pick(number)
         self.act(
             place,

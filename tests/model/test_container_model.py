@@ -16,9 +16,7 @@ class MemoryContainerMachine(ContainerMachine):
     can_reopen = False
 
     def open_log(self) -> LiveLog:
-        """
-        Make a new log.
-        """
+        """Make a new log."""
         return MemoryLog()
 
 

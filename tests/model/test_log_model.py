@@ -16,9 +16,7 @@ class MemoryLogMachine(LogMachine):
     can_reopen = False
 
     def open_log(self) -> LiveLog:
-        """
-        Make a new one.
-        """
+        """Make a new one."""
         return MemoryLog()
 
 

@@ -16,9 +16,7 @@ class MemoryWindowMachine(WindowMachine):
     can_reopen = False
 
     def open_log(self) -> LiveLog:
-        """
-        Make a new log.
-        """
+        """Make a new log."""
         return MemoryLog()
 
 

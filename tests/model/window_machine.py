@@ -36,16 +36,12 @@ class WindowMachine(RuleBasedStateMachine):
     can_reopen = True
 
     def open_log(self) -> LiveLog:
-        """
-        Open the log, again perhaps.
-        """
+        """Open the log, again perhaps."""
         raise NotImplementedError
 
     @initialize(max_tokens=BUDGET, makes_room=st.booleans())
     def begin(self, max_tokens: int, makes_room: bool) -> None:
-        """
-        Open a window, and two handles.
-        """
+        """Open a window, and two handles."""
         type(self).lives += 1
         self.name = f"{type(self).__name__}{self.lives}"
         self.log = self.open_log()
@@ -55,24 +51,18 @@ class WindowMachine(RuleBasedStateMachine):
         self.open_handles()
 
     def open_handles(self) -> None:
-        """
-        Give every handle a new object, which has not looked at anything yet.
-        """
+        """Give every handle a new object, which has not looked at anything yet."""
         store = Store(self.log, MemoryProjectionStore())
         self.windows = {name: store.window(self.name) for name in HANDLES}
 
     def teardown(self) -> None:
-        """
-        Close the log.
-        """
+        """Close the log."""
         if hasattr(self, "log"):
             self.log.close()
 
     @rule(name=HANDLE, said=SAID, instead=st.booleans())
     def arrive(self, name: str, said: Said, instead: bool) -> None:
-        """
-        Add an item or put it: the handle catches up by itself.
-        """
+        """Add an item or put it: the handle catches up by itself."""
         window = self.windows[name]
         call = window.put if instead else window.add
 
@@ -83,9 +73,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE, number=st.integers(0, 9))
     def put_what_is_there(self, name: str, number: int) -> None:
-        """
-        Put an item that the handle shows: where others have changed it since, that is a change.
-        """
+        """Put an item that the handle shows: where others have changed it since, that is a change."""
         shown = self.windows[name].items
         if shown:
             item = shown[number % len(shown)]
@@ -94,9 +82,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE, said=SAID)
     def repeat(self, name: str, said: Said) -> None:
-        """
-        Add an item under a key, twice: the second time nothing happens.
-        """
+        """Add an item under a key, twice: the second time nothing happens."""
         window, key = self.windows[name], str(self.model.version)
         first = window.add(ContextItem(*said), idempotency_key=key)
         assert first == self.model.arrive(said, instead=False)
@@ -104,18 +90,14 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE, picked=PICK)
     def evict(self, name: str, picked: list[int]) -> None:
-        """
-        Have some items leave.
-        """
+        """Have some items leave."""
         leaving = self.pick(self.model.now.items, picked)
         if leaving:
             self.edit(name, lambda window: window.evict(*self.births(leaving)), lambda: self.model.take_out(leaving))
 
     @rule(name=HANDLE, key=st.sampled_from(["a", "b", "c"]))
     def remove(self, name: str, key: str) -> None:
-        """
-        Have the items with a key leave; where there are none, it is refused.
-        """
+        """Have the items with a key leave; where there are none, it is refused."""
         leaving = [item for item in self.model.now.items if item.said[0] == key]
         if leaving:
             self.edit(name, lambda window: window.remove(key), lambda: self.model.take_out(leaving))
@@ -126,9 +108,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE, picked=PICK)
     def restore(self, name: str, picked: list[int]) -> None:
-        """
-        Take back some that left, or that were dropped: refused where there is no room.
-        """
+        """Take back some that left, or that were dropped: refused where there is no room."""
         now = self.model.now
         coming = self.pick((*now.left, *now.dropped), picked)
         names = self.births(coming)
@@ -143,26 +123,20 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE)
     def clear(self, name: str) -> None:
-        """
-        Have everything leave.
-        """
+        """Have everything leave."""
         items = list(self.model.now.items)
         if items:
             self.edit(name, lambda window: window.clear(), lambda: self.model.take_out(items))
 
     @rule(name=HANDLE, max_tokens=BUDGET)
     def set_budget(self, name: str, max_tokens: int) -> None:
-        """
-        Set another budget; nothing leaves.
-        """
+        """Set another budget; nothing leaves."""
         self.windows[name].refresh()
         self.windows[name].max_tokens = max_tokens
         self.model.set_budget(max_tokens)
 
     def edit(self, name: str, change: Callable[[ContextWindow], None], happens: Callable[[], None]) -> None:
-        """
-        Make a change by a handle; one that is behind changes nothing.
-        """
+        """Make a change by a handle; one that is behind changes nothing."""
         window = self.windows[name]
         if window.version < self.model.version:
             before = window.version
@@ -174,23 +148,17 @@ class WindowMachine(RuleBasedStateMachine):
         happens()
 
     def pick(self, items: tuple[Item, ...], picked: list[int]) -> list[Item]:
-        """
-        Return some of the items, each once.
-        """
+        """Return some of the items, each once."""
         chosen = dict.fromkeys(items[number % len(items)] for number in picked) if items else {}
         return list(chosen)
 
     def births(self, items: list[Item]) -> list[str]:
-        """
-        Return the names of items.
-        """
+        """Return the names of items."""
         return [f"window:{self.name}@{item.born}" for item in items]
 
     @rule(name=HANDLE, number=st.integers(0, 60))
     def look_at_the_past(self, name: str, number: int) -> None:
-        """
-        At a version that the handle has seen, by its number and by its position.
-        """
+        """At a version that the handle has seen, by its number and by its position."""
         window = self.windows[name]
         version = number % (window.version + 1)
         self.check(window.at(version), self.model.shots[version])
@@ -200,34 +168,26 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(name=HANDLE)
     def refresh(self, name: str) -> None:
-        """
-        Catch up.
-        """
+        """Catch up."""
         missing = self.model.version - self.windows[name].version
         assert len(self.windows[name].refresh()) == missing
 
     @rule(name=HANDLE)
     def read_again(self, name: str) -> None:
-        """
-        Let go of what is in memory: it is read from the log again, at its end.
-        """
+        """Let go of what is in memory: it is read from the log again, at its end."""
         self.windows[name].cleanup()
         check_chain(self.windows[name].recorded_events())
 
     @precondition(lambda self: self.can_reopen)
     @rule()
     def reopen(self) -> None:
-        """
-        Close the log, open it again, and go on with new handles.
-        """
+        """Close the log, open it again, and go on with new handles."""
         self.log.close()
         self.log = self.open_log()
         self.open_handles()
 
     def check(self, window: ContextWindow, shot: Shot) -> None:
-        """
-        Compare a view with the model.
-        """
+        """Compare a view with the model."""
         assert [(one.key, one.value, one.source, one.priority) for one in window.items] == [
             item.said for item in shot.items
         ]
@@ -239,8 +199,6 @@ class WindowMachine(RuleBasedStateMachine):
 
     @invariant()
     def views_are_versions(self) -> None:
-        """
-        Whatever a handle has seen, its view is what the window was at its version.
-        """
+        """Whatever a handle has seen, its view is what the window was at its version."""
         for window in getattr(self, "windows", {}).values():
             self.check(window, self.model.shots[window.version])

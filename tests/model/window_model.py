@@ -32,9 +32,7 @@ class Shot(NamedTuple):
         return sum(item.size for item in self.items) // 4
 
     def build(self) -> str:
-        """
-        Return the text.
-        """
+        """Return the text."""
         ranked = sorted(enumerate(self.items), key=lambda pair: (-pair[1].said[3], pair[0]))
         return "\n\n".join(f"[{key} (source: {source})]\n{value}" for _, (_, (key, value, source, _)) in ranked)
 
@@ -57,9 +55,7 @@ class WindowModel:
         return self.shots[-1]
 
     def arrive(self, said: Said, *, instead: bool) -> bool:
-        """
-        Let an item in, in the place of those with its key where it comes `instead` of them.
-        """
+        """Let an item in, in the place of those with its key where it comes `instead` of them."""
         now = self.now
         old = [item for item in now.items if instead and item.said[0] == said[0]]
         if instead and [item.said for item in old] == [said]:
@@ -91,16 +87,12 @@ class WindowModel:
         return leaving
 
     def take_out(self, leaving: list[Item]) -> None:
-        """
-        Have items leave.
-        """
+        """Have items leave."""
         items = tuple(item for item in self.now.items if item not in leaving)
         self._next(items=items, left=(*self.now.left, *leaving))
 
     def take_back(self, coming: list[Item]) -> None:
-        """
-        Have items come back, or come in.
-        """
+        """Have items come back, or come in."""
         self._next(
             items=(*self.now.items, *coming),
             left=tuple(item for item in self.now.left if item not in coming),
@@ -108,9 +100,7 @@ class WindowModel:
         )
 
     def set_budget(self, max_tokens: int) -> None:
-        """
-        Set another budget.
-        """
+        """Set another budget."""
         if max_tokens != self.now.max_tokens:
             self._next(max_tokens=max_tokens)
 

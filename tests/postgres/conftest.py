@@ -15,9 +15,7 @@ OpenLog = Callable[..., PostgresLog]
 
 @pytest.fixture
 def open_log(pg_url: str) -> Iterator[OpenLog]:
-    """
-    Open logs in a fresh database, or at another URL.
-    """
+    """Open logs in a fresh database, or at another URL."""
     with ExitStack() as stack:
 
         def open_one(url: str = pg_url, **options: Any) -> PostgresLog:
@@ -28,16 +26,12 @@ def open_log(pg_url: str) -> Iterator[OpenLog]:
 
 @pytest.fixture
 def log(open_log: OpenLog) -> PostgresLog:
-    """
-    A log in a fresh database.
-    """
+    """A log in a fresh database."""
     return open_log()
 
 
 @pytest.fixture
 def proxy(pg_url: str) -> Iterator[Proxy]:
-    """
-    A proxy before the fresh database.
-    """
+    """A proxy before the fresh database."""
     with proxied(pg_url) as proxy:
         yield proxy

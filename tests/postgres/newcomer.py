@@ -7,9 +7,7 @@ from tests.contract.writing import append, said
 
 
 def main(url: str, stream: str) -> None:
-    """
-    Append one event.
-    """
+    """Append one event."""
     log = PostgresLog(url)
     append(log, stream, said(1))
     print(log.head(stream))

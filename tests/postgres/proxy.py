@@ -33,16 +33,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """
-        Hang up on everybody.
-        """
+        """Hang up on everybody."""
         for one in (self._listener, *self._open):
             _hang_up(one)
 
     def cut(self) -> None:
-        """
-        Hang up on those who are connected; who connects again is welcome.
-        """
+        """Hang up on those who are connected; who connects again is welcome."""
         while self._open:
             _hang_up(self._open.pop())
 
@@ -89,9 +85,7 @@ def _hang_up(one: socket.socket) -> None:
 
 @contextmanager
 def proxied(url: str) -> Iterator[Proxy]:
-    """
-    Stand before the server of a URL for the length of a block.
-    """
+    """Stand before the server of a URL for the length of a block."""
     with tempfile.TemporaryDirectory(prefix="refold-proxy-") as folder:
         proxy = Proxy(url, folder)
         try:

@@ -8,15 +8,11 @@ from refold.infrastructure.postgres_log.wire import Call
 
 
 def count(table: str) -> Call:
-    """
-    Return a statement that counts the rows of a table.
-    """
+    """Return a statement that counts the rows of a table."""
     return Call(f"SELECT count(*) FROM {table}")
 
 
 def spoil(url: str, statement: LiteralString) -> None:
-    """
-    Change a table behind the log's back, and see to it that something was changed.
-    """
+    """Change a table behind the log's back, and see to it that something was changed."""
     with psycopg.connect(url) as connection:
         assert connection.execute(statement).rowcount > 0

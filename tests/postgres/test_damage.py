@@ -20,9 +20,7 @@ LONG = "a text of some length " * 300
 
 @pytest.fixture
 def full(log: PostgresLog) -> PostgresLog:
-    """
-    A stream of 200 events: three runs of 64 and a rest, one large text among them.
-    """
+    """A stream of 200 events: three runs of 64 and a rest, one large text among them."""
     append(log, "chat:a", *[said(number, LONG if number == 100 else f"text {number} " * 20) for number in range(200)])
     return log
 

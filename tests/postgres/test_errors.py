@@ -31,9 +31,7 @@ SECRET = "pa%40ss"
 
 @contextmanager
 def locked(url: str, root: str) -> Iterator[None]:
-    """
-    Hold the lock of a slice, as a writer that has stopped in the middle would.
-    """
+    """Hold the lock of a slice, as a writer that has stopped in the middle would."""
     with psycopg.connect(url) as connection:
         connection.execute("select 1 from slice_lock where slice = %s for update", (slice_of(root),))
         yield

@@ -38,16 +38,12 @@ SECONDS_MAX = 120
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Try again soon.
-    """
+    """Try again soon."""
     monkeypatch.setattr(database, "PAUSE_SECONDS", 0.01)
 
 
 def before_asking(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
-    """
-    Have something done before the careful way asks its first question.
-    """
+    """Have something done before the careful way asks its first question."""
     run = Inquiry.run
 
     def asked(*arguments: Any, **options: Any) -> Any:
@@ -143,18 +139,14 @@ class Busy:
             self.errors.append((name, error))
 
     def wait_for(self, is_so: Callable[[], bool]) -> None:
-        """
-        Wait until something is so.
-        """
+        """Wait until something is so."""
         deadline = time.monotonic() + SECONDS_MAX
         while not is_so():
             assert time.monotonic() < deadline, self.errors[-3:]
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """
-        Let each thread finish, which it does.
-        """
+        """Let each thread finish, which it does."""
         self._stop.set()
         for thread in self._threads:
             thread.join(SECONDS_MAX)
@@ -162,9 +154,7 @@ class Busy:
 
 
 def require_recovered(busy: Busy) -> None:
-    """
-    Require that nothing but errors of Refold's came out, that all works again, and that what was said is there.
-    """
+    """Require that nothing but errors of Refold's came out, that all works again, and that what was said is there."""
     busy.stop()
     wrong = [(name, error) for name, error in busy.errors if not isinstance(error, RefoldError)]
     assert wrong == []

@@ -18,9 +18,7 @@ class Disk:
         self.go_on = threading.Semaphore(0)
 
     def commit(self, group: list[Ticket[str, str]]) -> None:
-        """
-        Wait for the word, then serve everybody.
-        """
+        """Wait for the word, then serve everybody."""
         self.groups.append(sorted(ticket.request for ticket in group))
         self.begun.release()
         assert self.go_on.acquire(timeout=SECONDS_MAX)
@@ -29,9 +27,7 @@ class Disk:
 
 
 def started(work: Callable[[], object]) -> threading.Thread:
-    """
-    Run work in a thread.
-    """
+    """Run work in a thread."""
     thread = threading.Thread(target=work)
     thread.start()
     return thread

@@ -15,9 +15,7 @@ MIB = 1 << 20
 
 
 def noise(size: int) -> str:
-    """
-    Return text that cannot be compressed below three quarters.
-    """
+    """Return text that cannot be compressed below three quarters."""
     return os.urandom(size // 2).hex()
 
 

@@ -16,9 +16,7 @@ from .proxy import Proxy
 
 @pytest.fixture
 def shaky(open_log: OpenLog, proxy: Proxy) -> PostgresLog:
-    """
-    A log behind the proxy, with two events in it.
-    """
+    """A log behind the proxy, with two events in it."""
     log = open_log(proxy.url)
     append(log, "chat:a", said(0), said(1))
     return log

@@ -25,9 +25,7 @@ NOW = 1_790_000_000_000_000
 
 
 def no_dictionary(number: int) -> bytes:
-    """
-    Fail: none of these tests compresses with one.
-    """
+    """Fail: none of these tests compresses with one."""
     raise AssertionError(number)
 
 
@@ -35,17 +33,13 @@ COMPRESSION = Compression(no_dictionary)
 
 
 def part(stream: str, first_version: int, count: int = 1, *, lane: int = 3, key: str | None = None) -> Part:
-    """
-    Return drafts for a stream.
-    """
+    """Return drafts for a stream."""
     drafts = [Draft("tag", b"\x80", b"\x00\x80", NO_META)] * count
     return Part(stream, first_version, drafts, lane, idempotency_key=key)
 
 
 def remembering(**versions: int) -> Memory:
-    """
-    Return the memory of one slice, 3, with streams at these versions.
-    """
+    """Return the memory of one slice, 3, with streams at these versions."""
     memory = Memory()
     memory.tags["tag"] = int4(1)
     memory.lanes[3] = Lane(position=10, recorded_at=NOW + 5, stream_key=2)
@@ -56,24 +50,18 @@ def remembering(**versions: int) -> Memory:
 
 
 def plan_of(memory: Memory, found: Found | None = None) -> Plan:
-    """
-    Return an empty plan.
-    """
+    """Return an empty plan."""
     return Plan(memory, NOW, COMPRESSION, found)
 
 
 def placed(answer: Answer) -> list[list[tuple[int, int]]]:
-    """
-    Return versions and positions, part by part.
-    """
+    """Return versions and positions, part by part."""
     assert isinstance(answer, list)
     return [[(one.version, one.number) for one in drafts] for drafts in answer if isinstance(drafts, list)]
 
 
 def tables(plan: Plan) -> list[str]:
-    """
-    Return the tables that a plan writes to, with the number of statements.
-    """
+    """Return the tables that a plan writes to, with the number of statements."""
     return [call.sql.split()[2] for call in plan.calls("")]
 
 

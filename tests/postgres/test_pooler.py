@@ -16,9 +16,7 @@ PREPARED = Call("SELECT count(*) FROM pg_prepared_statements")
 
 @pytest.fixture
 def pooled(pg_url: str, open_log: OpenLog) -> Iterator[PostgresLog]:
-    """
-    A log behind a pooler with three connections.
-    """
+    """A log behind a pooler with three connections."""
     with pooler(pg_url, size=3) as url:
         log = open_log(url)
         yield log

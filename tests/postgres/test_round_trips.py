@@ -17,9 +17,7 @@ from .proxy import Proxy
 
 @pytest.fixture
 def watched(open_log: OpenLog, proxy: Proxy) -> PostgresLog:
-    """
-    A log behind the proxy that has written to its stream before.
-    """
+    """A log behind the proxy that has written to its stream before."""
     log = open_log(proxy.url)
     for number in range(3):
         append(log, "chat:a", said(number), expected=number)
@@ -138,8 +136,6 @@ def test_a_line_of_forks_is_a_few_round_trips(watched: PostgresLog, proxy: Proxy
 
 
 def handle_on_new(log: PostgresLog) -> ChatContext:
-    """
-    Return a handle on a context with one message.
-    """
+    """Return a handle on a context with one message."""
     record(log, OPENED, message("m0"), stream="chat:root")
     return handle_on(log, "chat:root")

@@ -13,9 +13,7 @@ from .tables import count
 
 @pytest.fixture
 def other(open_log: OpenLog, log: PostgresLog) -> PostgresLog:
-    """
-    A second process's log, as far as the database can tell; both have written to one stream.
-    """
+    """A second process's log, as far as the database can tell; both have written to one stream."""
     other = open_log()
     append(log, "chat:a", said(0))
     append(other, "chat:a", said(1))

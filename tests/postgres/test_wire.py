@@ -15,9 +15,7 @@ FAILS = Call("SELECT 1 / $1::int4", (int4(0),))
 
 @pytest.fixture
 def wire(pg_url: str) -> Iterator[Wire]:
-    """
-    A connection that prepares statements.
-    """
+    """A connection that prepares statements."""
     with psycopg.connect(pg_url, autocommit=True) as connection, closing(Wire(connection)) as wire:
         wire.prepares = True
         yield wire

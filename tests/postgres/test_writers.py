@@ -14,9 +14,7 @@ WRITERS, APPENDS, SLICES = 16, 25, 3
 
 
 def write(log: PostgresLog, writer: int) -> None:
-    """
-    Append to a stream of one's own, to a shared one, and now and then to several slices at once.
-    """
+    """Append to a stream of one's own, to a shared one, and now and then to several slices at once."""
     for number in range(APPENDS):
         name = writer * 1_000 + number
         parts = [new(f"chat:own{writer}", said(name), root=f"r{writer % SLICES}")]
@@ -26,9 +24,7 @@ def write(log: PostgresLog, writer: int) -> None:
 
 
 def tail(log: PostgresLog, seen: list[RecordedEvent], ended: threading.Event) -> None:
-    """
-    Read behind the writers until they have ended and nothing is left.
-    """
+    """Read behind the writers until they have ended and nothing is left."""
     moment, is_over = BEGINNING, False
     while not is_over:
         is_over = ended.is_set()

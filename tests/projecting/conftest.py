@@ -15,35 +15,27 @@ from .small_pages import with_small_pages
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """
-    Where an empty store is opened.
-    """
+    """Where an empty store is opened."""
     locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
     return locations.get(request.param) or str(request.getfixturevalue("pg_url"))
 
 
 @pytest.fixture
 def store(location: str) -> Iterator[refold.Store]:
-    """
-    An empty store.
-    """
+    """An empty store."""
     with refold.open(location) as opened:
         yield opened
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """
-    Where an empty store lies that several processes can open.
-    """
+    """Where an empty store lies that several processes can open."""
     return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Pages of a few events, so that there are many.
-    """
+    """Pages of a few events, so that there are many."""
     for name in ("PAGE_EVENTS", "SEARCHED_PAGE_EVENTS"):
         # So that they are what they were afterwards.
         monkeypatch.setattr(runner, name, getattr(runner, name))

@@ -26,15 +26,11 @@ class Counts:
     on_fault = "stop"
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the context.
-        """
+        """Return the context."""
         return [event.stream]
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count one more.
-        """
+        """Count one more."""
         if isinstance(event.event, MessageAdded) and event.event.content == ("poison",):
             raise ValueError("it is poisoned")
         return Count(key, (row.events if row else 0) + 1)

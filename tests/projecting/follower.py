@@ -13,9 +13,7 @@ ACKNOWLEDGED_EVERY = 5
 
 
 def main(place: str, name: str, count: str) -> None:
-    """
-    Follow a store.
-    """
+    """Follow a store."""
     with refold.open(place) as store, store.subscribe(name=name) as events:
         for number, event in enumerate(events, 1):
             print(event.position, flush=True)

@@ -22,9 +22,7 @@ EVENTS_MAX = 1_000_000
 
 
 def something_of_everything(store: refold.Store, seed: int = 0) -> None:
-    """
-    Let something happen in contexts of every kind, always the same for a seed.
-    """
+    """Let something happen in contexts of every kind, always the same for a seed."""
     _talk(store, f"c{seed}")
     asyncio.run(_collect(store, f"b{seed}"))
     Life(store, seed, goes_back=True).go_on(25)
@@ -63,9 +61,7 @@ async def _collect(store: refold.Store, context_id: str) -> None:
 
 
 def talk_at_length(store: refold.Store, events: int, context_id: str = "long") -> refold.ChatContext:
-    """
-    Add as many messages to a context, in bulk.
-    """
+    """Add as many messages to a context, in bulk."""
     chat = store.chat(context_id)
     start = chat.version
     for first in range(start, start + events, 1_000):
@@ -77,39 +73,29 @@ def talk_at_length(store: refold.Store, events: int, context_id: str = "long") -
 
 
 def projections_of(store: refold.Store) -> dict[str, Projection]:
-    """
-    Return all projections of a store by their names.
-    """
+    """Return all projections of a store by their names."""
     known = store._runner.projections
     return {status.name: known[status.name] for status in store.projections()}
 
 
 def canonical(rows: list[Any]) -> bytes:
-    """
-    Return rows in the form in which equal ones are equal byte for byte.
-    """
+    """Return rows in the form in which equal ones are equal byte for byte."""
     return msgspec.msgpack.encode(rows)
 
 
 def live_rows(store: refold.Store) -> dict[str, bytes]:
-    """
-    Return what each projection of a store answers.
-    """
+    """Return what each projection of a store answers."""
     return {name: canonical(store.rows(name)) for name in projections_of(store)}
 
 
 def stored_rows(store: refold.Store, *names: str) -> dict[str, bytes]:
-    """
-    Return the rows of some projections, or of all, as they are: without bringing them up to date.
-    """
+    """Return the rows of some projections, or of all, as they are: without bringing them up to date."""
     known = projections_of(store) if not names else {name: store._runner.projections[name] for name in names}
     return {name: canonical(store._projections.rows(one)) for name, one in known.items()}
 
 
 def folded_rows(store: refold.Store) -> dict[str, bytes]:
-    """
-    Return what one fold of the whole log gives for each projection.
-    """
+    """Return what one fold of the whole log gives for each projection."""
     events = store.log.read_all(after=BEGINNING, limit=EVENTS_MAX).events
     return {name: canonical(_folded(one, events)) for name, one in projections_of(store).items()}
 

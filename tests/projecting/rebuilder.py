@@ -9,15 +9,13 @@ import sys
 import threading
 
 import refold
-from refold.infrastructure.projecting.rebuilding import RebuildProgress
+from refold.infrastructure.projecting.building import RebuildProgress
 
 from .small_pages import with_small_pages
 
 
 def stand_still(progress: RebuildProgress) -> None:
-    """
-    Go no further than half of the way.
-    """
+    """Go no further than half of the way."""
     if 2 * progress.done >= progress.total:
         # In one piece: other threads do the same.
         sys.stdout.write(f"{progress.projection}\n")
@@ -26,9 +24,7 @@ def stand_still(progress: RebuildProgress) -> None:
 
 
 def main(place: str) -> None:
-    """
-    Rebuild everything, and be killed.
-    """
+    """Rebuild everything, and be killed."""
     with_small_pages()
     store = refold.open(place)
     names = [status.name for status in store.projections()]

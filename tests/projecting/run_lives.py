@@ -1,6 +1,4 @@
-"""
-Random lives of a session: rounds of the main agent, in each of which something happens to any node that it sees.
-"""
+"""Random lives of a session: rounds of the main agent, in each of which something happens to any node that it sees."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from refold.domain.errors import RefusedError
 from refold.domain.trajectory import Run
 from refold.domain.trajectory.nodes import COMPUTATION, NODE_TYPES, own_fields
 from refold.domain.trajectory.rules.commands import WritePortrait
-
-__all__ = ["USER", "Life"]
 
 USER = "mia/%"
 LABELS = ("orders", "a(b)", "ü\n", "50%/x")
@@ -42,17 +38,13 @@ class Life:
         return self.rounds[-1]
 
     def begin_round(self) -> None:
-        """
-        Open the next round, which goes back over all before it; now and then a number is left out.
-        """
+        """Open the next round, which goes back over all before it; now and then a number is left out."""
         number = self.last.run_id + self._random.choice((1, 1, 2)) if self.rounds else 0
         self.rounds.append(self._store.run(USER, self.session, number))
         self.last.register_query("What now?", [])
 
     def go_on(self, steps: int) -> None:
-        """
-        Do as many random things; what is refused changes nothing.
-        """
+        """Do as many random things; what is refused changes nothing."""
         for _ in range(steps):
             run = self._random.choice(self.rounds) if self._goes_back else self.last
             actor = self._random.choice((None, "mia", "clerk"))

@@ -1,6 +1,4 @@
-"""
-Texts in a store, and what a search finds of them.
-"""
+"""Texts in a store, and what a search finds of them."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ FINDS = {
 
 
 def told(store: refold.Store, *texts: str, context: str = "a") -> refold.ChatContext:
-    """
-    Add each text as a message to a context.
-    """
+    """Add each text as a message to a context."""
     chat = store.chat(context)
     for text in texts:
         chat.add_message("user", text)
@@ -74,7 +70,5 @@ def told(store: refold.Store, *texts: str, context: str = "a") -> refold.ChatCon
 
 
 def found(store: refold.Store, query: str) -> set[str]:
-    """
-    Return the snippets of all hits: short texts themselves.
-    """
+    """Return the snippets of all hits: short texts themselves."""
     return {hit.snippet for hit in store.search(query, limit=ALL)}

@@ -1,6 +1,4 @@
-"""
-After any history: the random lives of the model tests, of every kind of context, and all projections of them.
-"""
+"""After any history: the random lives of the model tests, of every kind of context, and all projections of them."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ pytestmark = pytest.mark.usefixtures("small_pages")
 
 
 def check_all(store: refold.Store) -> None:
-    """
-    Require of every projection that live rows, rows made anew and a fold of the log are the same.
-    """
+    """Require of every projection that live rows, rows made anew and a fold of the log are the same."""
     live = live_rows(store)
     for name in projections_of(store):
         assert store.rebuild(name).is_done, name
@@ -48,32 +44,24 @@ def watched(machine: Any, place: str | None) -> type[RuleBasedStateMachine]:
         rows: MemoryProjectionStore
 
         def open_log(self) -> Any:
-            """
-            Open the log, and with a new one in memory new rows.
-            """
+            """Open the log, and with a new one in memory new rows."""
             self.rows = MemoryProjectionStore()
             return MemoryLog() if place is None else log_at(place)
 
         def store(self) -> Store:
-            """
-            Return a store on the log, as it is at the moment.
-            """
+            """Return a store on the log, as it is at the moment."""
             return Store(self.log, self.rows) if place is None else refold.open(place)
 
         @rule()
         def bring_up_to_date(self) -> None:
-            """
-            Fold what is new.
-            """
+            """Fold what is new."""
             store = self.store()
             live_rows(store)
             if place is not None:
                 store.close()
 
         def teardown(self) -> None:
-            """
-            Look at everything, then end.
-            """
+            """Look at everything, then end."""
             try:
                 if place is None and hasattr(self, "log"):
                     check_all(self.store())

@@ -1,6 +1,4 @@
-"""
-The audit of contexts, items, nodes and configuration, on every kind of store.
-"""
+"""The audit of contexts, items, nodes and configuration, on every kind of store."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from refold.infrastructure.auditing.transitions import Transition
 
 
 def told(transitions: list[Transition]) -> list[tuple[Any, ...]]:
-    """
-    Return of each change the version, what was changed, and from what to what.
-    """
+    """Return of each change the version, what was changed, and from what to what."""
     return [(int(one.reference.rpartition("@")[2]), one.item, one.attribute, one.old, one.new) for one in transitions]
 
 

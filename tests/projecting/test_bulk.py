@@ -1,6 +1,4 @@
-"""
-Many events at once give the row that one after the other gives.
-"""
+"""Many events at once give the row that one after the other gives."""
 
 from __future__ import annotations
 

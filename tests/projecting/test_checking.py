@@ -1,6 +1,4 @@
-"""
-Checking: rows that are not what the events give are found, whoever changed them, and stay as they are.
-"""
+"""Checking: rows that are not what the events give are found, whoever changed them, and stay as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +10,8 @@ import psycopg
 import pytest
 
 import refold
-from refold.infrastructure.projecting.rebuilding import DIFFERENCES_MAX, RebuildProgress, RebuildReport
+from refold.infrastructure.projecting.building import RebuildProgress
+from refold.infrastructure.projecting.rebuilding import DIFFERENCES_MAX, RebuildReport
 
 from .histories import live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
 from .small_pages import SMALL_PAGE
@@ -21,9 +20,7 @@ pytestmark = pytest.mark.usefixtures("small_pages")
 
 
 def by_hand(place: str, statement: str) -> None:
-    """
-    Change the table of the catalogue (`{}`) behind the store's back, as somebody does who opens its database.
-    """
+    """Change the table of the catalogue (`{}`) behind the store's back, as somebody does who opens its database."""
     if place.startswith("postgresql://"):
         with psycopg.connect(place) as server:
             tables = server.execute("SELECT relname FROM pg_class WHERE relname ~ '^view_catalogue_[0-9]+$'")
@@ -34,9 +31,7 @@ def by_hand(place: str, statement: str) -> None:
 
 
 def found(report: RebuildReport) -> dict[str, tuple[Any, Any]]:
-    """
-    Return how many items the rows have that differ: those that are read, and those that were built.
-    """
+    """Return how many items the rows have that differ: those that are read, and those that were built."""
     return {one.key: (one.live and one.live.items, one.rebuilt and one.rebuilt.items) for one in report.differences}
 
 

@@ -13,9 +13,7 @@ CONTEXTS = 23
 
 
 def filled(store: Store) -> Store:
-    """
-    Return the store with chats of two users, and a pool.
-    """
+    """Return the store with chats of two users, and a pool."""
     for number in range(CONTEXTS):
         store.chat(f"c{number:02}", user=("mia", "tom")[number % 2], session=f"s{number % 3}")
     store.pool("p", user="mia", agent="triage")
@@ -23,9 +21,7 @@ def filled(store: Store) -> Store:
 
 
 def pages(store: Store, **wish: object) -> Iterator[ContextPage]:
-    """
-    Yield all pages of a wish.
-    """
+    """Yield all pages of a wish."""
     cursor = None
     while True:
         page = store.find_contexts(cursor=cursor, **wish)  # type: ignore[arg-type]
@@ -36,9 +32,7 @@ def pages(store: Store, **wish: object) -> Iterator[ContextPage]:
 
 
 def walked(store: Store, **wish: object) -> list[CatalogueRow]:
-    """
-    Return the contexts of all pages.
-    """
+    """Return the contexts of all pages."""
     return [row for page in pages(store, **wish) for row in page.contexts]
 
 

@@ -1,6 +1,4 @@
-"""
-The entries of queues and pools: from rows alone, what each version of a container held.
-"""
+"""The entries of queues and pools: from rows alone, what each version of a container held."""
 
 from __future__ import annotations
 
@@ -27,25 +25,19 @@ from ..model.lives import live
 
 
 def held(stays: list[EntryStay], version: int) -> list[tuple[str, str]]:
-    """
-    Return what is held at a version: births and ids.
-    """
+    """Return what is held at a version: births and ids."""
     return [(stay.birth, stay.item) for stay in stays if holds(stay, version)]
 
 
 def gone(stays: list[EntryStay], version: int) -> set[tuple[str, str, str, int]]:
-    """
-    Return what left up to a version and is not back: births, how, why, and with which version.
-    """
+    """Return what left up to a version and is not back: births, how, why, and with which version."""
     last = {stay.birth: stay for stay in sorted(stays, key=lambda stay: stay.v0) if stay.v0 <= version}
     there = {birth for birth, _ in held(stays, version)}
     return {(birth, stay.how, stay.reason, stay.v1) for birth, stay in last.items() if birth not in there}
 
 
 def check_entries(store: refold.Store, container: Any) -> None:
-    """
-    Require that rows say of every version what a container says itself, and of some what had left.
-    """
+    """Require that rows say of every version what a container says itself, and of some what had left."""
     name = container.stream
     stays = store.entries(name, with_gone=True)
     for version in range(container.version + 1):
@@ -64,9 +56,7 @@ class EntriesMachine(ContainerMachine):
     opened_at = ":memory:"
 
     def open_log(self) -> LiveLog:
-        """
-        Open the store's log.
-        """
+        """Open the store's log."""
         self.store = refold.open(self.opened_at)
         return self.store.log
 
@@ -90,15 +80,11 @@ class EntriesMachine(ContainerMachine):
 
     @rule(number=NUMBER)
     def look_back(self, number: int) -> None:
-        """
-        Rows say of every version what was held; at that of a merge it may be more than the limit.
-        """
+        """Rows say of every version what was held; at that of a merge it may be more than the limit."""
         check_entries(self.store, self.containers[self.pick(number)])
 
     def teardown(self) -> None:
-        """
-        Look at all containers once more, and close the store.
-        """
+        """Look at all containers once more, and close the store."""
         if hasattr(self, "containers"):
             for container in self.containers:
                 check_entries(self.store, container)
@@ -117,16 +103,12 @@ def test_any_history(location: str) -> None:
 
 
 def item(number: int) -> ContextItem[str]:
-    """
-    Return an item with a number.
-    """
+    """Return an item with a number."""
     return ContextItem(f"content {number}", f"about {number}", f"k{number}")
 
 
 def stays_of(store: refold.Store, context: str, entry: str) -> list[tuple[int, int, str, str]]:
-    """
-    Return the stays of an entry: from, before, how it ended, and why.
-    """
+    """Return the stays of an entry: from, before, how it ended, and why."""
     stays = store.entries(context, with_gone=True)
     return [(stay.v0, stay.v1, stay.how, stay.reason) for stay in stays if stay.item == entry]
 

@@ -29,9 +29,7 @@ class Mended(Counts):
     version = 2
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count one more.
-        """
+        """Count one more."""
         return Count(key, (row.events if row else 0) + 1)
 
 
@@ -43,9 +41,7 @@ class MendedInPlace(Mended):
 
 @pytest.fixture
 def poisoned(store: refold.Store) -> refold.Store:
-    """
-    A store with a projection that cannot take the fourth event.
-    """
+    """A store with a projection that cannot take the fourth event."""
     store.add_projection(Counts())
     for word in WORDS:
         store.chat("a").add_message("user", word)
@@ -53,9 +49,7 @@ def poisoned(store: refold.Store) -> refold.Store:
 
 
 def work_on(store: refold.Store, *names: str) -> None:
-    """
-    Let a worker of its own work on some projections; whoever held them before is silent for ever.
-    """
+    """Let a worker of its own work on some projections; whoever held them before is silent for ever."""
     chosen = [store._runner.projections[name] for name in names]
     worker = ProjectionWorker(store.log, store._projections, chosen, watch=HandMoved(step=100.0))
     for _ in range(3):
@@ -63,9 +57,7 @@ def work_on(store: refold.Store, *names: str) -> None:
 
 
 def standing(store: refold.Store, name: str = "counts") -> ProjectionStatus:
-    """
-    Return how a projection stands.
-    """
+    """Return how a projection stands."""
     [status] = [one for one in store.projections() if one.name == name]
     return status
 
@@ -174,9 +166,7 @@ class Unstorable(Counts):
         self._made = made
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Any:
-        """
-        Count up to two.
-        """
+        """Count up to two."""
         return self._made if event.version >= 3 else Count(key, event.version)
 
 

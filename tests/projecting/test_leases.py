@@ -1,6 +1,4 @@
-"""
-Leases: of all workers one works on a projection, and another one soon after that one was killed.
-"""
+"""Leases: of all workers one works on a projection, and another one soon after that one was killed."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ WITHIN_SECONDS = 20.0
 
 
 def lease_of(store: refold.Store, watch: HandMoved) -> Lease:
-    """
-    Return the wish of another worker.
-    """
+    """Return the wish of another worker."""
     return Lease(store._projections, NAME, watch)
 
 
@@ -204,9 +200,7 @@ def test_killed_workers_are_replaced(place: str) -> None:
 
 
 def start_worker(place: str) -> subprocess.Popen[str]:
-    """
-    Start a worker, and wait until it works.
-    """
+    """Start a worker, and wait until it works."""
     worker = start_python("tests.projecting.worker", place, NAME)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "working\n"
@@ -214,26 +208,20 @@ def start_worker(place: str) -> subprocess.Popen[str]:
 
 
 def behind(store: refold.Store, *names: str) -> list[int]:
-    """
-    Return how many events some projections have not seen.
-    """
+    """Return how many events some projections have not seen."""
     standing = {one.name: one.behind for one in store.projections()}
     return [standing[name] for name in names]
 
 
 def holder(store: refold.Store) -> int:
-    """
-    Return the process that works.
-    """
+    """Return the process that works."""
     held = holder_of(store._projections, NAME)
     assert held is not None
     return int(held.partition(".")[0])
 
 
 def wait_until(holds: Callable[[], bool]) -> bool:
-    """
-    Wait until something holds, and return whether it did in time.
-    """
+    """Wait until something holds, and return whether it did in time."""
     end = time.monotonic() + WITHIN_SECONDS
     while time.monotonic() < end:
         if holds():

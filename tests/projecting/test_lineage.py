@@ -1,6 +1,4 @@
-"""
-The graph of forks and merges: an edge for each, on every kind of store.
-"""
+"""The graph of forks and merges: an edge for each, on every kind of store."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from refold.projections.lineage import LineageRow
 
 
 def edges(rows: list[LineageRow]) -> list[tuple[str, str, str, str]]:
-    """
-    Return of each edge what happened, how, from where and to where.
-    """
+    """Return of each edge what happened, how, from where and to where."""
     return [
         (row.kind, row.how, f"{row.source}@{row.source_version}", f"{row.target}@{row.target_version}") for row in rows
     ]

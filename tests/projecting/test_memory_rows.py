@@ -1,6 +1,4 @@
-"""
-Rows in memory: several threads store them, and those of another version are none.
-"""
+"""Rows in memory: several threads store them, and those of another version are none."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ FIRST, SECOND, THIRD = (Moment(((-1, number),)) for number in (1, 2, 3))
 
 
 def rows(events: int) -> dict[str, Count]:
-    """
-    Return a row.
-    """
+    """Return a row."""
     return {"a": Count("a", events)}
 
 
@@ -32,18 +28,14 @@ class Slow(UserDict[str, Count]):
         self.other = threading.Thread(target=lambda: self.saved.append(save_both(store)))
 
     def keys(self) -> Any:
-        """
-        Return the keys, late.
-        """
+        """Return the keys, late."""
         self.other.start()
         self.other.join(0.2)
         return super().keys()
 
 
 def save_both(store: MemoryProjectionStore) -> bool:
-    """
-    Store two pages, one after the other, as a thread does that is quick.
-    """
+    """Store two pages, one after the other, as a thread does that is quick."""
     first = store.save(Counts(), rows(1), before=BEGINNING, after=FIRST)
     return first and store.save(Counts(), rows(2), before=FIRST, after=SECOND)
 

@@ -1,6 +1,4 @@
-"""
-The audit of a node: what `run.history` tells, from a projection, on every kind of store.
-"""
+"""The audit of a node: what `run.history` tells, from a projection, on every kind of store."""
 
 from __future__ import annotations
 
@@ -20,23 +18,17 @@ from .run_lives import USER, Life
 
 
 def told_by(history: list[AttributeVersion]) -> list[tuple[Any, ...]]:
-    """
-    Return what a history tells, without the numbers of versions.
-    """
+    """Return what a history tells, without the numbers of versions."""
     return [tuple(one)[1:] for one in history]
 
 
 def told(audit: list[AttributeTransition]) -> list[tuple[Any, ...]]:
-    """
-    Return what an audit tells, without the vertices.
-    """
+    """Return what an audit tells, without the vertices."""
     return [msgspec.structs.astuple(one)[:-1] for one in audit]
 
 
 def table(store: refold.Store, run_id: int = 0, sub_id: int | None = 0, **fields: Any) -> Run:
-    """
-    Return a run that has met the table `orders`.
-    """
+    """Return a run that has met the table `orders`."""
     run = store.run("mia", "s1", run_id, sub_id)
     query = run.register_query("How many?")
     run.register_node("Table", "", [query], "has", "orders", **{"path": "/o.csv", **fields})

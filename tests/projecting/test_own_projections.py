@@ -1,6 +1,4 @@
-"""
-Projections that users write: added in a line, kept like the store's own, and refused where they cannot be kept.
-"""
+"""Projections that users write: added in a line, kept like the store's own, and refused where they cannot be kept."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ class Doubled(Counts):
     version = 2
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count two more.
-        """
+        """Count two more."""
         return Count(key, (row.events if row else 0) + 2)
 
 
@@ -181,15 +177,11 @@ class Fixed(msgspec.Struct, frozen=True):
     row: Any = Count
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return one key for all.
-        """
+        """Return one key for all."""
         return ["all"]
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count one more.
-        """
+        """Count one more."""
         return Count(key, (row.events if row else 0) + 1)
 
 

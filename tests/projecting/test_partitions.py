@@ -20,7 +20,7 @@ from refold.domain.errors import InvalidInputError, ProjectionError
 from refold.domain.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Partition
 from refold.infrastructure.projecting import sqlite_keeping
-from refold.infrastructure.projecting.rebuilding import RebuildProgress
+from refold.infrastructure.projecting.building import RebuildProgress
 
 from ..contract.stores import log_at
 from ..contract.writing import append, everything, new, said
@@ -38,9 +38,7 @@ class Untrue(Partitioned):
     """Says that its rows stay in a slice, and has one for all contexts."""
 
     def keys(self, event: RecordedEvent) -> list[str]:
-        """
-        Return the one key.
-        """
+        """Return the one key."""
         return ["all"]
 
 
@@ -48,9 +46,7 @@ class Fatal(Partitioned):
     """Ends every process that folds with it, but for the one that wrote the events."""
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count in the one process, and end any other.
-        """
+        """Count in the one process, and end any other."""
         if event.event.content != (str(os.getpid()),):
             os._exit(9)
         return super().evolve(key, row, event)
@@ -63,9 +59,7 @@ class First(Executor):
         self._futures: list[Future[Any]] = []
 
     def submit(self, call: Any, /, *given: Any, **_: Any) -> Future[Any]:
-        """
-        Return what is done, or waits.
-        """
+        """Return what is done, or waits."""
         future: Future[Any] = Future()
         if not self._futures:
             future.set_result(call(*given))
@@ -77,9 +71,7 @@ class Gone(Executor):
     """Whose workers all are gone."""
 
     def submit(self, *_: Any, **__: Any) -> Future[Any]:
-        """
-        Return what fails.
-        """
+        """Return what fails."""
         future: Future[Any] = Future()
         future.set_exception(OSError("the worker is gone"))
         return future
@@ -87,41 +79,31 @@ class Gone(Executor):
 
 @pytest.fixture
 def threads() -> Iterator[Executor]:
-    """
-    Two workers in this process, each with a connection of its own.
-    """
+    """Two workers in this process, each with a connection of its own."""
     with ThreadPoolExecutor(2) as executor:
         yield executor
 
 
 @pytest.fixture
 def processes() -> Iterator[Executor]:
-    """
-    Two workers in processes of their own.
-    """
+    """Two workers in processes of their own."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
         yield executor
 
 
 def written(store: refold.Store) -> None:
-    """
-    Let something happen in contexts of every kind and of several slices.
-    """
+    """Let something happen in contexts of every kind and of several slices."""
     for seed in range(2):
         something_of_everything(store, seed)
 
 
 def recorded(store: refold.Store) -> int:
-    """
-    Return the number of events.
-    """
+    """Return the number of events."""
     return sum(number for _, number in store.now().heads)
 
 
 def rebuilt(store: refold.Store) -> dict[str, int | None]:
-    """
-    Return which projections are half rebuilt.
-    """
+    """Return which projections are half rebuilt."""
     return {one.name: one.rebuilt for one in store.projections() if one.rebuilt}
 
 

@@ -1,6 +1,4 @@
-"""
-The catalogue and the rollup: equal to a fold from the beginning, however they came about, on every kind of store.
-"""
+"""The catalogue and the rollup: equal to a fold from the beginning, however they came about, on every kind of store."""
 
 from __future__ import annotations
 
@@ -23,18 +21,14 @@ PROJECTIONS = (CATALOGUE, ROLLUP)
 
 
 def folded(store: refold.Store, projection: Projection) -> list[Any]:
-    """
-    Return the rows of a fold of the whole log, in the order of their keys.
-    """
+    """Return the rows of a fold of the whole log, in the order of their keys."""
     events = store.log.read_all(after=BEGINNING, limit=100_000).events
     rows = fold_page(projection, events, MemoryProjectionStore())
     return [row for _, row in sorted(rows.items())]
 
 
 def talk(store: refold.Store, context_id: str, turns: int) -> refold.ChatContext:
-    """
-    Add some turns of a user and an assistant to a context.
-    """
+    """Add some turns of a user and an assistant to a context."""
     chat = store.chat(context_id)
     for number in range(turns):
         chat.add_message("user", f"question {number} of {context_id}")

@@ -1,6 +1,4 @@
-"""
-Rebuilding: what is made anew equals what was kept, for every projection, whatever ended the work half way.
-"""
+"""Rebuilding: what is made anew equals what was kept, for every projection, whatever ended the work half way."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import pytest
 
 import refold
 from refold.infrastructure.projecting import building
-from refold.infrastructure.projecting.rebuilding import RebuildProgress
+from refold.infrastructure.projecting.building import RebuildProgress
 
 from ..contract.stores import start_python
 from ..contract.writing import at_once
@@ -21,9 +19,7 @@ pytestmark = pytest.mark.usefixtures("small_pages")
 
 
 def recorded(store: refold.Store) -> int:
-    """
-    Return the number of events.
-    """
+    """Return the number of events."""
     return sum(number for _, number in store.now().heads)
 
 

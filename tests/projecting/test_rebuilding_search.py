@@ -22,9 +22,7 @@ from .telling import FINDS, TEXTS, found, told
 
 
 def finds(store: refold.Store) -> dict[str, set[int]]:
-    """
-    Return for each query which texts it finds, by their places.
-    """
+    """Return for each query which texts it finds, by their places."""
     shown = [text.replace("\0", "\u2400") for text in TEXTS]
     return {query: {shown.index(hit.replace("\0", "\u2400")) for hit in found(store, query)} for query in FINDS}
 
@@ -53,15 +51,11 @@ class Latest:
     name, version, row = "latest", 1, SearchedRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the context, where something was said.
-        """
+        """Return the context, where something was said."""
         return (event.stream,) if isinstance(event.event, MessageAdded) else ()
 
     def evolve(self, key: str, row: SearchedRow | None, event: RecordedEvent) -> SearchedRow:
-        """
-        Return a row with the words of this event instead of those before.
-        """
+        """Return a row with the words of this event instead of those before."""
         words = words_of(str(event.event.content))
         version, recorded_at = event.version, event.recorded_at
         return SearchedRow(key=key, kind="chat", stream=key, version=version, recorded_at=recorded_at, words=words)

@@ -1,6 +1,4 @@
-"""
-Rebuilding while others are at it: they read, write, bring rows up to date, check, or rebuild the same.
-"""
+"""Rebuilding while others are at it: they read, write, bring rows up to date, check, or rebuild the same."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ REBUILDS = 6
 
 @contextmanager
 def meanwhile(*works: Callable[[], object]) -> Iterator[None]:
-    """
-    Do each of some things again and again, in a thread of its own, until the block ends; errors come out there.
-    """
+    """Do each of some things again and again, in a thread of its own, until the block ends; errors come out there."""
     is_over = threading.Event()
     raised: list[BaseException] = []
 
@@ -124,9 +120,7 @@ class Restless:
         return getattr(self._log, name)
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        """
-        Read a page, which is not the end any more when it is there.
-        """
+        """Read a page, which is not the end any more when it is there."""
         page = self._log.read_all(after=after, limit=limit)
         append(self._log, "chat:long", *[said(number) for number in range(self._events)])
         return page

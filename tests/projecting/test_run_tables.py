@@ -1,6 +1,4 @@
-"""
-The tables of runs: whatever happened, they hold what the log says, on every kind of store.
-"""
+"""The tables of runs: whatever happened, they hold what the log says, on every kind of store."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ PROJECTIONS = (*RUN_TABLES, TRANSITIONS)
 
 
 def folded(store: refold.Store, projection: Projection) -> bytes:
-    """
-    Return the rows of a fold of the whole log, in the order of their keys.
-    """
+    """Return the rows of a fold of the whole log, in the order of their keys."""
     events = store.log.read_all(after=BEGINNING, limit=100_000).events
     rows = fold_page(projection, events, MemoryProjectionStore())
     # A text column of PostgreSQL cannot hold a NUL; there is none but in JSON, where it is written otherwise.
@@ -41,9 +37,7 @@ def folded(store: refold.Store, projection: Projection) -> bytes:
 
 
 def orders(store: refold.Store, **options: Any) -> Run:
-    """
-    Return a run with a query, an action and a table.
-    """
+    """Return a run with a query, an action and a table."""
     run = store.run("mia", "s1", **options)
     query = run.register_query("How many?", ["a.csv"])
     action = run.register_node("Action", "", [query], action="look", params={"n": 1}, output=None, success=True)

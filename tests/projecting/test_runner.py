@@ -1,6 +1,4 @@
-"""
-The runner: several projections in one pass over the log, and what a range of keys is, on every kind of store.
-"""
+"""The runner: several projections in one pass over the log, and what a range of keys is, on every kind of store."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ class Counting:
         return getattr(self._log, name)
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        """
-        Read a page, and count it if there is something in it.
-        """
+        """Read a page, and count it if there is something in it."""
         page: Page = self._log.read_all(after=after, limit=limit)
         self.pages += bool(page.events)
         return page
@@ -59,15 +55,11 @@ class Words:
     name, version, row = "words", 1, WordRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """
-        Return the text of a message.
-        """
+        """Return the text of a message."""
         return (event.event.content[0],) if hasattr(event.event, "content") else ()
 
     def evolve(self, key: str, row: WordRow | None, event: RecordedEvent) -> WordRow | None:
-        """
-        Return a row, or none.
-        """
+        """Return a row, or none."""
         return WordRow(key=key, half=event.version / 2) if key != "nothing" else None
 
 
@@ -78,9 +70,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counting(store: refold.Store) -> tuple[Counting, ProjectionRunner]:
-    """
-    Return a runner on a log that counts.
-    """
+    """Return a runner on a log that counts."""
     log = Counting(store.log)
     return log, ProjectionRunner(log, store._runner._store, [])
 

@@ -1,6 +1,4 @@
-"""
-Runs among the other contexts: what the catalogue says of them, and what a search finds in them.
-"""
+"""Runs among the other contexts: what the catalogue says of them, and what a search finds in them."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from refold.domain.trajectory.rules.commands import WritePortrait
 
 
 def worked(store: refold.Store) -> Run:
-    """
-    Return a run with a node of most kinds of fields, and a message.
-    """
+    """Return a run with a node of most kinds of fields, and a message."""
     run = store.run("mia", "s1", agent="analyst")
     query = run.register_query("How many orders came from Köln?", ["plan.pdf"])
     action = run.register_node(

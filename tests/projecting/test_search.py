@@ -1,6 +1,4 @@
-"""
-Full-text search: the same items on every kind of store, whatever is asked.
-"""
+"""Full-text search: the same items on every kind of store, whatever is asked."""
 
 from __future__ import annotations
 
@@ -217,15 +215,11 @@ class Newest:
     name, version, row = "newest", 1, SearchedRow
 
     def keys(self, event: RecordedEvent) -> list[str]:
-        """
-        Return the event's stream.
-        """
+        """Return the event's stream."""
         return [event.stream]
 
     def evolve(self, key: str, row: SearchedRow | None, event: RecordedEvent) -> SearchedRow:
-        """
-        Return the row of the stream, with what was said now in place of what was said before.
-        """
+        """Return the row of the stream, with what was said now in place of what was said before."""
         passage = passage_of(event.event)
         return SearchedRow(
             key=key,

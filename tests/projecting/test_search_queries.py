@@ -1,6 +1,4 @@
-"""
-What may be asked in a search, and that every kind of store understands it in the same way.
-"""
+"""What may be asked in a search, and that every kind of store understands it in the same way."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from .telling import FINDS, TEXTS, found, told
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, int]:
-    """
-    The texts as snippets show them, with their numbers.
-    """
+    """The texts as snippets show them, with their numbers."""
     return {text.replace("\0", "\u2400"): number for number, text in enumerate(TEXTS)}
 
 

@@ -1,6 +1,4 @@
-"""
-What cannot be folded, or not even decoded, is set aside: the projection goes on, and says without what.
-"""
+"""What cannot be folded, or not even decoded, is set aside: the projection goes on, and says without what."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ class Mended(Going):
     """It has learnt to take everything."""
 
     def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
-        """
-        Count one more.
-        """
+        """Count one more."""
         return Count(key, (row.events if row else 0) + 1)
 
 
@@ -58,9 +54,7 @@ class Newer(Mended):
 
 @pytest.fixture
 def poisoned(store: refold.Store) -> refold.Store:
-    """
-    A store with a projection that cannot take two events.
-    """
+    """A store with a projection that cannot take two events."""
     store.add_projection(Going())
     for word in WORDS:
         store.chat("a").add_message("user", word)
@@ -178,16 +172,12 @@ UNKNOWN = b'\x00{"t":"chat.whispered.v1","words":"psst"}'
 
 @pytest.fixture
 def said(place: str) -> str:
-    """
-    A database with a chat of six events, and rows of the projection up to the last but one.
-    """
+    """A database with a chat of six events, and rows of the projection up to the last but one."""
     return say(place)
 
 
 def say(place: str) -> str:
-    """
-    Make such a database at a place, and return that.
-    """
+    """Make such a database at a place, and return that."""
     with refold.open(place) as store:
         store.add_projection(Going())
         for word in WORDS[:-1]:
@@ -269,9 +259,7 @@ class Unencodable(Going):
     """It makes a key that no database can hold of a poisoned event."""
 
     def keys(self, event: RecordedEvent) -> list[str]:
-        """
-        Return the stream, or half of a pair.
-        """
+        """Return the stream, or half of a pair."""
         return ["\ud800" if getattr(event.event, "content", None) == ("poison",) else event.stream]
 
     evolve = Mended.evolve
@@ -297,9 +285,7 @@ class Future(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="chat
 
 
 def store_on(place: str, codec: Codec) -> Store:
-    """
-    Open the store at a place with another codec.
-    """
+    """Open the store at a place with another codec."""
     if place.startswith("postgres"):
         log = PostgresLog(place, codec=codec)
         return Store(log, PostgresProjectionStore(log))
@@ -308,9 +294,7 @@ def store_on(place: str, codec: Codec) -> Store:
 
 
 def whisper(place: str) -> None:
-    """
-    Let something of everything happen, and a newer Refold write an event in the midst of it.
-    """
+    """Let something of everything happen, and a newer Refold write an event in the midst of it."""
     with store_on(place, Codec(CODEC.events | Future)) as store:
         chat = store.chat("newer")
         chat.add_message("user", "before")

@@ -1,6 +1,4 @@
-"""
-Subscribers that wait: stopped by another thread, in an event loop and cancelled there, and in several processes.
-"""
+"""Subscribers that wait: stopped by another thread, in an event loop and cancelled there, and in several processes."""
 
 from __future__ import annotations
 
@@ -126,9 +124,7 @@ async def test_cancelled_while_it_waits(store: refold.Store, monkeypatch: pytest
 
 
 def follow_in_a_process(place: str, count: int) -> tuple[list[str], list[str]]:
-    """
-    Return the positions that a subscriber acknowledged, and those that it was given behind them.
-    """
+    """Return the positions that a subscriber acknowledged, and those that it was given behind them."""
     follower = start_python("tests.projecting.follower", place, "mailer", str(count))
     *acknowledged, rest = follower.communicate(timeout=60)[0].split("acknowledged")
     assert follower.returncode == 0

@@ -1,6 +1,4 @@
-"""
-Subscriptions: which events they give, from where on, and how they are acknowledged by a name.
-"""
+"""Subscriptions: which events they give, from where on, and how they are acknowledged by a name."""
 
 from __future__ import annotations
 
@@ -23,23 +21,17 @@ PROCESSES, EVENTS_EACH = 3, 40
 
 
 def first(count: int, events: Iterator[RecordedEvent]) -> list[RecordedEvent]:
-    """
-    Take as many events.
-    """
+    """Take as many events."""
     return list(itertools.islice(events, count))
 
 
 def streams(events: Iterable[RecordedEvent]) -> list[str]:
-    """
-    Return whose events these are, each once.
-    """
+    """Return whose events these are, each once."""
     return sorted({event.stream for event in events})
 
 
 def wanted(store: refold.Store, *prefixes: str) -> list[RecordedEvent]:
-    """
-    Return the events of the log that a subscriber should see.
-    """
+    """Return the events of the log that a subscriber should see."""
     return [event for event in everything(store.log) if event.stream.startswith(prefixes)]
 
 

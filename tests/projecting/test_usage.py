@@ -1,6 +1,4 @@
-"""
-The use of tokens: by day, agent and model, on every kind of store.
-"""
+"""The use of tokens: by day, agent and model, on every kind of store."""
 
 from __future__ import annotations
 
@@ -25,16 +23,12 @@ class Telling(TellingLLM):
 
 
 def used(row: UsageRow) -> tuple[Any, ...]:
-    """
-    Return what a row says, without key and day.
-    """
+    """Return what a row says, without key and day."""
     return tuple(getattr(row, field) for field in row.__struct_fields__[2:])
 
 
 def answer(**metrics: Any) -> ChatMessage:
-    """
-    Return a message of a model of 8 estimated tokens.
-    """
+    """Return a message of a model of 8 estimated tokens."""
     return ChatMessage(role=ChatRole.ASSISTANT, content="It is on its way", metrics=metrics)
 
 

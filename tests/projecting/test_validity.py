@@ -1,6 +1,4 @@
-"""
-The validity of chat items: from rows alone, what each version of a context showed.
-"""
+"""The validity of chat items: from rows alone, what each version of a context showed."""
 
 from __future__ import annotations
 
@@ -34,15 +32,11 @@ class ValidityMachine(EditingMachine):
     can_reopen = False
 
     def open_store(self) -> refold.Store:
-        """
-        Open an empty store, or the same one again.
-        """
+        """Open an empty store, or the same one again."""
         raise NotImplementedError
 
     def open_log(self) -> LiveLog:
-        """
-        Open the store's log, the one before being closed.
-        """
+        """Open the store's log, the one before being closed."""
         if hasattr(self, "store"):
             self.store.close()
         self.store = self.open_store()
@@ -50,18 +44,14 @@ class ValidityMachine(EditingMachine):
 
     @rule(number=NUMBER)
     def look_at_validity(self, number: int) -> None:
-        """
-        Rows say of every version what could be seen.
-        """
+        """Rows say of every version what could be seen."""
         chat = self.chats[self.pick(number)]
         stays = self.store.validity(chat.id)
         for version in range(chat.version + 1):
             assert ids_seen(stays, version) == [item.id for item in chat.at(version).items]
 
     def teardown(self) -> None:
-        """
-        Look at all contexts once more, and at what a fold of the whole log gives.
-        """
+        """Look at all contexts once more, and at what a fold of the whole log gives."""
         if hasattr(self, "chats"):
             for number in range(len(self.chats)):
                 self.look_at_validity(number)
@@ -104,9 +94,7 @@ def test_postgres(pg_url: str) -> None:
 
 
 def stays_of(store: refold.Store, context_id: str, item: str) -> list[tuple[int, int, str, str]]:
-    """
-    Return the stays of an item: from, before, how it ended, and why.
-    """
+    """Return the stays of an item: from, before, how it ended, and why."""
     return [(stay.v0, stay.v1, stay.how, stay.reason) for stay in store.validity(context_id) if stay.item == item]
 
 

@@ -1,6 +1,4 @@
-"""
-Why is this item not in the context? On every kind of store, of every kind of context.
-"""
+"""Why is this item not in the context? On every kind of store, of every kind of context."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from .test_validity import ValidityMachine
 
 
 def why(store: refold.Store, context: str, item: str) -> tuple[str, str | None, str | None, str | None]:
-    """
-    Return the state of an item, and with which event, how and why it left.
-    """
+    """Return the state of an item, and with which event, how and why it left."""
     found = store.why_gone(context, item)
     return found.state, found.reference, found.how, found.reason
 
@@ -32,16 +28,12 @@ class WhyMachine(ValidityMachine):
     """A random life in which it is asked of every item that a context ever held."""
 
     def open_store(self) -> refold.Store:
-        """
-        Open an empty store in memory.
-        """
+        """Open an empty store in memory."""
         return refold.open(":memory:")
 
     @rule(number=NUMBER)
     def ask(self, number: int) -> None:
-        """
-        What is there is there, and what left did so as the context itself says.
-        """
+        """What is there is there, and what left did so as the context itself says."""
         chat = self.chats[self.pick(number)]
         shown = {item.id for item in chat.items}
         left = {one.item.id: (one.how, one.reason) for one in chat.evicted_items()}

@@ -1,6 +1,4 @@
-"""
-What counts as a word, what a query asks for, and what is shown of a text.
-"""
+"""What counts as a word, what a query asks for, and what is shown of a text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-A database that fails while projections are worked on: nobody but it is to blame, and it is tried again.
-"""
+"""A database that fails while projections are worked on: nobody but it is to blame, and it is tried again."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ class HandMoved:
         self._step = step
 
     def monotonic(self) -> float:
-        """
-        Return the time.
-        """
+        """Return the time."""
         self.seconds += self._step
         return self.seconds

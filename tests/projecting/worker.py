@@ -1,6 +1,4 @@
-"""
-A worker in a process of its own: `python -m tests.projecting.worker PLACE NAME...`, until it is killed.
-"""
+"""A worker in a process of its own: `python -m tests.projecting.worker PLACE NAME...`, until it is killed."""
 
 import sys
 import threading
@@ -9,9 +7,7 @@ import refold
 
 
 def main(place: str, *names: str) -> None:
-    """
-    Keep some projections up to date.
-    """
+    """Keep some projections up to date."""
     with refold.open(place) as store:
         print("working", flush=True)
         store.run_projections(threading.Event(), names)

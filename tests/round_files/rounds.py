@@ -50,9 +50,7 @@ def busy_run(store: refold.Store) -> Run:
 
 
 def next_run(store: refold.Store) -> Run:
-    """
-    Return a second round, which meets the table again.
-    """
+    """Return a second round, which meets the table again."""
     run = store.run(USER, SESSION, 1)
     action = run.register_node(
         "Action", "again", [run.register_query("And now?")], action="count", params={}, output="3", success=True
@@ -62,27 +60,21 @@ def next_run(store: refold.Store) -> Run:
 
 
 def portray(run: Run, name: str, description: str, model: str) -> None:
-    """
-    Record what a model says of a node.
-    """
+    """Record what a model says of a node."""
     ref = RunGraph(run._state).resolve(name)
     for command in (RequestPortrait(ref, model), WritePortrait(ref, description, model)):
         run._change(command, None, None, catch_up=True)
 
 
 def without_births(graph: Trajectory) -> tuple[Any, ...]:
-    """
-    Return what a graph says, but for the versions that registered its nodes.
-    """
+    """Return what a graph says, but for the versions that registered its nodes."""
     nodes = {name: msgspec.structs.replace(node, birth="") for name, node in graph.nodes.items()}
     edges = sorted(graph.edges, key=msgspec.structs.astuple)
     return list(nodes.items()), edges, graph.root, graph.initial, graph.pointers
 
 
 def changes(run: Run, name: str) -> list[tuple[Any, ...]]:
-    """
-    Return what became of a node: what, from what to what, by whom, when.
-    """
+    """Return what became of a node: what, from what to what, by whom, when."""
     return [(one.attribute, one.old, one.new, one.kind, one.actor, one.made_at) for one in run.history(name)]
 
 
@@ -90,16 +82,12 @@ def changes(run: Run, name: str) -> list[tuple[Any, ...]]:
 
 
 def node(name: str, /, **attributes: Any) -> dict[str, Any]:
-    """
-    Return a node as the originals write it: of this round, unless it is said.
-    """
+    """Return a node as the originals write it: of this round, unless it is said."""
     return {"node_type": name.partition("(")[0], "description": "d", "run_id": 0, **attributes, "id": name}
 
 
 def edge(source: str, target: str, edge_type: str = "has") -> dict[str, Any]:
-    """
-    Return an edge as the originals write it.
-    """
+    """Return an edge as the originals write it."""
     return {"edge_type": edge_type, "source": source, "target": target}
 
 
@@ -111,9 +99,7 @@ ENDS = edge("Action(action00000)", "State(state00000)", "has_conclusion")
 
 
 def table(label: str, **attributes: Any) -> dict[str, Any]:
-    """
-    Return a table as the originals write it.
-    """
+    """Return a table as the originals write it."""
     return node(f"Table({label})", **{"path": "/o", **attributes})
 
 
@@ -142,7 +128,5 @@ def write_original(
 
 
 def edges_of(run: Run) -> set[tuple[str, str, str]]:
-    """
-    Return the edges of a run's graph.
-    """
+    """Return the edges of a run's graph."""
     return {(one.source, one.target, one.type) for one in run.graph().edges}

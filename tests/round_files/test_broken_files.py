@@ -16,9 +16,7 @@ NAN = float("nan")
 
 
 def require_refused(store: refold.Store, root: Path, message: str) -> None:
-    """
-    Import a folder whose first round is sound and whose second is not: neither comes in.
-    """
+    """Import a folder whose first round is sound and whose second is not: neither comes in."""
     write_original(root, [QUERY], [])
 
     with pytest.raises(InvalidInputError, match=message):

@@ -20,9 +20,7 @@ from .rounds import SESSION, TALK, USER, busy_run, next_run
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    The files of two rounds, in the folder of their session.
-    """
+    """The files of two rounds, in the folder of their session."""
     folder = tmp_path_factory.mktemp("whole") / "session"
     with refold.open(":memory:") as store:
         for run in (busy_run(store), next_run(store)):

@@ -14,9 +14,7 @@ from .rounds import ACTION, ASKS, QUERY, SESSION, USER, busy_run, next_run, writ
 
 
 def outcomes(store: refold.Store, root: Path) -> list[str]:
-    """
-    Import all rounds of a folder, and return what became of each.
-    """
+    """Import all rounds of a folder, and return what became of each."""
     return [one.outcome for one in import_round_files(store, root, user_id=USER, session_id=SESSION)]
 
 

@@ -16,9 +16,7 @@ NAMES = ["Query(query00000)", "Action(action00000)", "State(state00000)"]
 
 
 def imported(store: refold.Store, root: Path) -> tuple[Run, tuple[str, ...]]:
-    """
-    Import the only round of a folder, and return the run and the notes.
-    """
+    """Import the only round of a folder, and return the run and the notes."""
     (one,) = import_round_files(store, root, user_id=USER, session_id=SESSION)
     assert one.outcome == "added"
     return store.run(*one.run, create=False), one.notes

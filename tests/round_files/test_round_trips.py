@@ -26,9 +26,7 @@ VALUES = st.recursive(
 
 
 def carried_over(runs: list[Run], root: Path, other: refold.Store) -> list[Run]:
-    """
-    Write rounds, import them into another store, and return the runs there.
-    """
+    """Write rounds, import them into another store, and return the runs there."""
     for run in runs:
         write_round_files(run, root)
     imported = import_round_files(other, root, user_id=USER, session_id=SESSION)

@@ -19,9 +19,7 @@ REPLACE = Path.replace
 
 
 def failing(name: str, error: type[BaseException] = OSError) -> Callable[[Path, Path], Path]:
-    """
-    Return a `Path.replace` that fails where a file of that name would be put in place.
-    """
+    """Return a `Path.replace` that fails where a file of that name would be put in place."""
 
     def replace(self: Path, target: Path) -> Path:
         if Path(target).name == name:

@@ -1,6 +1,4 @@
-"""
-Files: another program's is left exactly as it is, and a closed one is small and whole.
-"""
+"""Files: another program's is left exactly as it is, and a closed one is small and whole."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ from tests.verifying.answers import ANSWERS, wrong_answers
 
 
 def foreign_file(path: Path) -> bytes:
-    """
-    Make a database of another program, and return its bytes.
-    """
+    """Make a database of another program, and return its bytes."""
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE diary (entry TEXT)")
         connection.execute("INSERT INTO diary VALUES ('dear me')")
@@ -141,9 +137,7 @@ def test_a_flush_tells_of_all_refusals(tmp_path: Path) -> None:
 
 
 def sizes_while_writing(path: Path, events: int) -> list[int]:
-    """
-    Append events through a store of its own, and return how large the WAL was after every hundred.
-    """
+    """Append events through a store of its own, and return how large the WAL was after every hundred."""
     wal, sizes = Path(f"{path}-wal"), []
     with refold.open(path) as store:
         chat = store.chat("written")
@@ -210,18 +204,14 @@ def test_a_program_that_changes_its_folder(tmp_path: Path, monkeypatch: pytest.M
 
 
 def overwrite(path: Path, start: int, data: bytes) -> None:
-    """
-    Write over a part of a file.
-    """
+    """Write over a part of a file."""
     with path.open("r+b") as file:
         file.seek(start)
         file.write(data)
 
 
 def lose_the_folder(path: Path) -> None:
-    """
-    Remove the folder, and all that is in it.
-    """
+    """Remove the folder, and all that is in it."""
     shutil.rmtree(path.parent)
 
 
@@ -257,9 +247,7 @@ def test_a_file_that_goes_wrong(tmp_path: Path, name: str, is_open: bool) -> Non
 
 
 def failure_of(answer: Callable[[refold.Store], object], store: refold.Store) -> Exception | None:
-    """
-    Return what an answer fails with, if it does.
-    """
+    """Return what an answer fails with, if it does."""
     try:
         answer(store)
     except Exception as error:

@@ -25,9 +25,7 @@ SEGMENT = 512
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """
-    A file with 700 events of one stream, of which the first 512 are sealed; the third holds a large text.
-    """
+    """A file with 700 events of one stream, of which the first 512 are sealed; the third holds a large text."""
     path = tmp_path / "log.db"
     log = SqliteLog(path)
     for start in range(0, 700, 50):
@@ -40,9 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(path: Path) -> Iterator[SqliteLog]:
-    """
-    The log in it.
-    """
+    """The log in it."""
     log = SqliteLog(path)
     yield log
     log.close()

@@ -1,6 +1,4 @@
-"""
-When old events are packed: not while somebody writes, unless they become too many; and never later than closing.
-"""
+"""When old events are packed: not while somebody writes, unless they become too many; and never later than closing."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ SEGMENT = 512
 
 
 def soon(is_so: Callable[[], bool]) -> bool:
-    """
-    Wait until something is so, for a while.
-    """
+    """Wait until something is so, for a while."""
     deadline = time.monotonic() + SOON_SECONDS
     while not is_so() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -109,9 +105,7 @@ def log(tmp_path: Path) -> Iterator[SqliteLog]:
 
 
 def rows(log: SqliteLog) -> int:
-    """
-    Return how many events are not packed.
-    """
+    """Return how many events are not packed."""
     with log.database.reading() as connection:
         return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
 
@@ -165,9 +159,7 @@ def test_closing_packs_what_is_complete(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:
-    """
-    Return a number that SQLite knows of the file.
-    """
+    """Return a number that SQLite knows of the file."""
     found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return found
 
@@ -200,9 +192,7 @@ def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def steps_to_the_next(log: SqliteLog) -> int:
-    """
-    Return how many steps the database takes to find what is to be sealed next.
-    """
+    """Return how many steps the database takes to find what is to be sealed next."""
     steps: list[int] = []
     with log.database.reading() as connection:
         connection.set_progress_handler(lambda: steps.append(1), 1)

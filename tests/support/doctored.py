@@ -22,8 +22,6 @@ from refold.infrastructure.plain_events import plain_fields
 
 from .every_kind import opened, told
 
-__all__ = ["doctored", "every_answer"]
-
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 7, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**30, -(2**63), -(2**70), 1.5, 1e300, 1e19,
     "", "x", "\x00", "\ud800", "user", "robot", "e30=", "eyI=", "//4=", "W10=", "e30", "AAAA", "é" * 99, "chat:a", "..",
@@ -35,9 +33,7 @@ DEEP = 900
 
 
 def doctored(data: bytes, seed: int) -> bytes:
-    """
-    Return a JSON file, or one of JSON Lines, with one to three changes: of its values, its lines or its bytes.
-    """
+    """Return a JSON file, or one of JSON Lines, with one to three changes: of its values, its lines or its bytes."""
     chance = Random(seed)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         change = chance.choice((_values, _values, _values, _values, _lines, _bytes))
@@ -127,9 +123,7 @@ def _bytes(data: bytes, chance: Random) -> bytes:
 
 
 def every_answer(store: refold.Store, folder: Path) -> None:
-    """
-    Ask a store for everything that it answers; whatever cannot be answered is raised.
-    """
+    """Ask a store for everything that it answers; whatever cannot be answered is raised."""
     contexts = store.contexts()
     assert counted(store.rollup(), contexts)["contexts"] == len(contexts)
     for word in ("question", "x", "user"):

@@ -7,9 +7,7 @@ from typing import Any
 
 
 def calls_of(work: Callable[[], Any]) -> int:
-    """
-    Return how many functions `work` calls, those of the interpreter included.
-    """
+    """Return how many functions `work` calls, those of the interpreter included."""
     count = 0
 
     def note(_frame: FrameType, event: str, _arg: Any) -> None:

@@ -9,16 +9,12 @@ from refold.domain.memory import MemoryKind, MemoryRecord
 from refold.projections.catalogue import CatalogueRow
 from tests.contract.chat_checking import Teller
 
-__all__ = ["LARGE", "SCOPE", "fill", "opened", "seen", "told"]
-
 LARGE = "a text that is stored once, beside its event; " * 400
 SCOPE = "user:mia@example.org"
 
 
 async def fill(store: refold.Store) -> None:
-    """
-    Write some of everything: edits, forks, merges, a summary, rounds, large texts, keys, actors and causes.
-    """
+    """Write some of everything: edits, forks, merges, a summary, rounds, large texts, keys, actors and causes."""
     with refold.acting(actor="mia", correlation_id="trace-1"):
         await _fill_chats(store)
     with refold.acting(because="chat:a@2"):
@@ -97,9 +93,7 @@ def _fill_runs(store: refold.Store) -> None:
 
 
 async def seen(view: Any) -> dict[str, Any]:
-    """
-    Return what can be seen of every context, by its stream: of a store, now or at a moment.
-    """
+    """Return what can be seen of every context, by its stream: of a store, now or at a moment."""
     found = {}
     for row in view.contexts():
         found[row.key] = await _remembered(view.memory()) if row.kind == "memory" else told(row.kind, opened(view, row))
@@ -107,9 +101,7 @@ async def seen(view: Any) -> dict[str, Any]:
 
 
 def opened(view: Any, row: CatalogueRow) -> Any:
-    """
-    Return a context, but no memory, of a store now or at a moment.
-    """
+    """Return a context, but no memory, of a store now or at a moment."""
     if row.kind != "run":
         return getattr(view, row.kind)(row.id)
     user, session, number, sub = row.id.split("/")
@@ -117,9 +109,7 @@ def opened(view: Any, row: CatalogueRow) -> Any:
 
 
 def told(kind: str, context: Any) -> Any:
-    """
-    Return all that can be seen of a context of some kind, now or in the past.
-    """
+    """Return all that can be seen of a context of some kind, now or in the past."""
     match kind:
         case "chat":
             counted = context.version, context.turn_count(), context.estimated_tokens()

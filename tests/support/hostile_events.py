@@ -21,34 +21,24 @@ from refold.domain.trajectory.events import (
 )
 from refold.domain.window.events import WindowAdded, WindowOpened
 
-__all__ = ["REFUSED"]
-
 
 def said(**fields: Any) -> MessageAdded:
-    """
-    Return a message that is fine but for `fields`.
-    """
+    """Return a message that is fine but for `fields`."""
     return MessageAdded(**{"id": "m", "created_at": 1.0, "role": "user", "content": ("hello",), **fields})
 
 
 def evicted(*spans: Span, change: Totals | None = None) -> ItemsEvicted:
-    """
-    Return an event that lets go of items.
-    """
+    """Return an event that lets go of items."""
     return ItemsEvicted(items=spans, change=change or Totals(-1))
 
 
 def node(**fields: Any) -> NodeRegistered:
-    """
-    Return a node that is fine but for `fields`.
-    """
+    """Return a node that is fine but for `fields`."""
     return NodeRegistered(**{"type": "State", "label": "s", "fields": b'{"state":1}', "created_at": 1.0, **fields})
 
 
 def changed(name: str, old: bytes, new: bytes) -> NodeChanged:
-    """
-    Return a change of an attribute.
-    """
+    """Return a change of an attribute."""
     return NodeChanged(node=Ref(1), changes=(AttributeChange(name, old, new),))
 
 

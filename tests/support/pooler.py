@@ -183,9 +183,7 @@ async def _listen(pool: _Pool, socket: Path, ready: Future[Callable[[], object]]
 
 @contextmanager
 def pooler(url: str, *, size: int = 2) -> Iterator[str]:
-    """
-    Stand before the database of a URL with so many connections to it, and yield the URL to use instead.
-    """
+    """Stand before the database of a URL with so many connections to it, and yield the URL to use instead."""
     server = conninfo_to_dict(url)
     ready: Future[Callable[[], object]] = Future()
     with tempfile.TemporaryDirectory(prefix="refold-pool-") as folder, ThreadPoolExecutor(1) as thread:

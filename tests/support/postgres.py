@@ -49,28 +49,20 @@ class Server:
     programs: "Programs"
 
     def start(self) -> None:
-        """
-        Start it, and wait until it answers.
-        """
+        """Start it, and wait until it answers."""
         self.programs.run("pg_ctl", "-D", self.data, "-l", self.data / "log", "-w", "start")
 
     def stop(self, mode: str) -> None:
-        """
-        Stop it: `fast` ends every connection, `immediate` is a crash, which the next start recovers from.
-        """
+        """Stop it: `fast` ends every connection, `immediate` is a crash, which the next start recovers from."""
         self.programs.run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
 
     def url(self, database: str = "postgres") -> str:
-        """
-        Return the address of one of its databases.
-        """
+        """Return the address of one of its databases."""
         return f"postgresql:///{database}?host={self.sockets}&user={USER}"
 
     @contextmanager
     def database(self, template: str = "template1") -> Iterator[str]:
-        """
-        Make a database for the length of a block and yield its URL.
-        """
+        """Make a database for the length of a block and yield its URL."""
         name = f"test_{secrets.token_hex(6)}"
         self._execute(SQL("create database {} template {}").format(Identifier(name), Identifier(template)))
         try:
@@ -93,9 +85,7 @@ class Programs:
     group: int | None
 
     def start(self, *command: str | Path, stdin: int, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
-        """
-        Start a command as that user, away from this process's terminal, folder and environment.
-        """
+        """Start a command as that user, away from this process's terminal, folder and environment."""
         return subprocess.Popen(
             command,
             stdin=stdin,
@@ -221,9 +211,7 @@ def _short_temporary_folder() -> str:
 
 
 def main() -> None:
-    """
-    Run a server, print its URL, and wait for Ctrl-C or a signal to end.
-    """
+    """Run a server, print its URL, and wait for Ctrl-C or a signal to end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with running_server() as server:
         print(server.url(), flush=True)

@@ -18,18 +18,14 @@ PURE = ("refold.domain", "refold.projections")
 
 
 def files(folder: Path, *, suffix: str = "") -> Iterator[Path]:
-    """
-    List the files below a folder, sorted, links to folders not followed.
-    """
+    """List the files below a folder, sorted, links to folders not followed."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         yield from (Path(parent, name) for name in sorted(names) if name.endswith(suffix))
 
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:
-    """
-    List the modules that lie in a package's folder, each with its full name.
-    """
+    """List the modules that lie in a package's folder, each with its full name."""
     for path in files(PACKAGES[package], suffix=".py"):
         parts = path.relative_to(PACKAGES[package]).with_suffix("").parts
         yield ".".join((package, *parts)).removesuffix(".__init__"), path
@@ -37,7 +33,5 @@ def modules(package: str) -> Iterator[tuple[str, Path]]:
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """
-    Read a module's syntax tree.
-    """
+    """Read a module's syntax tree."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))

@@ -1,5 +1,4 @@
 """Stores of each kind, for tests that hold on all of them."""
 
-from tests.projecting.conftest import location, store
-
-__all__ = ["location", "store"]
+from tests.projecting.conftest import location as location
+from tests.projecting.conftest import store as store

@@ -13,13 +13,9 @@ from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
 
-__all__ = ["cuts", "folded", "store_of"]
-
 
 def cuts(log: LiveLog, *, step: int = 1) -> list[tuple[Moment, list[RecordedEvent]]]:
-    """
-    Return moments of a log, each `step` events behind the one before, with the events up to each.
-    """
+    """Return moments of a log, each `step` events behind the one before, with the events up to each."""
     found: list[tuple[Moment, list[RecordedEvent]]] = [(BEGINNING, [])]
     while True:
         moment, events = found[-1]
@@ -30,9 +26,7 @@ def cuts(log: LiveLog, *, step: int = 1) -> list[tuple[Moment, list[RecordedEven
 
 
 def store_of(events: Iterable[RecordedEvent]) -> Store:
-    """
-    Return a store in memory that holds these events, with their envelopes.
-    """
+    """Return a store in memory that holds these events, with their envelopes."""
     log: Any = MemoryLog()
     for event in events:
         log._all.append(event)
@@ -41,9 +35,7 @@ def store_of(events: Iterable[RecordedEvent]) -> Store:
 
 
 def folded(events: Sequence[RecordedEvent]) -> list[CatalogueRow]:
-    """
-    Return the catalogue of events, folded one after the other.
-    """
+    """Return the catalogue of events, folded one after the other."""
     rows: dict[str, CatalogueRow] = {}
     for event in events:
         for key in CATALOGUE.keys(event):

@@ -11,8 +11,6 @@ import refold
 from refold.domain.errors import RefusedError
 from tests.contract.chat_checking import Teller, message, output, run
 
-__all__ = ["ChatsLife"]
-
 
 class ChatsLife:
     """What happens to some chats of a store, the same for the same seed."""
@@ -23,9 +21,7 @@ class ChatsLife:
         self.chats: list[Any] = [store.chat("c0", session="s")]
 
     def go_on(self, steps: int) -> None:
-        """
-        Do as many things; what is refused changes nothing.
-        """
+        """Do as many things; what is refused changes nothing."""
         often = [self._add, self._add, self._add, self._call, self._insert]
         deeds: list[Callable[[Any], object]] = [
             *often,

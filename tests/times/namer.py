@@ -6,9 +6,7 @@ import refold
 
 
 def main(place: str, who: str, count: int) -> None:
-    """
-    Write and name as often, and say each name with its moment.
-    """
+    """Write and name as often, and say each name with its moment."""
     with refold.open(place) as store, refold.acting(actor=who):
         chat = store.chat(who)
         for number in range(count):

@@ -21,9 +21,7 @@ FEW = 4
 
 @pytest.fixture(autouse=True)
 def small_blocks() -> Iterator[None]:
-    """
-    Let a block be a few versions, so that short lives have many.
-    """
+    """Let a block be a few versions, so that short lives have many."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (growth, counting):
             patch.setattr(module, "GROWTH_EVENTS", FEW)
@@ -31,9 +29,7 @@ def small_blocks() -> Iterator[None]:
 
 
 def require_right_counts(store: refold.Store) -> None:
-    """
-    Compare, at every version of every chat, what is said before it is read with what is there.
-    """
+    """Compare, at every version of every chat, what is said before it is read with what is there."""
     for row in store.contexts():
         chat = store.chat(row.id)
         for event in chat.history():
@@ -70,9 +66,7 @@ class Counting:
         self._log, self.events = log, 0
 
     def read_events(self, *args: Any, **options: Any) -> Any:
-        """
-        Read, and count.
-        """
+        """Read, and count."""
         found = self._log.read_events(*args, **options)
         self.events += len(found)
         return found

@@ -17,9 +17,7 @@ from .lives import ChatsLife
 
 
 def versions(found: list[ContextDifference]) -> dict[str, tuple[int, int]]:
-    """
-    Return the versions of each context at both moments; 0 where there was none.
-    """
+    """Return the versions of each context at both moments; 0 where there was none."""
     return {one.key: (one.before.version if one.before else 0, one.after.version if one.after else 0) for one in found}
 
 

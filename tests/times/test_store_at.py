@@ -17,9 +17,7 @@ ZONES = [timezone(timedelta(hours=hours)) for hours in (0, 5, -8)]
 
 
 def time_of(event: refold.RecordedEvent) -> datetime:
-    """
-    Return when an event was recorded.
-    """
+    """Return when an event was recorded."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=event.recorded_at)
 
 
@@ -45,9 +43,7 @@ async def test_it_is_what_each_context_shows_at_its_version(store: refold.Store)
 
 
 def begun(store: refold.Store) -> tuple[refold.ChatContext, refold.RecordedEvent]:
-    """
-    Write a message, another context and a message more; return the first context and its first message's event.
-    """
+    """Write a message, another context and a message more; return the first context and its first message's event."""
     chat = store.chat("a", session="s")
     chat.add_message("user", "one")
     event = chat.history()[-1]

@@ -15,9 +15,7 @@ from tests.support.every_kind import fill, seen
 
 
 async def begun(store: refold.Store) -> Moment:
-    """
-    Write a chat, another one, a queue and a pool; return that moment, and write to each of them again.
-    """
+    """Write a chat, another one, a queue and a pool; return that moment, and write to each of them again."""
     chats, queue, pool = [store.chat(name) for name in "ab"], store.queue("q"), store.pool("p")
     for chat in chats:
         chat.add_message("user", f"{chat.id} asks", f"{chat.id}1")
@@ -32,9 +30,7 @@ async def begun(store: refold.Store) -> Moment:
 
 
 def said(chat: Any) -> list[str]:
-    """
-    Return the texts of a chat's messages.
-    """
+    """Return the texts of a chat's messages."""
     return [message.content[0] for message in chat.messages()]
 
 

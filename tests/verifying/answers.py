@@ -16,8 +16,6 @@ from refold.projections.catalogue import CATALOGUE
 from refold.projections.search import SEARCH
 from tests.support.every_kind import SCOPE
 
-__all__ = ["ANSWERS", "wrong_answers"]
-
 
 def _read_all(store: refold.Store) -> None:
     moment = BEGINNING
@@ -120,9 +118,7 @@ ANSWERS: dict[str, Callable[[refold.Store], object]] = {
 
 
 def wrong_answers(place: str, without: Collection[str] = ()) -> Iterator[tuple[str, Exception]]:
-    """
-    Ask a store everything but `without`; yield what fails, by the name of the answer.
-    """
+    """Ask a store everything but `without`; yield what fails, by the name of the answer."""
     try:
         with refold.open(place) as store:
             for name, answer in ANSWERS.items():

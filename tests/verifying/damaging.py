@@ -16,8 +16,6 @@ from refold.projections.growth import GROWTH
 from refold.projections.rollup import ROLLUP
 from refold.projections.search import SEARCH
 
-__all__ = ["LOG_TABLES", "bytes_of_log", "rows_of", "sql", "told", "verified", "view_of", "written"]
-
 LOG_TABLES = ("stream", "tag", "event", "blob", "idempotency")
 
 
@@ -38,9 +36,7 @@ def written(place: str) -> None:
 
 
 def sql(place: str, statement: str, *values: object) -> list[Any]:
-    """
-    Do something to a database; `?` stands for a value.
-    """
+    """Do something to a database; `?` stands for a value."""
     if place.startswith("postgresql"):
         with psycopg.connect(place, autocommit=True) as connection:
             cursor = connection.execute(statement.replace("?", "%s").encode(), values or None)
@@ -50,9 +46,7 @@ def sql(place: str, statement: str, *values: object) -> list[Any]:
 
 
 def rows_of(place: str, stream: str) -> str:
-    """
-    Return the condition that finds the rows of a stream's events.
-    """
+    """Return the condition that finds the rows of a stream's events."""
     if place.startswith("postgresql"):
         [(lane, key)] = sql(place, "SELECT slice, key FROM stream WHERE id = ?", stream)
         return f"slice = {lane} AND stream = {key}"
@@ -61,33 +55,25 @@ def rows_of(place: str, stream: str) -> str:
 
 
 def view_of(place: str, projection: Projection) -> str:
-    """
-    Return the name of the table of a projection's rows.
-    """
+    """Return the name of the table of a projection's rows."""
     name = f"view_{projection.name}"
     return f"{name}_{projection.version}" if place.startswith("postgresql") else name
 
 
 def bytes_of_log(place: str) -> dict[str, list[Any]]:
-    """
-    Return every value of every table of the log.
-    """
+    """Return every value of every table of the log."""
     more = () if place.startswith("postgresql") else ("block", "part")
     return {table: sorted(sql(place, f"SELECT * FROM {table}"), key=repr) for table in (*LOG_TABLES, *more)}
 
 
 def verified(place: str, *, repair: bool = False) -> Report:
-    """
-    Return what is wrong with the store at a place.
-    """
+    """Return what is wrong with the store at a place."""
     with refold.open(place) as store:
         return store.verify(repair=repair)
 
 
 def told(report: Report) -> list[str]:
-    """
-    Return what was found, problem by problem: kind and where; positions without the slice.
-    """
+    """Return what was found, problem by problem: kind and where; positions without the slice."""
     return [
         f"{one.kind} {_without_slice(one.where) if one.kind == 'position' else one.where}" for one in report.problems
     ]

@@ -23,9 +23,7 @@ FAR = "position 11 to 99"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """
-    Where a store lies that holds what `written` wrote.
-    """
+    """Where a store lies that holds what `written` wrote."""
     place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
     written(place)
     return place
@@ -153,9 +151,7 @@ def test_the_end_of_the_log(place: str) -> None:
 
 
 def cut(place: str, stream: str, version: int) -> None:
-    """
-    Take the last event of a stream away, and let another one be recorded at its position.
-    """
+    """Take the last event of a stream away, and let another one be recorded at its position."""
     sql(place, f"DELETE FROM event WHERE {rows_of(place, stream)} AND version = {version}")
     with refold.open(place) as store:
         store.chat("b").add_message("user", "instead", "i")

@@ -22,9 +22,7 @@ MAKE_OLD = {
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """
-    Where a store of version 1 lies: with a key, and nothing that says which call it stands for.
-    """
+    """Where a store of version 1 lies: with a key, and nothing that says which call it stands for."""
     place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
     log = log_at(place)
     append(log, "chat:a", Opened(), root="a")
@@ -35,16 +33,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def is_postgres(place: str) -> bool:
-    """
-    Return whether a store lies on PostgreSQL.
-    """
+    """Return whether a store lies on PostgreSQL."""
     return place.startswith("postgresql")
 
 
 def version(place: str) -> int:
-    """
-    Return the version of the tables.
-    """
+    """Return the version of the tables."""
     return int(sql(place, READ_VERSION[is_postgres(place)])[0][0])
 
 

@@ -14,18 +14,14 @@ from tests.verifying.damaging import sql, told, written
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
-    """
-    A store on SQLite, with some of its projections.
-    """
+    """A store on SQLite, with some of its projections."""
     path = str(tmp_path / "a.db")
     written(path)
     return path
 
 
 def looked_at(place: str) -> Report:
-    """
-    Return what is wrong, as it is found without changing a byte.
-    """
+    """Return what is wrong, as it is found without changing a byte."""
     before = Path(place).read_bytes()
     with refold.open(place, read_only=True) as store:
         report = store.verify()

@@ -18,9 +18,7 @@ from .damaging import bytes_of_log, sql, told, verified, view_of, written
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """
-    Where a store lies that holds what `written` wrote.
-    """
+    """Where a store lies that holds what `written` wrote."""
     place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
     written(place)
     return place
@@ -83,15 +81,11 @@ class Choosy:
     row = CatalogueRow
 
     def keys(self, event: RecordedEvent) -> list[str]:
-        """
-        Return the stream.
-        """
+        """Return the stream."""
         return [event.stream]
 
     def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
-        """
-        Fail at one event.
-        """
+        """Fail at one event."""
         if event.reference == "chat:b@2":
             raise ValueError("not this one")
         return CATALOGUE.evolve(key, row, event)

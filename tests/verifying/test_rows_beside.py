@@ -14,16 +14,12 @@ from tests.verifying.damaging import rows_of, sql, told, verified, view_of, writ
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """
-    Where a store lies with some chats, one of which took a call with a key, and with texts of every sort.
-    """
+    """Where a store lies with some chats, one of which took a call with a key, and with texts of every sort."""
     return filled(str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url")))
 
 
 def filled(place: str) -> str:
-    """
-    Return the place of a store, once it is filled.
-    """
+    """Return the place of a store, once it is filled."""
     written(place)
     with refold.open(place) as store:
         chat = store.chat("keyed")
@@ -118,9 +114,7 @@ def test_another_fingerprint(tmp_path: Path) -> None:
 
 
 def unindexed(place: str) -> tuple[str, str]:
-    """
-    Return statements that leave a row out of the index, and that put other words into it.
-    """
+    """Return statements that leave a row out of the index, and that put other words into it."""
     table = view_of(place, SEARCH)
     one = f"key = (SELECT min(key) FROM {table} WHERE words <> '')"
     if place.startswith("postgresql"):

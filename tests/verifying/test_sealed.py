@@ -24,9 +24,7 @@ PAGE_BYTES = 4_096
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    A file with 604 events of two chats, most of them sealed.
-    """
+    """A file with 604 events of two chats, most of them sealed."""
     path = tmp_path_factory.mktemp("sealed") / "store.db"
     fill(str(path))
     assert verified(str(path)).is_whole
@@ -36,9 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(place: str) -> None:
-    """
-    Write 301 events to each of two chats of one session.
-    """
+    """Write 301 events to each of two chats of one session."""
     with refold.open(place) as store:
         chats = [store.chat(name, session="s") for name in "ab"]
         for start in range(0, 300, 10):
@@ -47,17 +43,13 @@ def fill(place: str) -> None:
 
 
 def message(number: int) -> MessageAdded:
-    """
-    Return a message with a number.
-    """
+    """Return a message with a number."""
     return MessageAdded(id=f"m{number}", created_at=1.0, role="user", content=f"text {number}")
 
 
 @pytest.fixture
 def copied(whole: Path, tmp_path: Path) -> str:
-    """
-    A copy of the file, to be damaged.
-    """
+    """A copy of the file, to be damaged."""
     return str(shutil.copy(whole, tmp_path / "store.db"))
 
 
@@ -66,9 +58,7 @@ BLOCK_2 = ["event chat:a@65..128", "projection all"]
 
 
 def with_next(told_of: list[str], version: int) -> list[str]:
-    """
-    Return what is told where the next event cannot be checked either, for want of the digest before it.
-    """
+    """Return what is told where the next event cannot be checked either, for want of the digest before it."""
     return [told_of[0], f"event chat:a@{version}", *told_of[1:]]
 
 
@@ -157,9 +147,7 @@ def test_a_torn_page(copied: str, seed: int) -> None:
 
 
 def described(look: Callable[[], Report]) -> Report | None:
-    """
-    Return the report, None where the file cannot be opened.
-    """
+    """Return the report, None where the file cannot be opened."""
     try:
         return look()
     except DamagedError:

@@ -64,9 +64,7 @@ class MessageOfTomorrow(MessageAdded, frozen=True, kw_only=True, gc=False, tag="
 
 
 def newest(fields: dict[str, Any]) -> dict[str, Any]:
-    """
-    Bring a message of another time to today's shape.
-    """
+    """Bring a message of another time to today's shape."""
     return {**fields, "id": f"was {fields['id']}"}
 
 
@@ -95,17 +93,13 @@ def test_events_of_other_times(tmp_path: Path, kind: type[MessageAdded], count: 
 
 
 def reordered(store: refold.Store, *order: int) -> None:
-    """
-    Put the events of a log in memory into another order.
-    """
+    """Put the events of a log in memory into another order."""
     log: Any = store.log
     log._all = [log._all[number] for number in order]
 
 
 def written() -> Store:
-    """
-    Return a store in memory with four events of two streams.
-    """
+    """Return a store in memory with four events of two streams."""
     store = refold.open(":memory:")
     for number in range(2):
         for stream in ("chat:a", "chat:b"):

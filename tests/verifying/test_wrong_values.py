@@ -65,25 +65,19 @@ POSTGRES_TABLES = (
 
 
 def sampled(cases: Sequence[T], every: int) -> Sequence[T]:
-    """
-    Return one case of so many, or all of them where there is time.
-    """
+    """Return one case of so many, or all of them where there is time."""
     return cases if IS_DEEP else cases[::every]
 
 
 @contextmanager
 def short_segments() -> Iterator[None]:
-    """
-    Let so few events be sealed as a store of a test has.
-    """
+    """Let so few events be sealed as a store of a test has."""
     with patch.object(sealing, "SEGMENT", 16), patch.object(reading, "SEGMENT", 16), patch.object(log, "SEGMENT", 16):
         yield
 
 
 def write_all(place: str) -> None:
-    """
-    Write some of everything, and have everything asked: so all projections have rows, and some notes are there.
-    """
+    """Write some of everything, and have everything asked: so all projections have rows, and some notes are there."""
     with refold.open(place) as store:
         asyncio.run(fill(store))
         store.name_moment("before")
@@ -94,9 +88,7 @@ def write_all(place: str) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """
-    A store on SQLite with events in rows and in blocks, to be copied.
-    """
+    """A store on SQLite with events in rows and in blocks, to be copied."""
     path = tmp_path_factory.mktemp("whole") / "store.db"
     with short_segments():
         write_all(str(path))
@@ -105,9 +97,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def told_of(label: str, place: str, without: Collection[str] = ()) -> Counter[type[Exception]]:
-    """
-    Ask everything, require errors of Refold's alone, and count them by type.
-    """
+    """Ask everything, require errors of Refold's alone, and count them by type."""
     errors = dict(wrong_answers(place, without))
     wrong = {name: error for name, error in errors.items() if not isinstance(error, RefoldError)}
     assert wrong == {}, label
@@ -118,9 +108,7 @@ def told_of(label: str, place: str, without: Collection[str] = ()) -> Counter[ty
 
 
 def changed(whole: Path, place: Path, table: str, column: str, value: str, end: str) -> bool:
-    """
-    Copy a store and put a value into one column of its first or its last row; say whether it is there now.
-    """
+    """Copy a store and put a value into one column of its first or its last row; say whether it is there now."""
     shutil.copy(whole, place)
     key = sql(str(place), f"SELECT name FROM pragma_table_info('{table}') WHERE pk = 1")[0][0]
     with closing(sqlite3.connect(place, isolation_level=None)) as opened:
@@ -134,9 +122,7 @@ def changed(whole: Path, place: Path, table: str, column: str, value: str, end: 
 
 
 def columns_of(whole: Path, table: str) -> list[str]:
-    """
-    Return the columns of a table.
-    """
+    """Return the columns of a table."""
     return [row[0] for row in sql(str(whole), f"SELECT name FROM pragma_table_info('{table}')")]
 
 
@@ -219,18 +205,14 @@ def test_rows_and_tables_that_are_gone_on_sqlite(whole: Path, tmp_path: Path, st
 
 @pytest.fixture(scope="module")
 def template(pg_server: Server) -> Iterator[str]:
-    """
-    The name of a database with some of everything, to be copied.
-    """
+    """The name of a database with some of everything, to be copied."""
     with pg_server.database() as url:
         write_all(url)
         yield psycopg.conninfo.conninfo_to_dict(url)["dbname"]  # type: ignore[misc]  # it has one
 
 
 def changes_of(url: str, table: str) -> Iterator[tuple[str, list[str]]]:
-    """
-    Yield what can be done to each column of a table: what it is called, and the statements for it.
-    """
+    """Yield what can be done to each column of a table: what it is called, and the statements for it."""
     asked = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = ?"
     for column, kind in sql(url, asked, table):
         is_number = kind in ("integer", "bigint")

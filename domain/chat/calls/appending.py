@@ -1,6 +1,4 @@
-"""
-The part of a chat context that puts items at its end: every `add_*`.
-"""
+"""The part of a chat context that puts items at its end: every `add_*`."""
 
 from __future__ import annotations
 
@@ -33,8 +31,6 @@ from ..making import make_event
 from ..rules.commands import AddItems, ReplaceInstructions
 from ..views import item_of, recorded_form
 from .writing import MADE_UP, WritableChat, as_given, items_as_given
-
-__all__ = ["AppendingChat"]
 
 Item = TypeVar("Item", bound=ChatItem)
 
@@ -149,9 +145,7 @@ class AppendingChat(WritableChat):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> AgentHandoff:
-        """
-        Record that control goes to another agent (SPEC V2.19).
-        """
+        """Record that control goes to another agent (SPEC V2.19)."""
         event = make_event(
             HandedOff,
             id=self._system.new_id("handoff_"),
@@ -171,9 +165,7 @@ class AppendingChat(WritableChat):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> AgentConfigUpdate:
-        """
-        Record that instructions or tools change; None leaves a part as it is (SPEC V2.20).
-        """
+        """Record that instructions or tools change; None leaves a part as it is (SPEC V2.20)."""
         event = make_event(
             ConfigUpdated,
             id=self._system.new_id("cfgupd_"),

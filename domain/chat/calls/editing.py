@@ -22,8 +22,6 @@ from ..views import item_of, recorded_form
 from .eviction import Eviction
 from .writing import WritableChat, items_as_given
 
-__all__ = ["EditingChat"]
-
 Item = TypeVar("Item", bound=ChatItem)
 Self = TypeVar("Self", bound="EditingChat")
 

@@ -1,6 +1,4 @@
-"""
-What an eviction did, and what it does to a provider's prompt cache.
-"""
+"""What an eviction did, and what it does to a provider's prompt cache."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from functools import cached_property
 
 from ..formats.openai_messages import openai_messages
 from ..state.sequence import Items
-
-__all__ = ["Eviction"]
 
 
 class Eviction:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConcurrencyError, InvalidInputError
-from ...journal import Journal, Place
+from ...journal import Journal
 from ...streams import split_stream_id, stream_id
+from ...view import Place
 from ..events import ChatItemEvent, Forked, MessageAdded
 from ..function_tools import tool_names
 from ..making import make_event
@@ -24,8 +25,6 @@ from .reading import ChatView
 
 if TYPE_CHECKING:
     from ..context import ChatContext
-
-__all__ = ["ForkableChat"]
 
 
 class ForkableChat(ChatView):

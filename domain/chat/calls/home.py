@@ -1,6 +1,4 @@
-"""
-Where a chat context lives, as far as its forks must know: they are opened there.
-"""
+"""Where a chat context lives, as far as its forks must know: they are opened there."""
 
 from __future__ import annotations
 
@@ -8,15 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...home import Home
-from ...journal import Durability, Journal
+from ...journal import Journal
 from ...ports import Log
 from ...system import System
+from ...view import Durability
 
 if TYPE_CHECKING:
     # A context opens its forks through its home; only the name of its class is needed here.
     from ..context import ChatContext
-
-__all__ = ["ChatHome"]
 
 
 class ChatHome(Home):

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     # A model is asked with a context, and a context asks models.
     from ...llm.base import LLM
 
-__all__ = ["JoiningChat"]
-
 Self = TypeVar("Self", bound="JoiningChat")
 SUMMARY = "[Conversation Summary]\n"
 OTHERS_SUMMARY = "[Sub-agent Summary]\n"

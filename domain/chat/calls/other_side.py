@@ -1,6 +1,4 @@
-"""
-The other context of a merge, seen from the log of the one that takes.
-"""
+"""The other context of a merge, seen from the log of the one that takes."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from ..state.loading import complete
 from .home import ChatHome
 from .reading import ChatView
 from .writing import MADE_UP, LiveSource, as_given
-
-__all__ = ["named_as_given", "other_as_given", "seen_from"]
 
 
 @contextmanager
@@ -50,9 +46,7 @@ def seen_from(
 
 
 def named_as_given(view: ChatView) -> tuple[object, ...]:
-    """
-    Return what stands for a context in the fingerprint of a call: its name, and its version if one was given.
-    """
+    """Return what stands for a context in the fingerprint of a call: its name, and its version if one was given."""
     source = view._source
     return source.stream, None if isinstance(source, LiveSource) else source.version
 

@@ -22,8 +22,6 @@ from .forkable import ForkableChat
 from .home import ChatHome
 from .reading import ChatSource
 
-__all__ = ["PastSource", "ReadOnlyChatContext"]
-
 REFUSAL = (
     "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
     "and modify that instead."
@@ -77,17 +75,13 @@ class PastSource:
         return self.state.items.totals
 
     def last_events(self, count: int) -> list[Any]:
-        """
-        Return the last `count` events up to the version.
-        """
+        """Return the last `count` events up to the version."""
         after = max(0, self._version - count)
         known = StreamEnd(self._version)
         return self._home.log.read_events(self._stream, after=after, until=self._version, known=known)
 
     def settle(self) -> None:
-        """
-        Do nothing: the past was on disk before it could be asked for.
-        """
+        """Do nothing: the past was on disk before it could be asked for."""
 
 
 class ReadOnlyChatContext(ForkableChat):
@@ -103,18 +97,14 @@ class ReadOnlyChatContext(ForkableChat):
 
     @classmethod
     def of(cls, source: ChatSource) -> ReadOnlyChatContext:
-        """
-        Return a view that reads through `source`.
-        """
+        """Return a view that reads through `source`."""
         view = cls.__new__(cls)
         ForkableChat.__init__(view, source)
         return view
 
     @classmethod
     def empty(cls) -> ReadOnlyChatContext:
-        """
-        Return a view without items (SPEC V12.6).
-        """
+        """Return a view without items (SPEC V12.6)."""
         return cls([])
 
     @classmethod

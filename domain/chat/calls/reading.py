@@ -31,8 +31,6 @@ from ..tokens import RunningTokens
 from ..views import item_of
 from .home import ChatHome
 
-__all__ = ["ChatSource", "ChatView", "EvictedItem"]
-
 
 class EvictedItem(msgspec.Struct, frozen=True):
     """
@@ -74,14 +72,10 @@ class ChatSource(Protocol):
         """How much is held: items, turns and estimated tokens."""
 
     def last_events(self, count: int) -> list[Any]:
-        """
-        Return the last `count` events up to `version`, without reading those before them.
-        """
+        """Return the last `count` events up to `version`, without reading those before them."""
 
     def settle(self) -> None:
-        """
-        Wait until what is shown is on disk, so that other streams may name it.
-        """
+        """Wait until what is shown is on disk, so that other streams may name it."""
 
 
 class ChatView:
@@ -101,9 +95,7 @@ class ChatView:
 
     @property
     def items(self) -> FrozenList[ChatItem]:
-        """
-        All items in order, as a read-only list (SPEC V2.3); made once per version.
-        """
+        """All items in order, as a read-only list (SPEC V2.3); made once per version."""
         recorded = self._source.state.items
         seen, shown = self._shown
         if recorded is not seen:
@@ -124,15 +116,11 @@ class ChatView:
         return FrozenList(map(made.__getitem__, recorded.order()))
 
     def messages(self) -> list[ChatMessage]:
-        """
-        Return the messages only, in order (SPEC V2.4).
-        """
+        """Return the messages only, in order (SPEC V2.4)."""
         return [item for item in self.items if isinstance(item, ChatMessage)]
 
     def turn_count(self) -> int:
-        """
-        Return the number of user messages (SPEC V2.4).
-        """
+        """Return the number of user messages (SPEC V2.4)."""
         return self._source.totals.turns
 
     def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
@@ -146,17 +134,13 @@ class ChatView:
         return self._counted.setdefault(counter, RunningTokens(counter)).total(self._source.state.items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
-        """
-        Return the item with this id, or None (SPEC V2.6).
-        """
+        """Return the item with this id, or None (SPEC V2.6)."""
         items = self._source.state.items
         ordinal = items.visible_ordinal(item_id)
         return None if ordinal is None else item_of(items.arena.items[ordinal])
 
     def evicted_items(self) -> list[EvictedItem]:
-        """
-        Return what left the view and is not back, the first to leave first.
-        """
+        """Return what left the view and is not back, the first to leave first."""
         items = self._source.state.items
         gone = items.edits.gone if items.edits else {}
         return [
@@ -165,16 +149,12 @@ class ChatView:
         ]
 
     def pinned_ids(self) -> list[str]:
-        """
-        Return the ids of the items that no policy may evict, in order.
-        """
+        """Return the ids of the items that no policy may evict, in order."""
         items = self._source.state.items
         return [items.arena.items[ordinal].id for ordinal in items.order() if items.is_pinned(ordinal)]
 
     def tail(self, count: int) -> list[ChatItem]:
-        """
-        Return the last `count` items, without loading those before them.
-        """
+        """Return the last `count` items, without loading those before them."""
         if count <= 0:
             return []
         return [item_of(event) for event in self._last_item_events(count)]
@@ -194,9 +174,7 @@ class ChatView:
         return instructions, None if tools is None else FrozenList(tools)
 
     def to_dict(self) -> dict[str, Any]:
-        """
-        Return the context as plain data in the seed's form, `{"items": [...]}` (SPEC V13.1).
-        """
+        """Return the context as plain data in the seed's form, `{"items": [...]}` (SPEC V13.1)."""
         return items_to_dict(self.items)
 
     def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
@@ -209,9 +187,7 @@ class ChatView:
         return openai_messages(self._source.state.items, reasoning_model=reasoning_model, exact=exact)
 
     def to_openai_responses(self) -> tuple[list[dict[str, Any]], str | None]:
-        """
-        Return (input, instructions) for OpenAI's Responses API, valid whatever was done to the context.
-        """
+        """Return (input, instructions) for OpenAI's Responses API, valid whatever was done to the context."""
         return openai_responses_input(self._source.state.items)
 
     def to_anthropic_messages(
@@ -245,9 +221,7 @@ class ChatView:
     def to_google_json(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """
-        Return what `to_google_contents` does as plain data, for which no package is needed.
-        """
+        """Return what `to_google_contents` does as plain data, for which no package is needed."""
         return google_contents(self._source.state.items, thought_signatures=thought_signatures)
 
     def _forget_shown(self) -> None:
@@ -255,9 +229,7 @@ class ChatView:
         self._made = (None, [])
 
     def recorded_items(self) -> Items:
-        """
-        Return the items as they were recorded: frozen Structs, the quickest form to read.
-        """
+        """Return the items as they were recorded: frozen Structs, the quickest form to read."""
         return self._source.state.items
 
     def _end_of(self, target: str | int | None, items: Items) -> int:

@@ -1,6 +1,4 @@
-"""
-The part of a chat context that is made of what providers take and give: from each format back to items.
-"""
+"""The part of a chat context that is made of what providers take and give: from each format back to items."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ..formats.google_items import items_from_google
 from ..formats.openai_shape import items_from_openai_messages
 from ..formats.responses_shape import items_from_openai_responses
 from .writing import WritableChat
-
-__all__ = ["ReceivingChat"]
 
 Self = TypeVar("Self", bound="ReceivingChat")
 

@@ -1,6 +1,4 @@
-"""
-What the changing halves of a chat context stand on: its journal, and how a command is carried out.
-"""
+"""What the changing halves of a chat context stand on: its journal, and how a command is carried out."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from ..rules.commands import ChatCommand
 from ..state.fold import ChatState
 from .home import ChatHome
 from .reading import ChatView
-
-__all__ = ["MADE_UP", "LiveSource", "WritableChat", "as_given", "items_as_given"]
 
 # What is made up for an item where its caller does not say it.
 MADE_UP = ("id", "created_at")
@@ -57,15 +53,11 @@ class LiveSource:
         return self.state.items.totals
 
     def settle(self) -> None:
-        """
-        Wait until what is queued is on disk, so that other streams may name it.
-        """
+        """Wait until what is queued is on disk, so that other streams may name it."""
         self.journal.flush()
 
     def last_events(self, count: int) -> list[Any]:
-        """
-        Return the last `count` events of the stream.
-        """
+        """Return the last `count` events of the stream."""
         version = self.journal.version
         return self.journal.events(after=max(0, version - count), until=version)
 
@@ -115,9 +107,7 @@ def as_given(event: ChatItemEvent, *made_up: str) -> Without:
 
 
 def items_as_given(items: Sequence[ChatItem], events: Sequence[ChatItemEvent]) -> list[Without]:
-    """
-    Return items that a caller made, as they were given: an id or a time that was not said was made up.
-    """
+    """Return items that a caller made, as they were given: an id or a time that was not said was made up."""
     return [
         as_given(event, *(field for field in MADE_UP if field not in item.model_fields_set))
         for item, event in zip(items, events, strict=True)

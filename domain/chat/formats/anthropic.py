@@ -20,8 +20,6 @@ from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, argum
 from .instructions import Config, instructions_in_force
 from .pictured import MALFORMED, inline_of, left_out
 
-__all__ = ["KEPT_BLOCKS", "AnthropicMessage", "AnthropicSystem", "anthropic_messages"]
-
 AnthropicMessage = dict[str, Any]
 AnthropicSystem = str | list[dict[str, Any]] | None
 
@@ -88,16 +86,12 @@ class _Thread:
         messages.append({"role": role, "content": blocks})
 
     def say(self, message: MessageAdded) -> None:
-        """
-        Add what a user or an assistant said, if it is anything.
-        """
+        """Add what a user or an assistant said, if it is anything."""
         if blocks := _blocks_of(message):
             self._add(message.role, blocks)
 
     def ask(self, batch: Batch) -> None:
-        """
-        Add calls, and their outputs in the order of the calls (SPEC V10.6).
-        """
+        """Add calls, and their outputs in the order of the calls (SPEC V10.6)."""
         uses, results = [], []
         for call, answer in batch:
             call_id = self._ids.take(call.call_id)
@@ -116,9 +110,7 @@ class _Thread:
         self._add("user", results)
 
     def close(self, *, allow_prefill: bool) -> bool:
-        """
-        End as the provider wants it; return whether that took a message that nobody wrote.
-        """
+        """End as the provider wants it; return whether that took a message that nobody wrote."""
         messages = self.messages
         if not messages:
             messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})

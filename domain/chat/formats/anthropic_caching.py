@@ -13,24 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["mark_messages", "marked_system"]
-
 BLOCKS_A_ROW = 20
 
 
 def marked_system(system: str | None) -> str | list[dict[str, Any]] | None:
-    """
-    Return the system text as a block with a breakpoint; what is blank cannot have one.
-    """
+    """Return the system text as a block with a breakpoint; what is blank cannot have one."""
     if system is None or not system.strip():
         return system
     return [_marked({"type": "text", "text": system})]
 
 
 def mark_messages(messages: Sequence[dict[str, Any]]) -> None:
-    """
-    Set up to three breakpoints into `messages`, whose content is blocks.
-    """
+    """Set up to three breakpoints into `messages`, whose content is blocks."""
     ends, blocks = [], 0
     for message in messages:
         blocks += len(message["content"])

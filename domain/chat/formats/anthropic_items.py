@@ -16,8 +16,6 @@ from ...system import System
 from ..events import ChatItemEvent, Image
 from .received import Receiver, as_text, field_of
 
-__all__ = ["AnthropicReader", "items_from_anthropic"]
-
 Block = Mapping[str, Any]
 Placed = tuple[int, Block]
 ROLES = ("user", "assistant", "system")
@@ -58,9 +56,7 @@ class AnthropicReader:
         return self._receiver.items
 
     def read_message(self, message: object, where: str) -> None:
-        """
-        Add the items of one message.
-        """
+        """Add the items of one message."""
         if not isinstance(message, Mapping):
             raise InvalidInputError(f"{where}: found {type(message).__name__}, expected an object")
         role = message.get("role")
@@ -69,9 +65,7 @@ class AnthropicReader:
         self.read(role, message.get("content"), where)
 
     def read(self, role: str, content: object, where: str) -> None:
-        """
-        Add the items of a content.
-        """
+        """Add the items of a content."""
         if isinstance(content, str):
             self._receiver.say(role, content, {}, where)
             self.places.append([0])

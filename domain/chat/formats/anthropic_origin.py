@@ -26,17 +26,6 @@ from ..state.fold import active_config
 from .batches import arguments_of
 from .json_patch import patched
 
-__all__ = [
-    "SYSTEM",
-    "beside_of",
-    "message_of",
-    "messages_as_came",
-    "plain_blocks",
-    "require_shape",
-    "role_of",
-    "source_messages",
-]
-
 SYSTEM = "system"
 Beside = dict[str, Any]
 AnthropicMessage = dict[str, Any]
@@ -60,16 +49,12 @@ def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
 
 
 def source_messages(items: Iterable[ChatItemEvent]) -> list[AnthropicMessage]:
-    """
-    Return all messages, a system text among them, each as its source had it, also where it goes on with another.
-    """
+    """Return all messages, a system text among them, each as its source had it, also where it goes on with another."""
     return [message_of(piece) for group in _grouped(items) for piece in _pieces(group)]
 
 
 def beside_of(item: ChatItemEvent) -> Beside | None:
-    """
-    Return what lies beside an item of an Anthropic message, or None.
-    """
+    """Return what lies beside an item of an Anthropic message, or None."""
     if item.origin is None or b'"anthropic"' not in item.origin.rest:
         return None
     beside = parse_json(item.origin.rest).get("anthropic")
@@ -77,9 +62,7 @@ def beside_of(item: ChatItemEvent) -> Beside | None:
 
 
 def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
-    """
-    Return the message that these neighbouring items were.
-    """
+    """Return the message that these neighbouring items were."""
     try:
         return _message_of(piece, [beside_of(item) or {} for item in piece])
     except MISSHAPEN:
@@ -105,9 +88,7 @@ def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> An
 
 
 def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
-    """
-    Return the blocks that an item stands for, before their patches.
-    """
+    """Return the blocks that an item stands for, before their patches."""
     if isinstance(item, MessageAdded):
         parts = (item.content,) if isinstance(item.content, str) else item.content
         return _kept(item.extra) + [_text(part) if isinstance(part, str) else _image(part) for part in parts]
@@ -144,9 +125,7 @@ def _belongs(item: ChatItemEvent, last: ChatItemEvent) -> bool:
 
 
 def role_of(item: ChatItemEvent) -> str:
-    """
-    Return the role of the messages in which such items are.
-    """
+    """Return the role of the messages in which such items are."""
     if item.origin is not None and b'"role"' in item.origin.rest:
         beside = beside_of(item) or {}
         if "role" in beside:

@@ -20,8 +20,6 @@ from .anthropic_origin import SYSTEM, AnthropicMessage, Beside, message_of, plai
 from .json_patch import difference, is_same
 from .source_ids import IdsOfPlaces
 
-__all__ = ["AnthropicShaper", "shape_anthropic_messages"]
-
 
 def shape_anthropic_messages(
     messages: Sequence[AnthropicMessage], system: Any = None, *, context_id: str, created_at: float
@@ -50,9 +48,7 @@ class AnthropicShaper:
         self._reader = AnthropicReader(self._places)
 
     def system_items(self, system: Any, *, created_at: float) -> list[ChatItemEvent]:
-        """
-        Return the items of a request's system text.
-        """
+        """Return the items of a request's system text."""
         return self._shaped(SYSTEM, {"role": SYSTEM, "content": system}, SYSTEM, created_at, beside={SYSTEM: True})
 
     def items_of(
@@ -107,21 +103,15 @@ class _Places:
         self._part = 0
 
     def go_to(self, place: int | str) -> None:
-        """
-        Go on to the next message.
-        """
+        """Go on to the next message."""
         self._place, self._part = place, 0
 
     def now(self) -> float:
-        """
-        Return no time in particular: each message has its own.
-        """
+        """Return no time in particular: each message has its own."""
         return 0.0
 
     def new_id(self, prefix: str) -> str:
-        """
-        Return the id of the next part of the message.
-        """
+        """Return the id of the next part of the message."""
         self._part += 1
         return self._ids.made(prefix, self._place, self._part - 1)
 

@@ -15,8 +15,6 @@ import msgspec
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..pairing import pair_calls
 
-__all__ = ["DUMMY_FIRST", "DUMMY_LAST", "NO_OUTPUT", "Batch", "UniqueIds", "arguments_of", "tell", "turns_of"]
-
 # What is sent where a provider insists on something that did not happen.
 DUMMY_FIRST = "(empty)"
 DUMMY_LAST = "."
@@ -59,20 +57,14 @@ class Listener(Protocol):
     """A conversation in a provider's form, as far as it goes."""
 
     def ask(self, batch: Batch, /) -> None:
-        """
-        Add calls that were made at once, and their outputs.
-        """
+        """Add calls that were made at once, and their outputs."""
 
     def say(self, message: MessageAdded, /) -> None:
-        """
-        Add a message.
-        """
+        """Add a message."""
 
 
 def tell(listener: Listener, items: Iterable[ChatItemEvent]) -> None:
-    """
-    Tell a conversation all turns of a context, in order.
-    """
+    """Tell a conversation all turns of a context, in order."""
     for turn in turns_of(items):
         if isinstance(turn, list):
             listener.ask(turn)
@@ -92,9 +84,7 @@ class UniqueIds:
         self._taken: dict[str, int] = {}
 
     def take(self, call_id: str) -> str:
-        """
-        Return the id under which to send the next call that was recorded under `call_id`.
-        """
+        """Return the id under which to send the next call that was recorded under `call_id`."""
         wanted = self._cleaned(call_id)
         taken = self._taken
         if wanted not in taken:

@@ -20,8 +20,6 @@ from .batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT, Batch, UniqueIds, argum
 from .instructions import Config, instructions_in_force
 from .pictured import MALFORMED, inline_of, left_out
 
-__all__ = ["SIGNATURE", "GoogleContent", "google_contents", "signature_of"]
-
 GoogleContent = dict[str, Any]
 
 SIGNATURE = "thought_signature"
@@ -75,16 +73,12 @@ class _Thread:
         self._contents.append({"parts": parts, "role": "model" if kind == "model" else "user"})
 
     def say(self, message: MessageAdded) -> None:
-        """
-        Add what a user or the model said, if it is anything.
-        """
+        """Add what a user or the model said, if it is anything."""
         if parts := _parts_of(message):
             self._add("user" if message.role == "user" else "model", parts)
 
     def ask(self, batch: Batch) -> None:
-        """
-        Add calls, and as many outputs in the same order (SPEC V11.7).
-        """
+        """Add calls, and as many outputs in the same order (SPEC V11.7)."""
         calls, responses = [], []
         named = set()
         for call, answer in batch:
@@ -104,17 +98,13 @@ class _Thread:
         self._add("responses", responses)
 
     def sign(self, name: str, signature: str | None) -> None:
-        """
-        Give a signature that was kept by name to the call it is of; what was recorded with a call stands.
-        """
+        """Give a signature that was kept by name to the call it is of; what was recorded with a call stands."""
         call, part = self._first_of.get(name, (None, {}))
         if call is not None and signature and SIGNATURE not in (parse_json(call.metadata) or {}):
             part[SIGNATURE] = signature
 
     def closed(self) -> list[GoogleContent]:
-        """
-        Return the contents, with a user's at the end, as the provider wants it.
-        """
+        """Return the contents, with a user's at the end, as the provider wants it."""
         if self._kind in ("", "model"):
             text = DUMMY_LAST if self._kind else DUMMY_FIRST
             self._contents.append({"parts": [{"text": text}], "role": "user"})
@@ -159,9 +149,7 @@ def _own_signature(call: FunctionCalled) -> str | None:
 
 
 def signature_of(signature: object) -> str | None:
-    """
-    Return a signature as standard base64, or None where it is none that can be decoded (SPEC V11.6).
-    """
+    """Return a signature as standard base64, or None where it is none that can be decoded (SPEC V11.6)."""
     if isinstance(signature, bytes):
         return base64.b64encode(signature).decode("ascii") or None
     if not isinstance(signature, str):

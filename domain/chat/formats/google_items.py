@@ -17,8 +17,6 @@ from ..events import ChatItemEvent, Image
 from .google import SIGNATURE, signature_of
 from .received import Receiver, as_text, field_of
 
-__all__ = ["items_from_google"]
-
 Part = Mapping[str, Any]
 ROLES = {"user": "user", "model": "assistant", "function": "user", "tool": "user", "system": "system"}
 CAMEL = {
@@ -74,15 +72,11 @@ class _Reader:
         return self._receiver.items
 
     def say(self, role: str, text: str) -> None:
-        """
-        Add a message that is one text.
-        """
+        """Add a message that is one text."""
         self._receiver.say(role, text, {}, role)
 
     def read(self, content: Mapping[str, Any], where: str) -> None:
-        """
-        Add the items of one content.
-        """
+        """Add the items of one content."""
         role = ROLES.get(content.get("role") or "user")
         if role is None:
             raise InvalidInputError(f"{where}, field role: {content['role']!r} is no role, expected user or model")
@@ -134,9 +128,7 @@ class _Reader:
         self._receiver.answer(name, output, call_id, is_error=is_error, where=where)
 
     def _asked(self, call_id: str | None, name: str) -> str | None:
-        """
-        Return the id of the call that a response answers, which then waits no more.
-        """
+        """Return the id of the call that a response answers, which then waits no more."""
         for place, (waiting_id, waiting_name) in enumerate(self._waiting):
             if waiting_id == call_id or (not call_id and waiting_name == name):
                 del self._waiting[place]

@@ -1,14 +1,10 @@
-"""
-From plain contents to the objects of google-genai: the one module that imports it, and only when it is used.
-"""
+"""From plain contents to the objects of google-genai: the one module that imports it, and only when it is used."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from typing import Any
-
-__all__ = ["to_google_types"]
 
 
 def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:

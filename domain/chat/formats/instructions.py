@@ -16,8 +16,6 @@ from ..events import ChatItemEvent, ConfigUpdated, MessageAdded
 from ..kinds import INSTRUCTION_ROLES
 from ..state.fold import active_config
 
-__all__ = ["Config", "Placed", "instructions_in_force", "place_instructions"]
-
 Config = tuple[str | None, Sequence[str] | None]
 
 
@@ -34,16 +32,12 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 def instructions_in_force(items: Sequence[ChatItemEvent], config: Config | None) -> str | None:
-    """
-    Return the instructions of `config`, or those that the items leave in force.
-    """
+    """Return the instructions of `config`, or those that the items leave in force."""
     return (active_config(items) if config is None else config)[0]
 
 
 def place_instructions(items: Sequence[ChatItemEvent], config: Config | None) -> Placed:
-    """
-    Return which instructions are sent, and where; `config` is the (instructions, tools) in force, if it is known.
-    """
+    """Return which instructions are sent, and where; `config` is the (instructions, tools) in force, if it is known."""
     bearing = [index for index, item in enumerate(items) if _bears(item)]
     config = config or active_config(items[index] for index in bearing)
     spoken = [index for index in bearing if type(items[index]) is MessageAdded]

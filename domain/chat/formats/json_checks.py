@@ -5,43 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Check", "are_parts", "has", "is_maybe_text", "is_text", "where_given"]
-
 Check = Callable[[Any], bool]
 
 
 def is_text(value: Any) -> bool:
-    """
-    Return whether `value` is text.
-    """
+    """Return whether `value` is text."""
     return isinstance(value, str)
 
 
 def is_maybe_text(value: Any) -> bool:
-    """
-    Return whether `value` is text or null.
-    """
+    """Return whether `value` is text or null."""
     return value is None or isinstance(value, str)
 
 
 def has(value: Any, **checks: Check) -> bool:
-    """
-    Return whether `value` is an object with all these fields, each as its check wants it.
-    """
+    """Return whether `value` is an object with all these fields, each as its check wants it."""
     return isinstance(value, dict) and all(name in value and check(value[name]) for name, check in checks.items())
 
 
 def where_given(value: dict[str, Any], **checks: Check) -> bool:
-    """
-    Return whether those of these fields that an object has are as their checks want them.
-    """
+    """Return whether those of these fields that an object has are as their checks want them."""
     return all(name not in value or check(value[name]) for name, check in checks.items())
 
 
 def are_parts(value: Any, kinds: dict[str, Check]) -> bool:
-    """
-    Return whether `value` is a list of one part or more, each of a `type` that is among `kinds`, and sound.
-    """
+    """Return whether `value` is a list of one part or more, each of a `type` that is among `kinds`, and sound."""
     return isinstance(value, list) and bool(value) and all(_is_part(part, kinds) for part in value)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Patch", "difference", "is_same", "patched"]
-
 Patch = dict[str, Any]
 
 
@@ -31,9 +29,7 @@ def difference(plain: Any, wanted: Any) -> Patch:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """
-    Return whether two values are equal as JSON, where 1, 1.0 and true are three things.
-    """
+    """Return whether two values are equal as JSON, where 1, 1.0 and true are three things."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -54,9 +50,7 @@ def _object_difference(plain: dict[str, Any], wanted: dict[str, Any]) -> Patch:
 
 
 def patched(plain: Any, patch: Patch) -> Any:
-    """
-    Return what `patch` makes of `plain`; what it names and `plain` no longer has is passed over.
-    """
+    """Return what `patch` makes of `plain`; what it names and `plain` no longer has is passed over."""
     if not patch:
         return plain
     if "is" in patch:

@@ -9,8 +9,6 @@ from typing import Any
 
 from ...errors import InvalidInputError
 
-__all__ = ["MESSAGE_ROLES", "Fields", "as_plain_data", "kind_of"]
-
 MESSAGE_ROLES = ("system", "developer", "user", "assistant")
 OUTPUT_ROLES = ("tool", "function")
 ROLES = MESSAGE_ROLES + OUTPUT_ROLES
@@ -21,16 +19,12 @@ KINDS = {
 
 
 def kind_of(value: Any) -> str:
-    """
-    Return what JSON calls the kind of a value.
-    """
+    """Return what JSON calls the kind of a value."""
     return KINDS.get(type(value), type(value).__name__)
 
 
 def as_plain_data(value: Any) -> Any:
-    """
-    Return an object of the openai package as plain data with the fields that were set, anything else as it is.
-    """
+    """Return an object of the openai package as plain data with the fields that were set, anything else as it is."""
     return value.model_dump(mode="json", exclude_unset=True) if hasattr(value, "model_dump") else value
 
 
@@ -44,15 +38,11 @@ class Fields:
         self.value: dict[str, Any] = value
 
     def unexpected(self, name: str, found: Any, expected: str) -> InvalidInputError:
-        """
-        Return the error for a field that holds something else than `expected`.
-        """
+        """Return the error for a field that holds something else than `expected`."""
         return self._error(name, f"found {kind_of(found)}", expected)
 
     def unexpected_value(self, name: str, found: Any, expected: str) -> InvalidInputError:
-        """
-        Return the error for a field whose value is none of those that are `expected`.
-        """
+        """Return the error for a field whose value is none of those that are `expected`."""
         return self._error(name, f"found {found!r}", expected)
 
     def _error(self, name: str, fault: str, expected: str) -> InvalidInputError:
@@ -61,9 +51,7 @@ class Fields:
         return InvalidInputError(f"{self.where}{field}: {fault}, expected {expected}")
 
     def text(self, name: str) -> str:
-        """
-        Return a field that must be text.
-        """
+        """Return a field that must be text."""
         if name not in self.value:
             raise self._error(name, "missing", "text")
         if not isinstance(self.value[name], str):
@@ -71,9 +59,7 @@ class Fields:
         return str(self.value[name])
 
     def role(self) -> str:
-        """
-        Return the role.
-        """
+        """Return the role."""
         expected = "one of " + ", ".join(ROLES)
         if "role" not in self.value:
             raise self._error("role", "missing", expected)
@@ -85,9 +71,7 @@ class Fields:
         return role
 
     def content(self) -> str | list[dict[str, Any]] | None:
-        """
-        Return the content: text, checked parts, or None where there is none.
-        """
+        """Return the content: text, checked parts, or None where there is none."""
         content = self.value.get("content")
         if content is None or isinstance(content, str):
             return content
@@ -100,9 +84,7 @@ class Fields:
         return content
 
     def calls(self) -> list[Fields]:
-        """
-        Return the entries of `tool_calls`.
-        """
+        """Return the entries of `tool_calls`."""
         calls = self.value.get("tool_calls")
         if calls is None:
             return []
@@ -111,16 +93,12 @@ class Fields:
         return [Fields(self.where, call, f"tool_calls[{index}]") for index, call in enumerate(calls)]
 
     def legacy_call(self) -> list[Fields]:
-        """
-        Return the `function_call` of old, if there is one.
-        """
+        """Return the `function_call` of old, if there is one."""
         call = self.value.get("function_call")
         return [] if call is None else [Fields(self.where, call, "function_call")]
 
     def named_arguments(self) -> tuple[str, str]:
-        """
-        Return the name and the arguments of a call, or the name and the input of a custom one.
-        """
+        """Return the name and the arguments of a call, or the name and the input of a custom one."""
         if "function" not in self.value and isinstance(self.value.get("custom"), dict):
             custom = Fields(self.where, self.value["custom"], f"{self.path}.custom")
             return custom.text("name"), custom.text("input")

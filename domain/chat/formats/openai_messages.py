@@ -23,8 +23,6 @@ from .instructions import Config, Placed, place_instructions
 from .openai_origin import OpenAIMessage, grouped, image_part, message_of
 from .openai_rules import CHAT_CALL_ID_MAX, function_name, is_image_address, is_sound, left_out_image, unique_call_ids
 
-__all__ = ["openai_messages"]
-
 
 def openai_messages(
     items: Iterable[ChatItemEvent],

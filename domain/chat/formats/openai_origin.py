@@ -22,17 +22,6 @@ from ...errors import MISSHAPEN
 from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
 from .json_patch import patched
 
-__all__ = [
-    "OpenAIMessage",
-    "grouped",
-    "image_part",
-    "message_of",
-    "plain_call",
-    "plain_message",
-    "require_shape",
-    "rest_of",
-]
-
 OpenAIMessage = dict[str, Any]
 
 
@@ -100,9 +89,7 @@ def _message_of(group: Sequence[ChatItemEvent], rests: Sequence[dict[str, Any]])
 
 
 def plain_message(item: ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
-    """
-    Return the message that begins with `item`, without calls and before its patch.
-    """
+    """Return the message that begins with `item`, without calls and before its patch."""
     if isinstance(item, MessageAdded):
         return {"role": _role(item), "content": _content(item.content, rest)}
     if isinstance(item, FunctionReturned):
@@ -112,9 +99,7 @@ def plain_message(item: ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
 
 
 def plain_call(item: FunctionCalled) -> dict[str, Any]:
-    """
-    Return the entry of `tool_calls` for a call, before its patch.
-    """
+    """Return the entry of `tool_calls` for a call, before its patch."""
     return {
         "id": item.call_id,
         "type": "function",
@@ -123,9 +108,7 @@ def plain_call(item: FunctionCalled) -> dict[str, Any]:
 
 
 def rest_of(item: ChatItemEvent) -> dict[str, Any]:
-    """
-    Return what lies beside an item: the parsed `Origin.rest`.
-    """
+    """Return what lies beside an item: the parsed `Origin.rest`."""
     return parse_json(item.origin.rest) or {} if item.origin else {}
 
 
@@ -149,9 +132,7 @@ def _content(content: str | tuple[str | Image, ...], rest: dict[str, Any]) -> An
 
 
 def image_part(image: Image) -> dict[str, Any]:
-    """
-    Return the part of an image; the usual detail goes without saying (SPEC V9.2, V9.3).
-    """
+    """Return the part of an image; the usual detail goes without saying (SPEC V9.2, V9.3)."""
     detail = {} if image.inference_detail == "auto" else {"detail": image.inference_detail}
     return {"type": "image_url", "image_url": {"url": image.image, **detail}}
 

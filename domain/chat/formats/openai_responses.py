@@ -23,8 +23,6 @@ from .openai_rules import RESPONSES_ID_MAX, function_name, unique_call_ids
 from .responses_origin import ResponsesItem, Spoken, item_as_came, message_id, plain_item
 from .responses_rules import is_sound_item
 
-__all__ = ["openai_responses_input"]
-
 # Refused where nothing follows that it led to.
 REASONING = "reasoning"
 
@@ -54,9 +52,7 @@ class _Input:
         self._behind: list[ResponsesItem] = []
 
     def converted(self, config: Config | None) -> tuple[list[ResponsesItem], str | None]:
-        """
-        Return the input and the instructions beside it.
-        """
+        """Return the input and the instructions beside it."""
         instructions, in_place = self._instructions(config)
         for group in grouped(self._items):
             first = self._items[group[0]]

@@ -15,17 +15,6 @@ from ..events import Image
 from .json_checks import Check, are_parts, has, is_maybe_text, is_text, where_given
 from .pictured import MALFORMED, left_out
 
-__all__ = [
-    "CHAT_CALL_ID_MAX",
-    "RESPONSES_ID_MAX",
-    "function_name",
-    "is_function_name",
-    "is_image_address",
-    "is_sound",
-    "left_out_image",
-    "unique_call_ids",
-]
-
 CHAT_CALL_ID_MAX = 40
 RESPONSES_ID_MAX = 64
 FUNCTION_NAME_MAX = 64
@@ -67,18 +56,14 @@ def _digest(call_id: str) -> str:
 
 
 def function_name(name: str) -> str:
-    """
-    Return a name that the API takes: letters, digits, `_` and `-` in place of others, 1 to 64 of them.
-    """
+    """Return a name that the API takes: letters, digits, `_` and `-` in place of others, 1 to 64 of them."""
     if FUNCTION_NAME.fullmatch(name):
         return name
     return NOT_IN_FUNCTION_NAMES.sub("_", name)[:FUNCTION_NAME_MAX] or "_"
 
 
 def is_sound(message: dict[str, Value]) -> bool:
-    """
-    Return whether the API would take this message at a fitting place.
-    """
+    """Return whether the API would take this message at a fitting place."""
     check = _CHECKS.get(message.get("role", ""))
     return check is not None and check(message)
 
@@ -88,18 +73,14 @@ def _is_content(content: Value, parts: dict[str, Check]) -> bool:
 
 
 def is_image_address(address: Value) -> bool:
-    """
-    Return whether the API may take this as an image: data has to say its type, an address is not looked into.
-    """
+    """Return whether the API may take this as an image: data has to say its type, an address is not looked into."""
     if not isinstance(address, str) or not address:
         return False
     return address[:5].lower() != "data:" or IMAGE_DATA.match(address) is not None
 
 
 def left_out_image(image: Image, role: str) -> str:
-    """
-    Return the text that stands for an image which the API would refuse in a message of this role.
-    """
+    """Return the text that stands for an image which the API would refuse in a message of this role."""
     return left_out(image, MALFORMED if role == "user" else "images are taken from users only")
 
 
@@ -135,9 +116,7 @@ def _is_participant(value: Value) -> bool:
 
 
 def is_function_name(value: Value) -> bool:
-    """
-    Return whether the API takes this as the name of a function.
-    """
+    """Return whether the API takes this as the name of a function."""
     return isinstance(value, str) and FUNCTION_NAME.fullmatch(value) is not None
 
 

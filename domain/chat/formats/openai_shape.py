@@ -22,8 +22,6 @@ from .openai_fields import MESSAGE_ROLES, Fields, as_plain_data
 from .openai_origin import OpenAIMessage, message_of, plain_call, plain_message
 from .source_ids import IdsOfPlaces
 
-__all__ = ["items_from_openai_messages", "shape_messages"]
-
 DETAILS = ("low", "high")
 Rest = dict[str, Any]
 Draft = tuple[ChatItemEvent, Rest]
@@ -70,15 +68,11 @@ class _Unanswered:
         self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
     def ask(self, key: tuple[str, str], index: int, answer: str) -> None:
-        """
-        Remember what the output under `key` will want to know of the call in the message at `index`.
-        """
+        """Remember what the output under `key` will want to know of the call in the message at `index`."""
         self._waiting.setdefault(key, []).append((index, answer))
 
     def take(self, key: tuple[str, str], default: str) -> str:
-        """
-        Return what was remembered of the call that this output answers, once.
-        """
+        """Return what was remembered of the call that this output answers, once."""
         waiting = self._waiting.get(key)
         if not waiting:
             return default
@@ -95,9 +89,7 @@ class _Shaper:
         self._unanswered = _Unanswered()
 
     def items_of(self, index: int, message: Any) -> list[ChatItemEvent]:
-        """
-        Return the items of the message at `index`.
-        """
+        """Return the items of the message at `index`."""
         fields = Fields(f"message {index} (from 0)", message)
         role = fields.role()
         drafts = self._spoken(index, role, fields) if role in MESSAGE_ROLES else [self._returned(index, role, fields)]

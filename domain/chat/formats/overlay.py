@@ -13,8 +13,6 @@ import msgspec
 
 from ..events import ChatItemEvent, Image, MessageAdded, Origin
 
-__all__ = ["with_prefix"]
-
 
 def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEvent]:
     """

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from ..events import Image
 
-__all__ = ["Inline", "inline_of", "left_out"]
-
 MALFORMED = "its data URL is malformed"
 
 
@@ -24,9 +22,7 @@ class Inline(NamedTuple):
 
 
 def inline_of(url: str) -> Inline | None:
-    """
-    Return what a data URL holds, or None where it is no data URL of a media type and base64.
-    """
+    """Return what a data URL holds, or None where it is no data URL of a media type and base64."""
     header, comma, data = url[5:].partition(",")
     media_type, *parameters = header.lower().split(";")
     if not comma or "/" not in media_type or "base64" not in parameters:
@@ -40,7 +36,5 @@ def inline_of(url: str) -> Inline | None:
 
 
 def left_out(image: Image, why: str) -> str:
-    """
-    Return the text that stands for an image that cannot be sent.
-    """
+    """Return the text that stands for an image that cannot be sent."""
     return f"[Image {image.id} is left out: {why}]"

@@ -1,6 +1,4 @@
-"""
-Items made of what a provider's format says: ids and times are drawn, texts checked, nothing dropped.
-"""
+"""Items made of what a provider's format says: ids and times are drawn, texts checked, nothing dropped."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ...canonical import canonical_json, require_unicode
 from ...errors import InvalidInputError
 from ...system import System
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
-
-__all__ = ["Receiver", "as_text", "field_of"]
 
 _KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 _EXPECTED: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
@@ -35,9 +31,7 @@ def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any
 
 
 def as_text(value: Any, where: str) -> str:
-    """
-    Return a value as text: text as it is, all else as JSON with its keys in their order.
-    """
+    """Return a value as text: text as it is, all else as JSON with its keys in their order."""
     if isinstance(value, str):
         return value
     try:
@@ -55,9 +49,7 @@ class Receiver:
         self.items: list[ChatItemEvent] = []
 
     def say(self, role: str, content: str | Sequence[str | Image], extra: dict[str, Any], where: str) -> None:
-        """
-        Add a message; `extra` holds what the message says beyond its content.
-        """
+        """Add a message; `extra` holds what the message says beyond its content."""
         parts = (content,) if isinstance(content, str) else content
         for part in parts:
             require_unicode(part if isinstance(part, str) else part.image, where)
@@ -72,15 +64,11 @@ class Receiver:
         )
 
     def image(self, url: str) -> Image:
-        """
-        Return an image part.
-        """
+        """Return an image part."""
         return Image(id=self._system.new_id("img_"), image=url)
 
     def call(self, name: str, arguments: Any, call_id: str | None, metadata: dict[str, Any], where: str) -> str:
-        """
-        Add a call, and return its id, which is drawn where there is none.
-        """
+        """Add a call, and return its id, which is drawn where there is none."""
         call_id = require_unicode(call_id, where) if call_id else self._system.new_id("call_")
         self.items.append(
             FunctionCalled(
@@ -95,9 +83,7 @@ class Receiver:
         return call_id
 
     def answer(self, name: str, output: str, call_id: str | None, *, is_error: bool, where: str) -> None:
-        """
-        Add an output; without a call's id it gets one that no call has.
-        """
+        """Add an output; without a call's id it gets one that no call has."""
         self.items.append(
             FunctionReturned(
                 id=self._system.new_id("output_"),

@@ -19,24 +19,18 @@ from .json_patch import patched
 from .openai_rules import is_image_address, left_out_image
 from .responses_rules import is_message_id
 
-__all__ = ["ResponsesItem", "item_as_came", "message_id", "plain_item"]
-
 ResponsesItem = dict[str, Any]
 Spoken = MessageAdded | FunctionCalled | FunctionReturned
 
 
 def item_as_came(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
-    """
-    Return an item with what lay beside it at its source.
-    """
+    """Return an item with what lay beside it at its source."""
     wanted: ResponsesItem = patched(plain_item(item, beside), beside.get("patch", {}))
     return wanted
 
 
 def plain_item(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
-    """
-    Return the plain form of an item: what it is sent as when nothing but its parts and cuts lies beside it.
-    """
+    """Return the plain form of an item: what it is sent as when nothing but its parts and cuts lies beside it."""
     if isinstance(item, FunctionCalled):
         return {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
     if isinstance(item, FunctionReturned):
@@ -49,9 +43,7 @@ def plain_item(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
 
 
 def message_id(item_id: str) -> str:
-    """
-    Return the id under which an answer is sent: its own, or one that follows from it and that the API takes.
-    """
+    """Return the id under which an answer is sent: its own, or one that follows from it and that the API takes."""
     if is_message_id(item_id):
         return item_id
     return "msg_" + hashlib.blake2b(item_id.encode(), digest_size=12).hexdigest()

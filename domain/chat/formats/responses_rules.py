@@ -1,6 +1,4 @@
-"""
-What OpenAI's Responses API demands of one input item by itself.
-"""
+"""What OpenAI's Responses API demands of one input item by itself."""
 
 from __future__ import annotations
 
@@ -9,24 +7,18 @@ from typing import Any
 from .json_checks import Check, are_parts, has, is_maybe_text, is_text, where_given
 from .openai_rules import RESPONSES_ID_MAX, is_function_name, is_image_address
 
-__all__ = ["is_message_id", "is_sound_item"]
-
 DETAILS = ("auto", "low", "high", "original")
 STATUSES = ("in_progress", "completed", "incomplete")
 MESSAGE_ID = "msg_"
 
 
 def is_message_id(value: Any) -> bool:
-    """
-    Return whether the API takes this as the id of a message.
-    """
+    """Return whether the API takes this as the id of a message."""
     return isinstance(value, str) and value.startswith(MESSAGE_ID) and len(value) <= RESPONSES_ID_MAX
 
 
 def is_sound_item(item: dict[str, Any]) -> bool:
-    """
-    Return whether the API would take this message, call or output at a fitting place.
-    """
+    """Return whether the API would take this message, call or output at a fitting place."""
     if not where_given(item, status=lambda status: status in STATUSES, type=is_text):
         return False
     kind = item.get("type", "message")

@@ -23,8 +23,6 @@ from .json_patch import difference, is_same
 from .openai_fields import MESSAGE_ROLES, Fields, as_plain_data
 from .responses_origin import Spoken, item_as_came, plain_item
 
-__all__ = ["KEPT_KINDS", "items_from_openai_responses"]
-
 KEPT_KINDS = (
     "reasoning",
     "compaction",
@@ -77,15 +75,11 @@ class _Reader:
         self._names: dict[str, str] = {}
 
     def instruct(self, instructions: str) -> None:
-        """
-        Take the instructions of a request.
-        """
+        """Take the instructions of a request."""
         self._drafts.append((self._message("system", instructions), {"instructions": True}))
 
     def read(self, fields: Fields) -> None:
-        """
-        Take the next entry.
-        """
+        """Take the next entry."""
         kind = fields.value.get("type", "message")
         if kind == "message":
             self._read_message(fields)
@@ -99,9 +93,7 @@ class _Reader:
             raise fields.unexpected_value("type", kind, "one of " + ", ".join(KINDS))
 
     def finished(self) -> list[ChatItemEvent]:
-        """
-        Return the items of all entries.
-        """
+        """Return the items of all entries."""
         if self._kept and not self._drafts:
             kind = self._kept[0].get("type")
             raise InvalidInputError(f"there is no message and no call that the {kind} item could be kept beside")

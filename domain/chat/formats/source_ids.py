@@ -1,12 +1,8 @@
-"""
-Ids of imported items: they follow from where an item stood, so that the same import gives the same ones.
-"""
+"""Ids of imported items: they follow from where an item stood, so that the same import gives the same ones."""
 
 from __future__ import annotations
 
 import hashlib
-
-__all__ = ["IdsOfPlaces"]
 
 
 class IdsOfPlaces:

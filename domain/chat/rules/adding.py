@@ -1,6 +1,4 @@
-"""
-Adding and inserting: which items are new, and where an item belongs by its time.
-"""
+"""Adding and inserting: which items are new, and where an item belongs by its time."""
 
 from __future__ import annotations
 
@@ -25,8 +23,6 @@ from ..events import (
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
-
-__all__ = ["ByTime", "insert_items", "new_items", "replace_instructions", "require_ids"]
 
 
 def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
@@ -98,9 +94,7 @@ class ByTime:
         return found if isinstance(found, Ref) else self._items.ref(found)
 
     def put(self, item: ChatItemEvent, ref: Ref) -> None:
-        """
-        Take note that an item was put into its place.
-        """
+        """Take note that an item was put into its place."""
         place = bisect_right(self._greatest, item.created_at)
         greatest = max(item.created_at, self._greatest[place - 1]) if place else item.created_at
         self._greatest.insert(place, greatest)

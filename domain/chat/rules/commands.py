@@ -1,6 +1,4 @@
-"""
-What can be asked of a chat context: commands, which `decide` turns into events.
-"""
+"""What can be asked of a chat context: commands, which `decide` turns into events."""
 
 from __future__ import annotations
 
@@ -14,28 +12,6 @@ from ..events import ChatItemEvent, Forked, MessageAdded, Opened
 from ..state.fold import Resolved
 from ..state.sequence import Items
 from ..tokens import DEFAULT
-
-__all__ = [
-    "AddItems",
-    "Begin",
-    "ChatCommand",
-    "Clear",
-    "Decision",
-    "EvictItems",
-    "InsertItems",
-    "Merge",
-    "MergeRule",
-    "NameVersion",
-    "Open",
-    "OtherSide",
-    "PinItems",
-    "ReplaceInstructions",
-    "RestoreItems",
-    "Summarize",
-    "TellOther",
-    "Truncate",
-    "UndoSummary",
-]
 
 MergeRule = Literal["ours", "theirs", "newest"]
 
@@ -54,9 +30,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class AddItems(msgspec.Struct, frozen=True):
-    """
-    Put items at the end, in this order, all or none; `fresh` says that their ids were drawn for them just now.
-    """
+    """Put items at the end, in this order, all or none; `fresh` says that their ids were drawn for them just now."""
 
     stream: str
     items: tuple[ChatItemEvent, ...]

@@ -1,6 +1,4 @@
-"""
-The rules of a chat context: commands in, events out, nothing else.
-"""
+"""The rules of a chat context: commands in, events out, nothing else."""
 
 from __future__ import annotations
 
@@ -38,8 +36,6 @@ from .evicting import clear, evict_items, pin_items, restore_items
 from .merging import merge, tell_other
 from .summaries import decide_summary, undo_summary
 from .truncating import truncate
-
-__all__ = ["CHAT", "decide"]
 
 
 def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resolved]:

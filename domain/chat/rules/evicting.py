@@ -25,16 +25,6 @@ from ..pairing import pair_calls
 from ..state.fold import ChatState
 from ..state.sequence import Items
 
-__all__ = [
-    "clear",
-    "evict_items",
-    "evicted",
-    "pin_items",
-    "restore_items",
-    "spans_by_age",
-    "with_partners",
-]
-
 # What `restore()` takes back; a summary is undone by a call of its own, which also takes the summary away.
 RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
 
@@ -57,9 +47,7 @@ def evict_items(stream: str, ids: Iterable[str], reason: str | None, state: Chat
 
 
 def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> ItemsEvicted:
-    """
-    Return the event by which these items leave.
-    """
+    """Return the event by which these items leave."""
     return ItemsEvicted(items=spans_by_age(items, leaving), change=-items.total_of(leaving), how=how, reason=reason)
 
 
@@ -102,9 +90,7 @@ def pin_items(
 
 
 def clear(reason: str | None, state: ChatState) -> list[ChatEvent]:
-    """
-    Return the event that takes everything out of the view.
-    """
+    """Return the event that takes everything out of the view."""
     return [Cleared(change=-state.items.totals, reason=reason)] if len(state.items) else []
 
 
@@ -138,9 +124,7 @@ class _Partners:
         self._items, self._are_gone = items, are_gone
 
     def of(self, ordinal: int) -> int | None:
-        """
-        Return the ordinal of the call or output that belongs to this item, or None.
-        """
+        """Return the ordinal of the call or output that belongs to this item, or None."""
         items = self._items
         item = items.arena.items[ordinal]
         if not isinstance(item, FunctionCalled | FunctionReturned):

@@ -29,8 +29,6 @@ from ..state.fold import ChatState, Resolved, active_config
 from ..state.sequence import Items
 from ..state.tails import tail_of
 
-__all__ = ["Copying", "Parent", "carried_config", "forked_from", "matching", "recent_turns"]
-
 
 class Parent(msgspec.Struct, frozen=True):
     """The context to be forked: its stream, its state at the version in question, and what decides the slice."""
@@ -52,9 +50,7 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
     filter_agent_id: str | None = None
 
     def keeps(self, item: ChatItemEvent) -> bool:
-        """
-        Return whether an item comes along.
-        """
+        """Return whether an item comes along."""
         match item:
             case MessageAdded():
                 return self._keeps_message(item)
@@ -83,9 +79,7 @@ def _is_empty(item: MessageAdded) -> bool:
 
 
 def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
-    """
-    Return the ordinals of the items that pass, in order; an output passes exactly if its call does (SPEC V4.7).
-    """
+    """Return the ordinals of the items that pass, in order; an output passes exactly if its call does (SPEC V4.7)."""
     order = list(items.order())
     passing = {place for place, ordinal in enumerate(order) if keeps(items.arena.items[ordinal])}
     for call, output in pair_calls(items).output_of.items():
@@ -142,9 +136,7 @@ def forked_from(
     carried: Sequence[int] | None = None,
     config: ConfigUpdated | None = None,
 ) -> Forked | Resolved:
-    """
-    Return the event with which a child of `parent` begins; `carried` are ordinals of the parent, None means all.
-    """
+    """Return the event with which a child of `parent` begins; `carried` are ordinals of the parent, None means all."""
     state, items = parent.state, parent.state.items
     opened = state.opened
     own = Segment(parent.stream, state.version)

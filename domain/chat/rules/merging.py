@@ -31,8 +31,6 @@ from .adding import ByTime
 from .commands import Merge, MergeRule, TellOther
 from .evicting import evicted, spans_by_age
 
-__all__ = ["fork_point", "merge", "tell_other"]
-
 
 def fork_point(ours: Sequence[Segment], theirs: Sequence[Segment]) -> Segment | None:
     """
@@ -85,9 +83,7 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
 
 
 def tell_other(command: TellOther, state: ChatState) -> list[ChatEvent | Resolved]:
-    """
-    Return the events that add a message which tells the other context; none where that version was told already.
-    """
+    """Return the events that add a message which tells the other context; none where that version was told already."""
     other = command.other
     if state.merged.get((other.stream, "summary")) == other.version:
         return []

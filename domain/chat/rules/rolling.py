@@ -16,8 +16,6 @@ from ..pairing import pair_calls
 from ..tokens import estimate_tokens
 from .commands import Truncate
 
-__all__ = ["RollingTruncation"]
-
 # Places in order: the first and the last are found, and any is taken out, in the same time however many there are.
 Places = OrderedDict[int, None]
 
@@ -44,9 +42,7 @@ class RollingTruncation:
         self._is_repeating = False
 
     def add(self, items: Iterable[ChatItemEvent]) -> None:
-        """
-        Put items at the end.
-        """
+        """Put items at the end."""
         for item in items:
             place = len(self.items)
             self.items.append(item)
@@ -76,9 +72,7 @@ class RollingTruncation:
         return is_first or isinstance(item, HandedOff | ConfigUpdated)
 
     def truncate(self) -> list[int]:
-        """
-        Take the oldest out until the limits hold; return the places of all that left, in order.
-        """
+        """Take the oldest out until the limits hold; return the places of all that left, in order."""
         awaited = self._awaited()
         leaving = self._oldest(awaited)
         leaving += self._orphans(awaited)
@@ -86,9 +80,7 @@ class RollingTruncation:
         return sorted(leaving)
 
     def tokens_before(self, place: int) -> int:
-        """
-        Return the tokens of those that can be seen before a place, looking at the side that has fewer.
-        """
+        """Return the tokens of those that can be seen before a place, looking at the side that has fewer."""
         before = behind = 0
         for first, last in zip(self._shown, reversed(self._shown), strict=True):
             if first >= place:

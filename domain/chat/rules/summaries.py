@@ -1,6 +1,4 @@
-"""
-Summaries: what is told, what stays, and how to take one back (SPEC V7).
-"""
+"""Summaries: what is told, what stays, and how to take one back (SPEC V7)."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from ..state.fold import ChatState
 from ..state.sequence import Items
 from .commands import Summarize, UndoSummary
 from .evicting import spans_by_age, with_partners
-
-__all__ = ["SummaryPlan", "decide_summary", "plan_summary", "undo_summary"]
 
 
 class SummaryPlan(msgspec.Struct, frozen=True):

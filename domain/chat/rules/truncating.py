@@ -1,6 +1,4 @@
-"""
-Truncation: the oldest items leave until limits hold, in one pass (SPEC V6).
-"""
+"""Truncation: the oldest items leave until limits hold, in one pass (SPEC V6)."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from ..state.sequence import Items
 from ..tokens import DEFAULT, estimate_tokens
 from .commands import Truncate
 from .evicting import evicted
-
-__all__ = ["awaited_calls", "truncate"]
 
 
 def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
@@ -47,9 +43,7 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
 
 
 def protected(items: Items, order: Sequence[int], shown: Sequence[ChatItemEvent]) -> set[int]:
-    """
-    Return the places of the items that truncation leaves alone (SPEC V6.2), and those that go with them.
-    """
+    """Return the places of the items that truncation leaves alone (SPEC V6.2), and those that go with them."""
     pairs = pair_calls(shown)
     kept = {place for place, item in enumerate(shown) if isinstance(item, HandedOff | ConfigUpdated)}
     kept |= set(awaited_calls(shown, pairs))
@@ -67,9 +61,7 @@ def protected(items: Items, order: Sequence[int], shown: Sequence[ChatItemEvent]
 
 
 def awaited_calls(shown: Sequence[ChatItemEvent], pairs: Pairs) -> Iterator[int]:
-    """
-    Yield the places of the calls of the running turn that have no output yet.
-    """
+    """Yield the places of the calls of the running turn that have no output yet."""
     last_user = _last_user(shown)
     for place in range(0 if last_user is None else last_user, len(shown)):
         if isinstance(shown[place], FunctionCalled) and place not in pairs.output_of:

@@ -18,8 +18,6 @@ from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..kinds import is_user
 from ..tokens import estimate_tokens
 
-__all__ = ["Arena", "Birthplace", "totals_of"]
-
 # Where an item came into the world: a number for the n-th stream of this context's lineage, or another
 # stream's name. Numbers, because the same stream is "" in its own events and has a name in its children's.
 Birthplace = int | str
@@ -46,9 +44,7 @@ class Arena:
         self._newest: list[float] = []
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
-        """
-        Add items that came into the world at `place`, with consecutive versions from `version`.
-        """
+        """Add items that came into the world at `place`, with consecutive versions from `version`."""
         start = len(self.items)
         if not self._continues(start, place, version):
             self._starts.append(start)
@@ -67,9 +63,7 @@ class Arena:
         return last_place == place and last_version + start - self._starts[-1] == version
 
     def first(self, count: int) -> Arena:
-        """
-        Return an arena of its own with the first `count` items of this one.
-        """
+        """Return an arena of its own with the first `count` items of this one."""
         copy = Arena()
         copy.items = self.items[:count]
         runs = bisect_right(self._starts, count - 1)
@@ -79,24 +73,18 @@ class Arena:
         return copy
 
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:
-        """
-        Return where and with which version an item came into the world.
-        """
+        """Return where and with which version an item came into the world."""
         run = bisect_right(self._starts, ordinal) - 1
         place, version = self._where[run]
         return place, version + ordinal - self._starts[run]
 
     def run_end(self, ordinal: int) -> int:
-        """
-        Return the ordinal behind the last that has the consecutive version in the same stream.
-        """
+        """Return the ordinal behind the last that has the consecutive version in the same stream."""
         run = bisect_right(self._starts, ordinal)
         return self._starts[run] if run < len(self._starts) else len(self.items)
 
     def born(self, place: Birthplace, version: int, count: int) -> int | None:
-        """
-        Return the ordinal, below `count`, of the item with this birth; None where there is none.
-        """
+        """Return the ordinal, below `count`, of the item with this birth; None where there is none."""
         runs = self._by_place.get(place)
         found = bisect_right(runs, version, key=lambda run: run[0]) - 1 if runs else -1
         if runs is None or found < 0:
@@ -106,9 +94,7 @@ class Arena:
         return ordinal if ordinal < count and self.birth(ordinal) == (place, version) else None
 
     def find(self, item_id: str, count: int) -> int | None:
-        """
-        Return the ordinal, below `count`, of the item with this id; None where there is none.
-        """
+        """Return the ordinal, below `count`, of the item with this id; None where there is none."""
         ordinal = self._ids.get(item_id)
         if ordinal is None and self._indexed < len(self.items):
             self._index()
@@ -116,9 +102,7 @@ class Arena:
         return ordinal if ordinal is not None and ordinal < count else None
 
     def with_call_id(self, call_id: str, count: int) -> list[int]:
-        """
-        Return the ordinals, below `count`, of the calls and outputs with this call id.
-        """
+        """Return the ordinals, below `count`, of the calls and outputs with this call id."""
         self._index()
         return [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
 
@@ -141,9 +125,7 @@ class Arena:
 
     @synchronized
     def totals(self, count: int) -> Totals:
-        """
-        Return the totals of the first `count` items: running ones, never summed again.
-        """
+        """Return the totals of the first `count` items: running ones, never summed again."""
         tokens, turns = self._totals[-1]
         for item in self.items[len(self._totals) - 1 : count]:
             tokens += estimate_tokens(item)
@@ -154,9 +136,7 @@ class Arena:
 
     @synchronized
     def first_younger(self, time: float, count: int) -> int:
-        """
-        Return the first ordinal below `count` whose item is younger than `time`; `count` where none is.
-        """
+        """Return the first ordinal below `count` whose item is younger than `time`; `count` where none is."""
         newest = self._newest
         times = [item.created_at for item in self.items[len(newest) : count]]
         newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
@@ -164,7 +144,5 @@ class Arena:
 
 
 def totals_of(item: ChatItemEvent) -> Totals:
-    """
-    Return what one item counts.
-    """
+    """Return what one item counts."""
     return Totals(1, int(is_user(item)), estimate_tokens(item))

@@ -17,8 +17,6 @@ from ..events import ChatItemEvent, Placement
 from .arena import Birthplace
 from .sequence import Edits, Gone, Items
 
-__all__ = ["ItemsBuilder", "TakenItem"]
-
 
 class TakenItem(msgspec.Struct, frozen=True):
     """An item of another stream, under the name that the taking event gives it."""
@@ -39,9 +37,7 @@ class ItemsBuilder:
         self._change = Totals()
 
     def built(self) -> Items:
-        """
-        Return the items as they are now.
-        """
+        """Return the items as they are now."""
         if self._edits is None:
             return self._items
         arena, count = self._items.arena, self._items.reach
@@ -53,22 +49,16 @@ class ItemsBuilder:
         return Items(arena, count, self._edits, lineage=lineage, basis=basis, is_borrowed=is_borrowed)
 
     def append(self, items: Sequence[ChatItemEvent], version: int) -> None:
-        """
-        Put items of the own stream at the end.
-        """
+        """Put items of the own stream at the end."""
         self._items = self._items.plus(items, version)
 
     def insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
-        """
-        Put an item of the own stream right before another one.
-        """
+        """Put an item of the own stream right before another one."""
         self.append((item,), version)
         self._place(self._items.reach - 1, before)
 
     def take(self, taken: Iterable[TakenItem]) -> None:
-        """
-        Put items of other streams at the end.
-        """
+        """Put items of other streams at the end."""
         arena = self._items.own_arena()
         for one in taken:
             place: Birthplace = one.ref.stream
@@ -76,9 +66,7 @@ class ItemsBuilder:
         self._items = Items(arena, len(arena.items), self._items.edits, lineage=self._items.lineage)
 
     def place(self, placements: Iterable[Placement], first: int) -> None:
-        """
-        Move what was taken, from ordinal `first` on, to where a merge put it.
-        """
+        """Move what was taken, from ordinal `first` on, to where a merge put it."""
         ordinal = first
         for placement in placements:
             for _ in refs_of(placement.items):
@@ -87,40 +75,30 @@ class ItemsBuilder:
                 ordinal += 1
 
     def hide(self, ordinals: Iterable[int], gone: Gone) -> None:
-        """
-        Let items leave the view.
-        """
+        """Let items leave the view."""
         edits = self._own_edits()
         leaving = [ordinal for ordinal in ordinals if ordinal not in edits.gone]
         edits.gone.update(dict.fromkeys(leaving, gone))
         self._count(leaving, -1)
 
     def show(self, ordinals: Iterable[int]) -> None:
-        """
-        Let items come back into the view.
-        """
+        """Let items come back into the view."""
         edits = self._own_edits()
         back = [ordinal for ordinal in ordinals if edits.gone.pop(ordinal, None) is not None]
         self._count(back, 1)
 
     def pin(self, ordinals: Iterable[int], *, is_pinned: bool) -> None:
-        """
-        Pin items, or unpin them.
-        """
+        """Pin items, or unpin them."""
         edits = self._own_edits()
         (edits.pinned.update if is_pinned else edits.pinned.difference_update)(ordinals)
 
     def fork(self, parent: str) -> None:
-        """
-        Go on as a child of `parent`, which is the stream that these items have been the own stream of.
-        """
+        """Go on as a child of `parent`, which is the stream that these items have been the own stream of."""
         self._items = self._from = self.built().forked(parent, is_borrowed=not self._is_own)
         self._edits, self._change = None, Totals()
 
     def start_again(self, taken: Iterable[TakenItem]) -> None:
-        """
-        Go on as a context that holds these items of others alone.
-        """
+        """Go on as a context that holds these items of others alone."""
         self._items = self._from = Items()
         self._edits, self._change = None, Totals()
         self.take(taken)
@@ -132,9 +110,7 @@ class ItemsBuilder:
         return self._items.of_spans(spans)
 
     def ordinal(self, ref: Ref) -> int | None:
-        """
-        Return the ordinal of one item; None where it is not known.
-        """
+        """Return the ordinal of one item; None where it is not known."""
         return self._items.of_ref(ref)
 
     @property

@@ -36,8 +36,6 @@ from ..kinds import is_instructions
 from .builder import ItemsBuilder, TakenItem
 from .sequence import Gone, Items
 
-__all__ = ["EMPTY", "ChatState", "Resolved", "active_config", "evolve", "fold", "recorded_event"]
-
 _IS_ITEM = frozenset(ITEM_EVENTS)
 
 
@@ -68,9 +66,7 @@ EMPTY = ChatState()
 
 
 def recorded_event(event: ChatEvent | Resolved) -> ChatEvent:
-    """
-    Return the event itself, without what was looked up for it.
-    """
+    """Return the event itself, without what was looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
@@ -131,17 +127,13 @@ class _Fold:
         self.row: list[ChatItemEvent] = []
 
     def put_row(self, version: int) -> None:
-        """
-        Hand over the row, which ended right before `version`.
-        """
+        """Hand over the row, which ended right before `version`."""
         if self.row:
             self._items.append(self.row, version - len(self.row))
             self.row.clear()
 
     def state(self, version: int) -> ChatState:
-        """
-        Return the state at the end.
-        """
+        """Return the state at the end."""
         return ChatState(
             version=version,
             opened=self._opened,
@@ -152,9 +144,7 @@ class _Fold:
         )
 
     def apply(self, event: ChatEvent | Resolved, version: int) -> int:
-        """
-        Apply an event that is no plain append; return the version it has in its own stream.
-        """
+        """Apply an event that is no plain append; return the version it has in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
         recorded = recorded_event(event)
         if isinstance(recorded, Opened):
@@ -220,16 +210,12 @@ class _Fold:
 
 
 def evolve(state: ChatState, event: ChatEvent | Resolved) -> ChatState:
-    """
-    Return the state after one event.
-    """
+    """Return the state after one event."""
     return fold(state, (event,))
 
 
 def active_config(items: Iterable[ChatItemEvent]) -> tuple[str | None, tuple[str, ...] | None]:
-    """
-    Return the instructions and tools in force behind `items`; the later wins, whatever its kind (SPEC V3.2).
-    """
+    """Return the instructions and tools in force behind `items`; the later wins, whatever its kind (SPEC V3.2)."""
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
     for item in items:

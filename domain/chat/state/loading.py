@@ -20,8 +20,6 @@ from ..events import ChatEvent, ChatItemEvent, Forked, Merged, added_item
 from .builder import TakenItem
 from .fold import Resolved
 
-__all__ = ["complete", "read_runs"]
-
 NAMING_ITEMS = frozenset({Merged, Forked})
 # So many events of ancestors that may not be needed are read along, or as many as were read already.
 EVENTS_AHEAD_MAX = 256

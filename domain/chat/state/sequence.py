@@ -19,8 +19,6 @@ from ...totals import Totals
 from ..events import ChatItemEvent
 from .arena import Arena, Birthplace, totals_of
 
-__all__ = ["Edits", "Gone", "Items"]
-
 
 class Gone(msgspec.Struct, frozen=True):
     """
@@ -50,15 +48,11 @@ class Edits(msgspec.Struct):
     own: set[int] = set()
 
     def copied(self) -> Edits:
-        """
-        Return a copy that can be changed.
-        """
+        """Return a copy that can be changed."""
         return Edits(dict(self.gone), dict(self.before), dict(self.placed), set(self.pinned))
 
     def place(self, ordinal: int, before: int) -> None:
-        """
-        Put an item right before another one.
-        """
+        """Put an item right before another one."""
         if before not in self.own:
             self.own.add(before)
             self.before[before] = list(self.before.get(before, ()))
@@ -66,9 +60,7 @@ class Edits(msgspec.Struct):
         self.placed[ordinal] = self.placed.get(before, before)
 
     def order(self, count: int) -> list[int]:
-        """
-        Return the ordinals below `count` that can be seen, in order.
-        """
+        """Return the ordinals below `count` that can be seen, in order."""
         shown: list[int] = []
         start = 0
         # Between those that something was done to, the rest follows in long runs.
@@ -83,9 +75,7 @@ class Edits(msgspec.Struct):
         return shown
 
     def last(self, count: int, wanted: int) -> list[int]:
-        """
-        Return the last `wanted` of what `order` returns, without going through the rest.
-        """
+        """Return the last `wanted` of what `order` returns, without going through the rest."""
         shown: list[int] = []
         for ordinal in range(count - 1, -1, -1):
             if len(shown) >= wanted:
@@ -98,9 +88,7 @@ class Edits(msgspec.Struct):
         return shown[:wanted][::-1]
 
     def first(self, count: int, start: int, is_wanted: Callable[[int], bool]) -> int | None:
-        """
-        Return the first of what `order` returns that is wanted, where below `start` only what was placed can be.
-        """
+        """Return the first of what `order` returns that is wanted, where below `start` only what was placed can be."""
         placed = (one for one, root in self.placed.items() if root < start and one not in self.gone)
         early = min((self.placed[one] for one in placed if is_wanted(one)), default=start)
         for ordinal in chain((early,) if early < start else (), range(start, count)):
@@ -159,9 +147,7 @@ class Items(Sequence[ChatItemEvent]):
     # What can be seen
 
     def order(self) -> Sequence[int]:
-        """
-        Return the ordinals of the items, in order.
-        """
+        """Return the ordinals of the items, in order."""
         if self.edits is None:
             return range(self.reach)
         order = self._own_order(self.edits)
@@ -175,9 +161,7 @@ class Items(Sequence[ChatItemEvent]):
         return self._order
 
     def whole_order(self) -> Sequence[int]:
-        """
-        Return the ordinals of all items, in order: also of those that left the view, in the places they had.
-        """
+        """Return the ordinals of all items, in order: also of those that left the view, in the places they had."""
         edits = self.edits
         return range(self.reach) if edits is None else Edits(before=edits.before, placed=edits.placed).order(self.reach)
 
@@ -219,9 +203,7 @@ class Items(Sequence[ChatItemEvent]):
         return known
 
     def known_totals(self) -> Totals | None:
-        """
-        Return the totals if that takes no more than looking at what was appended since somebody last asked.
-        """
+        """Return the totals if that takes no more than looking at what was appended since somebody last asked."""
         if self.edits is None:
             return self.arena.totals(self.reach)
         if self._basis is None:
@@ -233,9 +215,7 @@ class Items(Sequence[ChatItemEvent]):
         return total
 
     def total_of(self, ordinals: Iterable[int]) -> Totals:
-        """
-        Return what these items count together, evicted or not.
-        """
+        """Return what these items count together, evicted or not."""
         return sum((totals_of(self.arena.items[ordinal]) for ordinal in ordinals), Totals())
 
     @property
@@ -249,15 +229,11 @@ class Items(Sequence[ChatItemEvent]):
         return self.totals.turns
 
     def continues(self, earlier: Items) -> bool:
-        """
-        Return whether `earlier` is the beginning of these items, by what they share, not by comparing.
-        """
+        """Return whether `earlier` is the beginning of these items, by what they share, not by comparing."""
         return self.arena is earlier.arena and self.edits is earlier.edits and self.reach >= earlier.reach
 
     def last(self, wanted: int) -> Sequence[int]:
-        """
-        Return the ordinals of the last `wanted` items, in order, without going through the rest.
-        """
+        """Return the ordinals of the last `wanted` items, in order, without going through the rest."""
         if self.edits is None:
             return range(max(0, self.reach - wanted), self.reach)
         return self.edits.last(self.reach, wanted)
@@ -276,58 +252,42 @@ class Items(Sequence[ChatItemEvent]):
     # Where an item is
 
     def find(self, item_id: str) -> int | None:
-        """
-        Return the index of the item with this id, or None.
-        """
+        """Return the index of the item with this id, or None."""
         ordinal = self.visible_ordinal(item_id)
         if ordinal is None:
             return None
         return ordinal if self.edits is None else self.order().index(ordinal)
 
     def visible_ordinal(self, item_id: str) -> int | None:
-        """
-        Return the ordinal of the item with this id, or None where it cannot be seen.
-        """
+        """Return the ordinal of the item with this id, or None where it cannot be seen."""
         ordinal = self.ordinal(item_id)
         return ordinal if ordinal is not None and self.shows(ordinal) else None
 
     def ordinal(self, item_id: str) -> int | None:
-        """
-        Return the ordinal of the item with this id, evicted or not; None where there never was one.
-        """
+        """Return the ordinal of the item with this id, evicted or not; None where there never was one."""
         return self.arena.find(item_id, self.reach)
 
     def shows(self, ordinal: int) -> bool:
-        """
-        Return whether an item can be seen.
-        """
+        """Return whether an item can be seen."""
         return self.edits is None or ordinal not in self.edits.gone
 
     def is_pinned(self, ordinal: int) -> bool:
-        """
-        Return whether an item may not leave the view.
-        """
+        """Return whether an item may not leave the view."""
         return self.edits is not None and ordinal in self.edits.pinned
 
     def ref(self, ordinal: int) -> Ref:
-        """
-        Return the name of an item for an event of this context's own stream.
-        """
+        """Return the name of an item for an event of this context's own stream."""
         place, version = self.arena.birth(ordinal)
         if isinstance(place, str):
             return Ref(version, place)
         return Ref(version, self.lineage[place] if place < len(self.lineage) else OWN)
 
     def spans(self, ordinals: Sequence[int], *, own: str = OWN) -> tuple[Span, ...]:
-        """
-        Return the names of items, in this order, for an event; the own stream is called `own` in it.
-        """
+        """Return the names of items, in this order, for an event; the own stream is called `own` in it."""
         return joined_spans(self.runs(ordinals, own=own))
 
     def runs(self, ordinals: Sequence[int], *, own: str = OWN) -> Iterator[tuple[str, range]]:
-        """
-        Yield the streams and versions of items: those that lie and were recorded in a row in one go.
-        """
+        """Yield the streams and versions of items: those that lie and were recorded in a row in one go."""
         start = 0
         while start < len(ordinals):
             first = ordinals[start]
@@ -342,9 +302,7 @@ class Items(Sequence[ChatItemEvent]):
             start = stop
 
     def of_ref(self, ref: Ref) -> int | None:
-        """
-        Return the ordinal of the item that an event of this context's own stream names so; None if there is none.
-        """
+        """Return the ordinal of the item that an event of this context's own stream names so; None if there is none."""
         places: list[Birthplace] = [len(self.lineage)] if ref.stream == OWN else [ref.stream]
         if ref.stream in self.lineage:
             places.append(self.lineage.index(ref.stream))
@@ -398,15 +356,11 @@ class Items(Sequence[ChatItemEvent]):
         return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
 
     def borrowed(self) -> Items:
-        """
-        Return these items for looking ahead: what is added to them leaves the arena as it is.
-        """
+        """Return these items for looking ahead: what is added to them leaves the arena as it is."""
         return Items(self.arena, self.reach, self.edits, lineage=self.lineage, basis=self._basis, is_borrowed=True)
 
     def forked(self, parent: str, *, is_borrowed: bool = True) -> Items:
-        """
-        Return these items as those of a child of `parent`, the stream whose own they are.
-        """
+        """Return these items as those of a child of `parent`, the stream whose own they are."""
         lineage = (*self.lineage, parent)
         child = Items(
             self.arena,

@@ -1,6 +1,4 @@
-"""
-The end of a context without its beginning: what an edit says of it, and how it is read.
-"""
+"""The end of a context without its beginning: what an edit says of it, and how it is read."""
 
 from __future__ import annotations
 
@@ -17,17 +15,13 @@ from .fold import ChatState, Resolved, fold, recorded_event
 from .loading import read_runs
 from .sequence import Items
 
-__all__ = ["last_items", "tail_of", "with_tail"]
-
 # Events that add no item, such as names, and are read along: fewer than this among the last are the rule.
 EVENTS_BESIDE_ITEMS = 8
 FIRST_LOOK_EVENTS = 64
 
 
 def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
-    """
-    Return what was decided, with the end of what can be seen noted in the last event that changes it.
-    """
+    """Return what was decided, with the end of what can be seen noted in the last event that changes it."""
     for last in range(len(decided) - 1, -1, -1):
         recorded = recorded_event(decided[last])
         if isinstance(recorded, VIEW_EVENTS):
@@ -47,9 +41,7 @@ def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequ
 
 
 def tail_of(items: Items, *, own: str = OWN) -> tuple[Span, ...]:
-    """
-    Return the names of the last items; the own stream is called `own` in them.
-    """
+    """Return the names of the last items; the own stream is called `own` in them."""
     return items.spans(items.last(TAIL_ITEMS), own=own)
 
 

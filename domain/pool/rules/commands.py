@@ -1,6 +1,4 @@
-"""
-What can be asked of a queue or a pool, and the kinds of the two: which events say what happens to them.
-"""
+"""What can be asked of a queue or a pool, and the kinds of the two: which events say what happens to them."""
 
 from __future__ import annotations
 
@@ -40,23 +38,6 @@ from ..events import (
     SettingsEvent,
 )
 from ..items import Held
-
-__all__ = [
-    "POOL",
-    "QUEUE",
-    "Add",
-    "Begin",
-    "ChangeSettings",
-    "Clear",
-    "Command",
-    "Evict",
-    "Kind",
-    "Merge",
-    "NameVersion",
-    "Refill",
-    "Remove",
-    "Restore",
-]
 
 
 class Kind(NamedTuple):

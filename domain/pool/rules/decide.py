@@ -1,6 +1,4 @@
-"""
-The rules of queues and pools: commands in, events out, nothing else.
-"""
+"""The rules of queues and pools: commands in, events out, nothing else."""
 
 from __future__ import annotations
 
@@ -33,8 +31,6 @@ from .commands import (
     Remove,
     Restore,
 )
-
-__all__ = ["POOLS", "QUEUES", "decide", "overflow"]
 
 Events = list["ContainerEvent | Resolved"]
 
@@ -74,9 +70,7 @@ def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Cont
 
 
 def overflow(state: ContainerState, coming: int) -> list[Held]:
-    """
-    Return the oldest items, as many as have to leave before `coming` more come in.
-    """
+    """Return the oldest items, as many as have to leave before `coming` more come in."""
     return (
         [] if state.limit is None else [held for _, held in state.items.first(len(state.items) + coming - state.limit)]
     )

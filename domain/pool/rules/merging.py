@@ -20,8 +20,6 @@ from ..state.fold import ContainerState
 from ..state.naming import absolute
 from .commands import Merge
 
-__all__ = ["RULES", "Base", "Choice", "Conflict", "Side", "merged_pool", "merged_queue"]
-
 Choice = Literal["ours", "theirs"]
 RULES = ("ours", "theirs", "newest")
 
@@ -35,15 +33,11 @@ class Side(NamedTuple):
     gone: Mapping[Ref, Departure]
 
     def refs(self) -> dict[str, Ref]:
-        """
-        Return the births of a pool's items by id, with their streams.
-        """
+        """Return the births of a pool's items by id, with their streams."""
         return {str(key): absolute(held.ref, self.stream) for key, held in self.state.items.items()}
 
     def last_change(self, item_id: str) -> Ref:
-        """
-        Return the event that brought the item with an id in, or let it go.
-        """
+        """Return the event that brought the item with an id in, or let it go."""
         held = self.state.items.get(item_id)
         if held is not None:
             return absolute(held.ref, self.stream)
@@ -51,9 +45,7 @@ class Side(NamedTuple):
         return Ref(left[-1] if left else self.version, self.stream)
 
     def bore(self, ref: Ref) -> bool:
-        """
-        Return whether an item came into the world on this side, or before it branched off.
-        """
+        """Return whether an item came into the world on this side, or before it branched off."""
         lineage = (*self.state.ancestry, Segment(self.stream, self.version))
         return any(ref.stream == one.stream and ref.version <= one.version for one in lineage)
 
@@ -77,9 +69,7 @@ Decide = Callable[[Conflict], "Choice | ContextItem[object]"]
 
 
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
-    """
-    Return the merge that takes what came into the other queue and is there, and was never here.
-    """
+    """Return the merge that takes what came into the other queue and is there, and was never here."""
     known = {*(absolute(held.ref, ours.stream) for held in ours.state.items.values()), *ours.gone}
     there = [_named(held, theirs.stream) for held in theirs.state.items.values()]
     new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
@@ -119,9 +109,7 @@ class _PoolMerge:
         self._made: list[object] = []
 
     def take(self, item_id: str) -> None:
-        """
-        Have the item be here as it is there: in its place, or gone.
-        """
+        """Have the item be here as it is there: in its place, or gone."""
         their, our = self._theirs.state.items.get(item_id), self._ours.state.items.get(item_id)
         if their is not None:
             self._taken.append(_named(their, self._theirs.stream))
@@ -131,9 +119,7 @@ class _PoolMerge:
     def settle(
         self, conflict: Conflict, choice: Choice | ContextItem[object], added: Callable[[ContextItem[object]], object]
     ) -> None:
-        """
-        Note a conflict and what became of it.
-        """
+        """Note a conflict and what became of it."""
         if isinstance(choice, ContextItem):
             kept = "made"
             self._made.append(added(ContextItem(choice.content, choice.description, conflict.id)))
@@ -152,9 +138,7 @@ class _PoolMerge:
         )
 
     def command(self, base: Segment | None) -> Merge:
-        """
-        Return the whole merge.
-        """
+        """Return the whole merge."""
         return Merge(
             source=self._theirs.stream,
             version=self._theirs.version,

@@ -1,6 +1,4 @@
-"""
-Which items left a container, and how: read from its events, since the state holds only what is there.
-"""
+"""Which items left a container, and how: read from its events, since the state holds only what is there."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from ..items import EvictedItem, Held
 from .fold import EMPTY, ContainerState, Resolved, fold, recorded_event
 from .naming import absolute, birth_of
 
-__all__ = ["Departure", "Departures", "departed"]
-
 
 class Departure(NamedTuple):
     """How an item left, why, and with which version."""
@@ -42,9 +38,7 @@ class Departures:
         self.state: ContainerState = EMPTY
 
     def go_on(self, events: Iterable[ContainerEvent | Resolved]) -> None:
-        """
-        Take note of what leaves with `events`, which follow those before.
-        """
+        """Take note of what leaves with `events`, which follow those before."""
         for event in events:
             recorded = recorded_event(event)
             # Looked up before the fold: to look back at a state costs what it holds.
@@ -62,9 +56,7 @@ class Departures:
                     self._left[ref] = Departure(held, how, reason, self.state.version)
 
     def gone(self) -> dict[Ref, Departure]:
-        """
-        Return what left and is not there, each with how, why and with which version.
-        """
+        """Return what left and is not there, each with how, why and with which version."""
         there = self._there()
         return {ref: left for ref, left in self._left.items() if ref not in there}
 
@@ -73,9 +65,7 @@ class Departures:
 
 
 def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[EvictedItem]:
-    """
-    Return what left the container `stream` with its events so far, and is not back.
-    """
+    """Return what left the container `stream` with its events so far, and is not back."""
     departures = Departures(stream)
     departures.go_on(events)
     return [

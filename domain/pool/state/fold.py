@@ -31,8 +31,6 @@ from ..events import (
 )
 from ..items import Held
 
-__all__ = ["EMPTY", "ContainerState", "Resolved", "fold", "recorded_event"]
-
 
 class Resolved(msgspec.Struct, frozen=True):
     """A restoration or a merge, together with the items that it names."""
@@ -70,9 +68,7 @@ EMPTY = ContainerState()
 
 
 def recorded_event(event: ContainerEvent | Resolved) -> ContainerEvent:
-    """
-    Return the event itself, without what was looked up for it.
-    """
+    """Return the event itself, without what was looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
@@ -99,9 +95,7 @@ class _Fold:
         self._names, self._merged = state.names, state.merged
 
     def state(self) -> ContainerState:
-        """
-        Return the state at the end.
-        """
+        """Return the state at the end."""
         return ContainerState(
             version=self._version,
             opened=self._opened,
@@ -115,9 +109,7 @@ class _Fold:
         )
 
     def apply(self, event: ContainerEvent | Resolved) -> None:
-        """
-        Apply one event.
-        """
+        """Apply one event."""
         self._version += 1
         taken = event.taken if isinstance(event, Resolved) else ()
         recorded = recorded_event(event)

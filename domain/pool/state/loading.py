@@ -18,8 +18,6 @@ from ..events import ITEM_EVENTS, BranchedEvent, ContainerEvent, MergedEvent, Re
 from ..items import Held
 from .fold import Resolved
 
-__all__ = ["Seen", "SeenLog", "complete", "read_items"]
-
 
 class SeenLog:
     """A log as one container sees it: with those of its own events that are not known to be in the log yet."""
@@ -28,17 +26,13 @@ class SeenLog:
         self._log, self._stream, self._events = log, stream, events
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """
-        Return the events of a stream; those of the container's own are at hand.
-        """
+        """Return the events of a stream; those of the container's own are at hand."""
         if stream == self._stream:
             return list(self._events[after:until])
         return self._log.read_events(stream, after=after, until=until)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """
-        Return the same for each of several ranges.
-        """
+        """Return the same for each of several ranges."""
         elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream != self._stream]))
         return [list(self._events[a:u]) if stream == self._stream else next(elsewhere) for stream, a, u in ranges]
 

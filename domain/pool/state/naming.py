@@ -1,6 +1,4 @@
-"""
-How the items of a container are named to those who call: by their birth, `stream@version`.
-"""
+"""How the items of a container are named to those who call: by their birth, `stream@version`."""
 
 from __future__ import annotations
 
@@ -11,20 +9,14 @@ from ...spans import Ref
 from ..items import Held
 from .fold import ContainerState
 
-__all__ = ["absolute", "birth_of", "named_items", "ref_of"]
-
 
 def absolute(ref: Ref, stream: str) -> Ref:
-    """
-    Return a name with its stream, `stream` where it is the own one.
-    """
+    """Return a name with its stream, `stream` where it is the own one."""
     return ref if ref.stream else Ref(ref.version, stream)
 
 
 def birth_of(ref: Ref, stream: str) -> str:
-    """
-    Return the name of an item of `stream`.
-    """
+    """Return the name of an item of `stream`."""
     return f"{ref.stream or stream}@{ref.version}"
 
 

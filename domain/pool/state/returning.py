@@ -1,6 +1,4 @@
-"""
-Items that had left, looked up so that they can come back.
-"""
+"""Items that had left, looked up so that they can come back."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from ..items import Held
 from .departures import Departures
 from .fold import Resolved
 from .naming import absolute, ref_of
-
-__all__ = ["returning"]
 
 
 def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: Sequence[str]) -> list[Held]:

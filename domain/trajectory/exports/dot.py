@@ -1,6 +1,4 @@
-"""
-A graph in DOT, the language of Graphviz.
-"""
+"""A graph in DOT, the language of Graphviz."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from .drawing import node_id, visible
 
 if TYPE_CHECKING:
     from ..trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
-
-__all__ = ["dot"]
 
 SHAPES = {
     "Query": "oval",
@@ -32,9 +28,7 @@ ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "&": "&amp;"})
 
 
 def dot(graph: Trajectory) -> str:
-    """
-    Return the graph in DOT: a shape for each type, pointers with a thick line, edges that lead back dashed.
-    """
+    """Return the graph in DOT: a shape for each type, pointers with a thick line, edges that lead back dashed."""
     return "\n".join(["digraph trajectory {", *_statements(graph), "}"]) + "\n"
 
 

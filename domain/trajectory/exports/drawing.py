@@ -1,6 +1,4 @@
-"""
-What drawings have in common: how a node is called in their source, and text that shows all that is in it.
-"""
+"""What drawings have in common: how a node is called in their source, and text that shows all that is in it."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..trajectory import TrajectoryNode
-
-__all__ = ["node_id", "visible"]
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # Without the joiners some words and emoji would be spelled wrongly.

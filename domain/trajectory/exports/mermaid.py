@@ -16,8 +16,6 @@ from .drawing import node_id, visible
 if TYPE_CHECKING:
     from ..trajectory import Trajectory, TrajectoryEdge
 
-__all__ = ["mermaid"]
-
 SHAPES = {
     "Query": ("([", "])"),
     "State": ("{{", "}}"),
@@ -37,9 +35,7 @@ LINE_BREAK = "<br/>"
 
 
 def mermaid(graph: Trajectory) -> str:
-    """
-    Return the graph in Mermaid: a shape for each type, pointers with a thick line, edges that lead back dotted.
-    """
+    """Return the graph in Mermaid: a shape for each type, pointers with a thick line, edges that lead back dotted."""
     return "\n".join(["flowchart TD", *_statements(graph)]) + "\n"
 
 

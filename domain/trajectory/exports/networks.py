@@ -1,6 +1,4 @@
-"""
-A graph as a networkx graph, which is the one thing here that needs networkx.
-"""
+"""A graph as a networkx graph, which is the one thing here that needs networkx."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from .node_link import graph_attributes, joined_edges, node_attributes
 
 if TYPE_CHECKING:
     from ..trajectory import Trajectory
-
-__all__ = ["network"]
 
 
 def network(graph: Trajectory) -> Any:

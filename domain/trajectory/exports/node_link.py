@@ -14,8 +14,6 @@ from ...frozen import thaw
 if TYPE_CHECKING:
     from ..trajectory import Trajectory, TrajectoryNode
 
-__all__ = ["graph_attributes", "joined_edges", "node_attributes", "node_link"]
-
 Attributes = dict[str, Any]
 
 
@@ -38,24 +36,18 @@ def node_link(graph: Trajectory) -> dict[str, Any]:
 
 
 def graph_attributes(graph: Trajectory) -> Attributes:
-    """
-    Return what is said of the graph as a whole: its root, the round's query, and the pointers in their order.
-    """
+    """Return what is said of the graph as a whole: its root, the round's query, and the pointers in their order."""
     pointers = [name for name in graph.nodes if name in graph.pointers]
     return {"root": graph.root, "initial": graph.initial, "pointers": pointers}
 
 
 def node_attributes(node: TrajectoryNode) -> Attributes:
-    """
-    Return the attributes that a node has in the seed's graph: type, round, description and fields, as copies.
-    """
+    """Return the attributes that a node has in the seed's graph: type, round, description and fields, as copies."""
     return {"node_type": node.type, "run_id": node.run_id, **thaw(node.attributes)}
 
 
 def joined_edges(graph: Trajectory) -> dict[str, dict[str, Attributes]]:
-    """
-    Return the attributes of the edges by their sources, in the order of the nodes, and their targets.
-    """
+    """Return the attributes of the edges by their sources, in the order of the nodes, and their targets."""
     joined: dict[str, dict[str, Attributes]] = {name: {} for name in graph.nodes}
     for edge in graph.edges:
         known = joined[edge.source].setdefault(edge.target, {})

@@ -20,8 +20,6 @@ from ...llm.responses import collect
 from .daemons import in_daemon_thread
 from .prompting import PORTRAIT_PROMPT
 
-__all__ = ["Asking", "PortraitAnswer", "Portrayer", "asking_of"]
-
 logger = logging.getLogger("refold.trajectory")
 Portrayer = LLM | Callable[[str], str | Awaitable[str]]
 # A provider may put a whole page into an error.
@@ -43,9 +41,7 @@ class Asking(NamedTuple):
     attempts_max: int
 
     async def answer(self, question: str) -> PortraitAnswer:
-        """
-        Return what the model says; an error, a blank answer, and what is no text give a `failure` in words.
-        """
+        """Return what the model says; an error, a blank answer, and what is no text give a `failure` in words."""
         try:
             answer = await _said(self.portrayer, question)
         except Exception as error:

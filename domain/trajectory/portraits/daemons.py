@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Started = Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
 
-__all__ = ["OwnLoop", "in_daemon_thread", "running_loop"]
-
 T = TypeVar("T")
 THREAD_NAME = "refold-portraits"
 
@@ -51,9 +49,7 @@ def _serve(started: Started) -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """
-    Return the event loop that runs in this thread, if one does.
-    """
+    """Return the event loop that runs in this thread, if one does."""
     import asyncio
 
     try:
@@ -63,9 +59,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
-    """
-    Run `call` in a thread of its own, with the caller's context variables, and return what it returns.
-    """
+    """Run `call` in a thread of its own, with the caller's context variables, and return what it returns."""
     import asyncio
 
     context, done = copy_context(), Future[T]()

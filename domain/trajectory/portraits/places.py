@@ -1,6 +1,4 @@
-"""
-So many at once, whichever event loops they run in: what `CrossLoopLock` is for one.
-"""
+"""So many at once, whichever event loops they run in: what `CrossLoopLock` is for one."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     import asyncio
 
 from ...locks import locked, synchronized
-
-__all__ = ["Places"]
 
 
 class Places:
@@ -37,9 +33,7 @@ class Places:
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """
-        Wait for a place, and hold it for the block.
-        """
+        """Wait for a place, and hold it for the block."""
         import asyncio
 
         ticket = asyncio.get_running_loop().create_future()

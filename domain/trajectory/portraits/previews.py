@@ -13,8 +13,6 @@ from typing import Any
 
 from ...canonical import canonical_json
 
-__all__ = ["NO_PREVIEW", "clipped", "json_text", "preview_of"]
-
 NO_PREVIEW = "No preview available."
 CONTENT_CHARACTERS = 600
 FILE_LINES = 50
@@ -30,9 +28,7 @@ REPLACEMENT = "\ufffd"
 
 
 def preview_of(node_type: str, attributes: Mapping[str, Any]) -> str:
-    """
-    Return the beginning of a node's data, or `NO_PREVIEW`; nothing is raised, whatever the attributes are.
-    """
+    """Return the beginning of a node's data, or `NO_PREVIEW`; nothing is raised, whatever the attributes are."""
     return clipped(_preview(node_type, attributes), PREVIEW_CHARACTERS_MAX) or NO_PREVIEW
 
 
@@ -58,16 +54,12 @@ def _preview(node_type: str, attributes: Mapping[str, Any]) -> str:
 
 
 def json_text(value: Any) -> str:
-    """
-    Return a value as JSON for a model to read.
-    """
+    """Return a value as JSON for a model to read."""
     return canonical_json(value, what="a value").decode()
 
 
 def clipped(text: str, characters_max: int) -> str:
-    """
-    Return the beginning of a text, with a mark where something is left out.
-    """
+    """Return the beginning of a text, with a mark where something is left out."""
     return text if len(text) <= characters_max else f"{text[:characters_max]} [...]"
 
 

@@ -1,6 +1,4 @@
-"""
-What a model is asked about a data node: what it is, where it came from, and the beginning of what it stands for.
-"""
+"""What a model is asked about a data node: what it is, where it came from, and the beginning of what it stands for."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from ..nodes import DATA
 from ..state.attributes import DESCRIPTION, attributes_of
 from ..state.graph import RunGraph
 from .previews import clipped, json_text, preview_of
-
-__all__ = ["PORTRAIT_PROMPT", "portrait_question"]
 
 PORTRAIT_PROMPT = """\
 You describe a piece of data that an agent came upon while it was at work, so that others know what it is for.
@@ -36,9 +32,7 @@ PART_CHARACTERS_MAX = 4_000
 
 
 def portrait_question(graph: RunGraph, ref: Ref) -> str:
-    """
-    Return the question about one vertex, a data node (SPEC D10.3).
-    """
+    """Return the question about one vertex, a data node (SPEC D10.3)."""
     node_type, attributes = graph.type_of(ref), attributes_of(graph, ref)
     action, state = _came_from(graph, ref)
     shown = (DESCRIPTION, *PREVIEWED.get(node_type, ()))

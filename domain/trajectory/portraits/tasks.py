@@ -23,8 +23,6 @@ from .daemons import OwnLoop, running_loop
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["PortraitTasks"]
-
 logger = logging.getLogger("refold.trajectory")
 Work = Callable[[Ref], Coroutine[Any, Any, None]]
 
@@ -58,9 +56,7 @@ class PortraitTasks:
         self._own = None
 
     def start(self, refs: Iterable[Ref], work: Work) -> int:
-        """
-        Start `work` for each vertex that none is under way for, and return for how many.
-        """
+        """Start `work` for each vertex that none is under way for, and return for how many."""
         here = running_loop()
         jobs = self._noted(refs, here)
         for ref, job in jobs.items():
@@ -80,9 +76,7 @@ class PortraitTasks:
         return jobs
 
     async def wait(self, timeout: float | None) -> list[Ref]:
-        """
-        Wait for the tasks that are under way by now, and return those that still are when the time is over.
-        """
+        """Wait for the tasks that are under way by now, and return those that still are when the time is over."""
         import asyncio
 
         jobs = self._under_way()

@@ -16,10 +16,8 @@ from ..nodes import DATA
 from ..rules.commands import AddEdge, ImportNode, ModifyNode, MovePointers, WritePortrait
 from ..run import Run
 from ..state.attributes import DESCRIPTION
-from ..state.fold import QUERY
+from ..state.parts import QUERY
 from .record import RoundChange, RoundEdge, RoundNode, RoundRecord
-
-__all__ = ["IMPORTED", "bring_in"]
 
 # What the version is named at which a run held what was brought in, and nothing else.
 IMPORTED = "imported"
@@ -48,9 +46,7 @@ class _Bringing:
             self._edges_to[edge.target].append(edge)
 
     def carry_out(self) -> None:
-        """
-        Record everything, and name the version at which it was done.
-        """
+        """Record everything, and name the version at which it was done."""
         late = [edge for node in self._record.nodes for edge in self._registered(node)]
         for edge in late:
             self._do(AddEdge(self._called(edge.source), self._called(edge.target), edge.type))

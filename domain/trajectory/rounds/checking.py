@@ -1,6 +1,4 @@
-"""
-What must hold of a round before a run can be made from it.
-"""
+"""What must hold of a round before a run can be made from it."""
 
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ from ..nodes import COMPUTATION, require_fields
 from ..rules.registering import stored_fields
 from ..state.attributes import DESCRIPTION
 from .record import RoundNode, RoundRecord, names_in_round
-
-__all__ = ["checked_round"]
 
 
 def checked_round(record: RoundRecord) -> RoundRecord:

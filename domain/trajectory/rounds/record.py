@@ -16,8 +16,6 @@ import msgspec
 from ...canonical import canonical_json
 from ..naming import node_name
 
-__all__ = ["RoundChange", "RoundEdge", "RoundNode", "RoundRecord", "are_same", "names_in_round"]
-
 
 class RoundChange(msgspec.Struct, frozen=True, kw_only=True):
     """

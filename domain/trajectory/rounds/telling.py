@@ -1,6 +1,4 @@
-"""
-From a run to its round as a value.
-"""
+"""From a run to its round as a value."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ..run import Run
 from ..state.attributes import attributes_of, old_values
 from ..state.graph import RunGraph
 from .record import RoundChange, RoundEdge, RoundNode, RoundRecord, names_in_round
-
-__all__ = ["told_round"]
 
 
 def told_round(run: Run) -> RoundRecord:

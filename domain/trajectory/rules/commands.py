@@ -16,31 +16,6 @@ from ...spans import Ref
 from ..events import RoundsRestored, RunOpened
 from ..state.fold import PastRound
 
-__all__ = [
-    "AddEdge",
-    "Begin",
-    "ClearSteps",
-    "Close",
-    "Command",
-    "FailPortrait",
-    "ImportNode",
-    "LoadSteps",
-    "ModifyNode",
-    "MovePointers",
-    "NameVersion",
-    "QueueStep",
-    "RecordMessages",
-    "RegisterNode",
-    "RegisterQuery",
-    "RemoveNode",
-    "RequestPortrait",
-    "RestoreRounds",
-    "ReturnStep",
-    "Step",
-    "TakeStep",
-    "WritePortrait",
-]
-
 
 class Begin(msgspec.Struct, frozen=True):
     """Open the run."""

@@ -1,6 +1,4 @@
-"""
-The rules of a run: commands in, events out, nothing else.
-"""
+"""The rules of a run: commands in, events out, nothing else."""
 
 from __future__ import annotations
 
@@ -40,8 +38,6 @@ from .portraying import failed, requested, written
 from .registering import imported, registered, registered_query, require_open
 from .reshaping import edge_added, modified, pointers_moved, removed
 from .stepping import cleared, loaded, queued, returned, taken
-
-__all__ = ["RUNS", "decide"]
 
 Decided = Sequence[RunEvent | RestoredRounds]
 

@@ -1,6 +1,4 @@
-"""
-What kind an edge is where nobody says (SPEC D5).
-"""
+"""What kind an edge is where nobody says (SPEC D5)."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from collections.abc import Iterable
 from ...canonical import require_unicode
 from ...errors import InvalidInputError
 from ..nodes import COMPUTATION, DATA
-
-__all__ = ["edge_type"]
 
 TRIGGERS, CONCLUDES, OUTPUTS = "triggers", "has_conclusion", "outputs"
 TRIGGERING = ({"Query"}, {"State"})

@@ -1,6 +1,4 @@
-"""
-When a model may describe a node, and what becomes of its answer (SPEC D10).
-"""
+"""When a model may describe a node, and what becomes of its answer (SPEC D10)."""
 
 from __future__ import annotations
 
@@ -12,20 +10,14 @@ from ..state.attributes import description_of
 from ..state.graph import RunGraph
 from .commands import FailPortrait, RequestPortrait, WritePortrait
 
-__all__ = ["failed", "is_undescribed", "requested", "written"]
-
 
 def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
-    """
-    Return whether a vertex is data, in the graph, and without a description.
-    """
+    """Return whether a vertex is data, in the graph, and without a description."""
     return graph.is_there(ref) and graph.type_of(ref) in DATA and not description_of(graph, ref)
 
 
 def requested(command: RequestPortrait, graph: RunGraph) -> list[PortraitRequested]:
-    """
-    Return the event that a model is asked; none where nobody needs to.
-    """
+    """Return the event that a model is asked; none where nobody needs to."""
     if not is_undescribed(graph, command.node):
         return []
     return [PortraitRequested(node=command.node, model=command.model)]
@@ -45,7 +37,5 @@ def written(command: WritePortrait, graph: RunGraph) -> PortraitWritten | Portra
 
 
 def failed(command: FailPortrait, _graph: RunGraph) -> PortraitFailed:
-    """
-    Return the event that a model gave no answer.
-    """
+    """Return the event that a model gave no answer."""
     return PortraitFailed(node=command.node, error=command.error.encode(errors="replace").decode())

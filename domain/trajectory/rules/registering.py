@@ -1,6 +1,4 @@
-"""
-How queries and nodes come into the graph (SPEC D3, D4, D6).
-"""
+"""How queries and nodes come into the graph (SPEC D3, D4, D6)."""
 
 from __future__ import annotations
 
@@ -15,21 +13,17 @@ from ..events import NodeRegistered, QueryRegistered
 from ..naming import node_name
 from ..nodes import COMPUTATION, DATA, own_fields, require_fields
 from ..state.attributes import DESCRIPTION, attributes_of
-from ..state.fold import QUERY
 from ..state.graph import RunGraph
+from ..state.parts import QUERY
 from .commands import ImportNode, RegisterNode, RegisterQuery
 from .edges import edge_type
-
-__all__ = ["RESERVED", "imported", "registered", "registered_query", "require_open", "stored_fields"]
 
 # What every node has beside its fields, and what a name of a field must therefore not be.
 RESERVED = ("label", "description", "session_id", "run_id", "created_at", "history", "extra", "node_type")
 
 
 def require_open(graph: RunGraph) -> None:
-    """
-    Raise RunStateError where the run was closed.
-    """
+    """Raise RunStateError where the run was closed."""
     if graph.state.is_closed:
         raise RunStateError("the run is closed: open another round, or change nodes that are there")
 

@@ -1,6 +1,4 @@
-"""
-How nodes, edges and pointers that are there change (SPEC D6, D8).
-"""
+"""How nodes, edges and pointers that are there change (SPEC D6, D8)."""
 
 from __future__ import annotations
 
@@ -18,8 +16,6 @@ from ..state.graph import RunGraph
 from .commands import AddEdge, ModifyNode, MovePointers, RemoveNode
 from .edges import edge_type
 from .registering import require_open
-
-__all__ = ["edge_added", "modified", "pointers_moved", "removed"]
 
 
 def modified(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:

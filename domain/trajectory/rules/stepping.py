@@ -1,6 +1,4 @@
-"""
-How steps get into the queues and out of them (SPEC D11).
-"""
+"""How steps get into the queues and out of them (SPEC D11)."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ from ..events import StepQueued, StepRefused, StepReturned, StepsCleared, StepTa
 from ..state.fold import RunState
 from ..state.steps import QUEUES
 from .commands import ClearSteps, LoadSteps, QueueStep, ReturnStep, Step, TakeStep
-
-__all__ = ["cleared", "loaded", "queued", "require_queue", "returned", "taken"]
 
 
 def require_queue(queue: str) -> str:

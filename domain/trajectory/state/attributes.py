@@ -1,6 +1,4 @@
-"""
-What a node says: its description, the fields of its type, and what else was given; as it is, and as it was.
-"""
+"""What a node says: its description, the fields of its type, and what else was given; as it is, and as it was."""
 
 from __future__ import annotations
 
@@ -10,15 +8,11 @@ from ...canonical import parse_json
 from ...spans import Ref
 from .graph import RunGraph
 
-__all__ = ["DESCRIPTION", "attributes_of", "description_of", "old_values"]
-
 DESCRIPTION = "description"
 
 
 def attributes_of(graph: RunGraph, ref: Ref) -> dict[str, Any]:
-    """
-    Return the attributes of a vertex by name, the description first.
-    """
+    """Return the attributes of a vertex by name, the description first."""
     event = graph.event(ref)
     attributes = {DESCRIPTION: event.description, **parse_json(event.fields)}
     for _, change in graph.changes_of(ref):
@@ -27,18 +21,14 @@ def attributes_of(graph: RunGraph, ref: Ref) -> dict[str, Any]:
 
 
 def description_of(graph: RunGraph, ref: Ref) -> Any:
-    """
-    Return the description of a vertex, without a look at its fields, which may be long.
-    """
+    """Return the description of a vertex, without a look at its fields, which may be long."""
     changes = (one for _, change in reversed(graph.changes_of(ref)) for one in reversed(change.changes))
     newest = next((one for one in changes if one.name == DESCRIPTION), None)
     return graph.event(ref).description if newest is None else parse_json(newest.new)
 
 
 def old_values(graph: RunGraph, ref: Ref) -> dict[int, dict[str, Any]]:
-    """
-    Return what the changed attributes had before each change, by number from 0 (SPEC D8.1, D8.2).
-    """
+    """Return what the changed attributes had before each change, by number from 0 (SPEC D8.1, D8.2)."""
     changes = graph.changes_of(ref)
     return {
         number: {one.name: parse_json(one.old) for one in change.changes} for number, (_, change) in enumerate(changes)

@@ -43,25 +43,8 @@ from ..events import (
 )
 from ..naming import node_name
 from .outgoing import Outgoing
-from .parts import QUERY, Change, Edge, Portrait, Row, Vertex, row_of, type_of
+from .parts import QUERY, Change, Edge, Portrait, Row, Vertex
 from .steps import Steps
-
-__all__ = [
-    "EMPTY",
-    "QUERY",
-    "Change",
-    "Edge",
-    "PastRound",
-    "Portrait",
-    "RestoredRounds",
-    "Row",
-    "RunState",
-    "Vertex",
-    "fold",
-    "is_forward",
-    "row_of",
-    "type_of",
-]
 
 
 class PastRound(NamedTuple):
@@ -146,9 +129,7 @@ class _Fold:
         self._pins, self._past = state.pins, state.past
 
     def state(self) -> RunState:
-        """
-        Return the state at the end.
-        """
+        """Return the state at the end."""
         base, out = self._base, self._out
         vertices, into = settled(self._vertices, base.vertices), settled(self._into, base.into)
         return RunState(
@@ -175,9 +156,7 @@ class _Fold:
         )
 
     def apply(self, event: RunEvent | RestoredRounds) -> None:
-        """
-        Apply one event.
-        """
+        """Apply one event."""
         self._version += 1
         match event:
             case NodeRegistered():
@@ -285,9 +264,7 @@ class _Fold:
 
 
 def is_forward(source: Ref, target: Ref) -> bool:
-    """
-    Return whether an edge surely leads from an older vertex to a newer one, as all do that come with their node.
-    """
+    """Return whether an edge surely leads from an older vertex to a newer one, as all do that come with their node."""
     if source.stream == target.stream:
         return source.version < target.version
     return bool(source.stream) and not target.stream

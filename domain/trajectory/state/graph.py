@@ -16,9 +16,8 @@ from ...spans import OWN, Ref
 from ..errors import NodeNotFoundError
 from ..events import NodeEvent, NodeRegistered
 from ..naming import node_name, numbered_name, parse_node_name
-from .fold import Change, Edge, Row, RunState, Vertex, row_of, type_of
-
-__all__ = ["BRIDGE", "RunGraph", "leaves_of"]
+from .fold import RunState
+from .parts import Change, Edge, Row, Vertex, row_of, type_of
 
 BRIDGE = "continues_to"
 Edges = OrderedMap[Ref, Row[Edge]]
@@ -83,29 +82,21 @@ class RunGraph:
         return self._bearing(node_name(wanted.type, wanted.label), wanted.number)
 
     def vertices_named(self, node_type: str, label: str) -> list[Ref]:
-        """
-        Return all vertices of a name, removed ones too, oldest first.
-        """
+        """Return all vertices of a name, removed ones too, oldest first."""
         return list(self._bearing(node_name(node_type, label)))[::-1]
 
     def name_of(self, ref: Ref) -> str:
-        """
-        Return the name of a vertex: the plain one if it is the newest that bears it, else with its number.
-        """
+        """Return the name of a vertex: the plain one if it is the newest that bears it, else with its number."""
         return self._vertex(ref).name if self.is_newest(ref) else self.numbered_name_of(ref)
 
     def numbered_name_of(self, ref: Ref) -> str:
-        """
-        Return the name of a vertex with its number, which it bears where a newer one bears the plain name.
-        """
+        """Return the name of a vertex with its number, which it bears where a newer one bears the plain name."""
         vertex = self._vertex(ref)
         earlier = self.rounds[: self._places[ref.stream]]
         return numbered_name(vertex.name, vertex.number + sum(_count(state, vertex.name) for _, state in earlier))
 
     def is_newest(self, ref: Ref) -> bool:
-        """
-        Return whether a vertex is the newest that bears its name; where newer ones were removed, the newest left.
-        """
+        """Return whether a vertex is the newest that bears its name; where newer ones were removed, the newest left."""
         name, place = self._vertex(ref).name, self._places[ref.stream]
         is_last = self.rounds[place][1].newest.get(name) == ref.version
         if is_last and not any(name in state.newest for _, state in self.rounds[place + 1 :]):
@@ -123,21 +114,15 @@ class RunGraph:
         return held
 
     def event(self, ref: Ref) -> NodeEvent:
-        """
-        Return the event that registered a vertex.
-        """
+        """Return the event that registered a vertex."""
         return self._vertex(ref).event
 
     def type_of(self, ref: Ref) -> str:
-        """
-        Return the type of a vertex.
-        """
+        """Return the type of a vertex."""
         return type_of(self._vertex(ref).event)
 
     def is_there(self, ref: Ref) -> bool:
-        """
-        Return whether a vertex is in the graph: in one of its rounds, and not removed.
-        """
+        """Return whether a vertex is in the graph: in one of its rounds, and not removed."""
         place = self._places.get(ref.stream)
         if place is None or ref.version not in self.rounds[place][1].vertices:
             return False
@@ -147,15 +132,11 @@ class RunGraph:
         )
 
     def round_of(self, ref: Ref) -> RunState:
-        """
-        Return the state of the round that registered a vertex.
-        """
+        """Return the state of the round that registered a vertex."""
         return self.rounds[self._places[ref.stream]][1]
 
     def changes_of(self, ref: Ref) -> list[tuple[str, Change]]:
-        """
-        Return the changes of a vertex in their order, each with the stream that recorded it.
-        """
+        """Return the changes of a vertex in their order, each with the stream that recorded it."""
         found: list[tuple[str, Change]] = []
         for stream, state in self.rounds[self._places[ref.stream] :]:
             seen = Ref(ref.version) if stream == ref.stream else ref
@@ -163,9 +144,7 @@ class RunGraph:
         return found
 
     def removal_of(self, ref: Ref) -> Ref | None:
-        """
-        Return the event that removed a vertex, None where it was not.
-        """
+        """Return the event that removed a vertex, None where it was not."""
         for stream, state in self.rounds[self._places[ref.stream] :]:
             version = state.removed.get(Ref(ref.version) if stream == ref.stream else ref)
             if version is not None:
@@ -184,9 +163,7 @@ class RunGraph:
         return there
 
     def vertices(self) -> Iterator[Ref]:
-        """
-        Yield the vertices of the graph: round after round, as they were registered.
-        """
+        """Yield the vertices of the graph: round after round, as they were registered."""
         for stream, vertices in self.there.items():
             for vertex in vertices:
                 yield Ref(vertex.version, stream)
@@ -194,15 +171,11 @@ class RunGraph:
     # Edges
 
     def bridged_to(self, ref: Ref) -> Iterable[Ref]:
-        """
-        Return the leaves that are bridged to a query; removed ones too.
-        """
+        """Return the leaves that are bridged to a query; removed ones too."""
         return self._bridges.get(ref, ())
 
     def predecessors(self, ref: Ref) -> list[Edge]:
-        """
-        Return the edges that lead to a vertex.
-        """
+        """Return the edges that lead to a vertex."""
         event = self.event(ref)
         found = [Edge(leaf, BRIDGE, 0) for leaf in self.bridged_to(ref)]
         if isinstance(event, NodeRegistered):
@@ -210,9 +183,7 @@ class RunGraph:
         return self._there(found + self._added(ref, lambda state: state.into))
 
     def successors(self, ref: Ref) -> list[Edge]:
-        """
-        Return the edges that lead on from a vertex.
-        """
+        """Return the edges that lead on from a vertex."""
         found = self._added(ref, lambda state: state.out.by_source)
         found += [Edge(query, BRIDGE, 0) for query, leaves in self._bridges.items() if ref in leaves]
         return self._there(found)
@@ -261,24 +232,18 @@ class RunGraph:
     # Ways
 
     def leading_to(self, refs: Iterable[Ref], *, over_bridges: bool = True) -> set[Ref]:
-        """
-        Return the vertices from which a way leads to one of `refs`; without bridges it stays within each round.
-        """
+        """Return the vertices from which a way leads to one of `refs`; without bridges it stays within each round."""
         return _reached(
             refs,
             lambda ref: [edge.end for edge in self.predecessors(ref) if over_bridges or edge.version],
         )
 
     def led_to(self, refs: Iterable[Ref]) -> set[Ref]:
-        """
-        Return the vertices to which a way leads from one of `refs`.
-        """
+        """Return the vertices to which a way leads from one of `refs`."""
         return _reached(refs, lambda ref: [edge.end for edge in self.successors(ref)])
 
     def closes_cycle(self, source: Ref, target: Ref) -> bool:
-        """
-        Return whether an edge would close a cycle; quick where no edge ever led backward, and this does not.
-        """
+        """Return whether an edge would close a cycle; quick where no edge ever led backward, and this does not."""
         places = (self._places[source.stream], source.version), (self._places[target.stream], target.version)
         if source == target:
             return True

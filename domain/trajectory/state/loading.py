@@ -1,6 +1,4 @@
-"""
-The earlier rounds that a run goes back over, looked up so that they can be folded with it.
-"""
+"""The earlier rounds that a run goes back over, looked up so that they can be folded with it."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from ...ports import Log, Range
 from ..events import RoundsRestored, RunEvent
 from .fold import EMPTY, PastRound, RestoredRounds, fold
 from .graph import leaves_of
-
-__all__ = ["complete", "past_rounds", "recorded_event"]
 
 
 def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRounds]:
@@ -29,9 +25,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRou
 
 
 def past_rounds(log: Log, event: RoundsRestored) -> tuple[PastRound, ...]:
-    """
-    Return the rounds that a restoration names, each folded by itself.
-    """
+    """Return the rounds that a restoration names, each folded by itself."""
     held: list[Any] = log.read_ranges([Range(one.stream, 0, one.version) for one in event.rounds])
     states = [fold(EMPTY, events) for events in held]
     return tuple(
@@ -40,9 +34,7 @@ def past_rounds(log: Log, event: RoundsRestored) -> tuple[PastRound, ...]:
 
 
 def recorded_event(event: RunEvent | RestoredRounds) -> RunEvent:
-    """
-    Return the event itself, without what was looked up for it.
-    """
+    """Return the event itself, without what was looked up for it."""
     return event.event if isinstance(event, RestoredRounds) else event
 
 

@@ -12,8 +12,6 @@ from ...spans import Ref
 from ..events import NodeRegistered
 from .parts import Edge, Row, Vertex, row_of
 
-__all__ = ["EdgesBySource", "Outgoing"]
-
 EdgesBySource = OrderedMap[Ref, Row[Edge]]
 
 

@@ -1,6 +1,4 @@
-"""
-What the state of a run is made of: vertices, edges, changes and portraits, and rows of such things.
-"""
+"""What the state of a run is made of: vertices, edges, changes and portraits, and rows of such things."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import msgspec
 from ...spans import Ref
 from ..events import AttributeChange, NodeEvent, NodeRegistered
 
-__all__ = ["QUERY", "Change", "Edge", "Portrait", "Row", "Vertex", "row_of", "type_of"]
-
 T = TypeVar("T")
 QUERY = "Query"
 # A row of things that are linked, the newest in front: to add one costs the same however many there are. Plain tuples:
@@ -21,9 +17,7 @@ Row = tuple[T, "Row[T] | None"]
 
 
 def row_of(row: Row[T] | None) -> list[T]:
-    """
-    Return the things of a row in the order in which they came; none where there is no row.
-    """
+    """Return the things of a row in the order in which they came; none where there is no row."""
     things: list[T] = []
     while row is not None:
         newest, row = row
@@ -69,7 +63,5 @@ class Portrait(msgspec.Struct, frozen=True, gc=False):
 
 
 def type_of(event: NodeEvent) -> str:
-    """
-    Return the type of the node that an event registered.
-    """
+    """Return the type of the node that an event registered."""
     return event.type if isinstance(event, NodeRegistered) else QUERY

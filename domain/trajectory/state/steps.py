@@ -1,6 +1,4 @@
-"""
-The three queues of steps: what comes before the main loop, in it, and after it (SPEC D11).
-"""
+"""The three queues of steps: what comes before the main loop, in it, and after it (SPEC D11)."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import msgspec
 from ...errors import DamagedError
 from ...ordered_map import OrderedMap
 from ..events import StepQueued
-
-__all__ = ["QUEUES", "Steps"]
 
 QUEUES = ("pre", "todo", "post")
 
@@ -28,15 +24,11 @@ class Steps(msgspec.Struct, frozen=True):
     taken: OrderedMap[int, StepQueued] = msgspec.field(default_factory=OrderedMap)
 
     def count(self, queue: str) -> int:
-        """
-        Return how many steps a queue holds.
-        """
+        """Return how many steps a queue holds."""
         return len(self.waiting.get(queue, ())) + len(self.returned.get(queue, ()))
 
     def first(self, queue: str) -> tuple[int, StepQueued] | None:
-        """
-        Return the step that is taken next, and its version; None from an empty queue.
-        """
+        """Return the step that is taken next, and its version; None from an empty queue."""
         returned = self.returned.get(queue)
         if returned:
             return returned[0]
@@ -44,23 +36,17 @@ class Steps(msgspec.Struct, frozen=True):
         return waiting.first(1)[0] if waiting else None
 
     def all_in(self, queue: str) -> list[tuple[int, StepQueued]]:
-        """
-        Return the steps of a queue in the order in which they will be taken.
-        """
+        """Return the steps of a queue in the order in which they will be taken."""
         waiting = self.waiting.get(queue)
         return [*self.returned.get(queue, ()), *(waiting.items() if waiting else ())]
 
     def plus(self, version: int, step: StepQueued) -> Steps:
-        """
-        Return the queues with one more step at the end of its own.
-        """
+        """Return the queues with one more step at the end of its own."""
         held = self.waiting.get(step.queue) or OrderedMap()
         return msgspec.structs.replace(self, waiting={**self.waiting, step.queue: held.plus(version, step)})
 
     def without_first(self, queue: str) -> Steps:
-        """
-        Return the queues when the first step of one was taken.
-        """
+        """Return the queues when the first step of one was taken."""
         found = self.first(queue)
         if found is None:
             raise DamagedError(f"the queue {queue!r} of a run", "a step was taken from it, and there was none")
@@ -73,9 +59,7 @@ class Steps(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, taken=taken, waiting=waiting)
 
     def given_back(self, version: int) -> Steps:
-        """
-        Return the queues when a step that was taken is the first of its own again.
-        """
+        """Return the queues when a step that was taken is the first of its own again."""
         step = self.taken.get(version)
         if step is None:
             raise DamagedError(f"step {version} of a run", "it was given back, and had not been taken")
@@ -85,9 +69,7 @@ class Steps(msgspec.Struct, frozen=True):
         )
 
     def without(self, queues: Iterable[str]) -> Steps:
-        """
-        Return the queues when some of them were cleared.
-        """
+        """Return the queues when some of them were cleared."""
         left = set(queues)
         return msgspec.structs.replace(
             self,

@@ -1,6 +1,4 @@
-"""
-Who is let in: the budget, and who makes room (SPEC A2.2, A2.3, A2.6, A2.16).
-"""
+"""Who is let in: the budget, and who makes room (SPEC A2.2, A2.3, A2.6, A2.16)."""
 
 from __future__ import annotations
 
@@ -15,13 +13,9 @@ from ..items import QUARTERS_PER_TOKEN, Held
 from ..state.fold import WindowState
 from .commands import Incoming
 
-__all__ = ["added", "admitted", "change_of", "evicted", "named"]
-
 
 def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> list[WindowEvent]:
-    """
-    Return the events of an item that wants to come in, in the place of `old` if there are any.
-    """
+    """Return the events of an item that wants to come in, in the place of `old` if there are any."""
     quarters = state.held.quarters - sum(held.quarters for held in old) + incoming.quarters
     leaving = _leaving(incoming, quarters, old, state)
     if leaving is None:
@@ -60,9 +54,7 @@ def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: Wi
 
 
 def added(incoming: Incoming, before: int) -> WindowAdded:
-    """
-    Return the event of an item that comes to those of `before` quarters.
-    """
+    """Return the event of an item that comes to those of `before` quarters."""
     return WindowAdded(**asdict(incoming), change=change_of(before, before + incoming.quarters, 1))
 
 
@@ -74,17 +66,13 @@ def _arrived(incoming: Incoming, old: Sequence[Held], before: int) -> WindowEven
 
 
 def evicted(leaving: Sequence[Held], before: int, *, how: str, reason: str | None = None) -> WindowEvicted:
-    """
-    Return the event of items that leave a window of `before` quarters.
-    """
+    """Return the event of items that leave a window of `before` quarters."""
     after = before - sum(held.quarters for held in leaving)
     return WindowEvicted(items=named(leaving), change=change_of(before, after, -len(leaving)), how=how, reason=reason)
 
 
 def named(items: Sequence[Held], stream: str = "") -> tuple[Span, ...]:
-    """
-    Return how an event names items.
-    """
+    """Return how an event names items."""
     return spans_of(Ref(held.version, stream) for held in items)
 
 

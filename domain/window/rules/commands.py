@@ -1,6 +1,4 @@
-"""
-What can be asked of a window.
-"""
+"""What can be asked of a window."""
 
 from __future__ import annotations
 
@@ -8,21 +6,6 @@ import msgspec
 
 from ..events import WindowOpened
 from ..items import Held
-
-__all__ = [
-    "Add",
-    "Begin",
-    "ChangeSettings",
-    "Clear",
-    "Command",
-    "Evict",
-    "Incoming",
-    "NameVersion",
-    "Put",
-    "Remove",
-    "Restore",
-    "SetItems",
-]
 
 
 class Incoming(msgspec.Struct, frozen=True):

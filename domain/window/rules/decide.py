@@ -1,6 +1,4 @@
-"""
-The rules of a window: commands in, events out, nothing else.
-"""
+"""The rules of a window: commands in, events out, nothing else."""
 
 from __future__ import annotations
 
@@ -28,8 +26,6 @@ from .commands import (
     Restore,
     SetItems,
 )
-
-__all__ = ["WINDOWS", "decide"]
 
 
 def decide(command: Command, state: WindowState) -> Sequence[WindowEvent | Resolved]:

@@ -22,8 +22,6 @@ from ..events import (
 )
 from ..items import DroppedItem, EvictedItem, Held
 
-__all__ = ["Departures"]
-
 
 class _Departure(NamedTuple):
     """How an item left, why, and with which version."""
@@ -46,18 +44,14 @@ class Departures:
             self._apply(number, event)
 
     def evicted(self) -> list[EvictedItem]:
-        """
-        Return the items that left, in the order in which they did.
-        """
+        """Return the items that left, in the order in which they did."""
         return [
             EvictedItem(self._held(version).item, left.how, left.reason, left.version, self._birth(version))
             for version, left in self._left.items()
         ]
 
     def dropped(self) -> list[DroppedItem]:
-        """
-        Return the items that were not let in, in order.
-        """
+        """Return the items that were not let in, in order."""
         return [self._dropped_item(version) for version in self._dropped]
 
     def returning(self, versions: Iterable[int]) -> list[Held]:

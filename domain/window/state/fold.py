@@ -28,8 +28,6 @@ from ..events import (
 from ..items import QUARTERS_PER_TOKEN, Held
 from .group import NO_ITEMS, Group, Groups, with_item, without_item
 
-__all__ = ["EMPTY", "Resolved", "WindowState", "fold", "recorded_event"]
-
 
 class Resolved(msgspec.Struct, frozen=True):
     """A restoration, together with the items that it names: the version and the event of each."""
@@ -56,9 +54,7 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
         return self.held.quarters // QUARTERS_PER_TOKEN
 
     def with_key(self, key: str) -> list[Held]:
-        """
-        Return the items with a key, in order.
-        """
+        """Return the items with a key, in order."""
         group = self.by_key.get(key)
         return [] if group is None else group.in_order()
 
@@ -67,16 +63,12 @@ EMPTY = WindowState()
 
 
 def recorded_event(event: WindowEvent | Resolved) -> WindowEvent:
-    """
-    Return the event itself, without what was looked up for it.
-    """
+    """Return the event itself, without what was looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
 def fold(state: WindowState, events: Iterable[WindowEvent | Resolved]) -> WindowState:
-    """
-    Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`.
-    """
+    """Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`."""
     step = _Fold(state)
     for event in events:
         step.apply(event)
@@ -93,9 +85,7 @@ class _Fold:
         self._names = state.names
 
     def state(self) -> WindowState:
-        """
-        Return the state at the end.
-        """
+        """Return the state at the end."""
         return WindowState(
             version=self._version,
             opened=self._opened,
@@ -108,9 +98,7 @@ class _Fold:
         )
 
     def apply(self, event: WindowEvent | Resolved) -> None:
-        """
-        Apply one event.
-        """
+        """Apply one event."""
         self._version += 1
         match recorded_event(event):
             case WindowAdded() as added:

@@ -1,6 +1,4 @@
-"""
-What the events of a window refer to, looked up so that they can be folded.
-"""
+"""What the events of a window refer to, looked up so that they can be folded."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from ...ports import Log
 from ..events import ITEM_EVENTS, WindowEvent, WindowRestored
 from ..items import Held
 from .fold import Resolved
-
-__all__ = ["complete"]
 
 NOWHERE = (0, 0)
 

@@ -1,6 +1,4 @@
-"""
-What adding to a queue and to a pool have in common.
-"""
+"""What adding to a queue and to a pool have in common."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ from ..changes import report
 from ..containers import changed, container_in, made_room, named_shape, named_shapes
 from ..naming import counted, source_of
 from ..terminal import one_line
-
-__all__ = ["add_to", "container_for", "create", "limit"]
 
 create = click.option("--create", is_flag=True, help="Make CTX if it is not there.")
 limit = click.option("--limit", metavar="N", type=click.IntRange(min=1), help="With --create: N items at most.")
@@ -48,9 +44,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
 
 
 def add_to(container: Container[Any], item: ContextItem[Any], *, as_json: bool) -> None:
-    """
-    Put an item in, and print what that did.
-    """
+    """Put an item in, and print what that did."""
     events = changed(container, lambda _: Add((container.added_event(item),)))
     stream, event, evicted = container.stream, events[-1], made_room(container, events)
     old = event.old if isinstance(event, PoolReplaced) else None

@@ -1,6 +1,4 @@
-"""
-CONTENT on the command line: a text, JSON, or what comes on stdin.
-"""
+"""CONTENT on the command line: a text, JSON, or what comes on stdin."""
 
 from __future__ import annotations
 
@@ -12,8 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from ..options import checked_text
-
-__all__ = ["content", "is_json", "parsed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
@@ -29,16 +25,12 @@ def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def content(name: str) -> Callable[[F], F]:
-    """
-    Return the argument that is a text to be kept, or `-` for one that comes on stdin.
-    """
+    """Return the argument that is a text to be kept, or `-` for one that comes on stdin."""
     return click.argument("content", metavar=name, callback=_given)
 
 
 def is_json(name: str) -> Callable[[F], F]:
-    """
-    Return the option that says that the text is JSON.
-    """
+    """Return the option that says that the text is JSON."""
     return click.option("--parse", "is_json", is_flag=True, help=f"{name} is JSON; without it, it is a text.")
 
 

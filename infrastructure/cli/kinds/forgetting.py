@@ -18,8 +18,6 @@ from ..naming import counted
 from ..options import actor, as_json, changing, database, reason
 from .scopes import scope, scope_named
 
-__all__ = ["remove", "restore"]
-
 everything = click.option("--all", "is_all", is_flag=True, help="Every record, instead of KEY.")
 
 

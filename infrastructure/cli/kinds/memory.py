@@ -8,8 +8,6 @@ from .recalling import show
 from .remembering import add
 from .searching import search_command
 
-__all__ = ["command"]
-
 command = group(
     "memory",
     "Show, change and search what is remembered: values by key, in scopes such as user:42.",

@@ -15,8 +15,6 @@ from .restoring import restore_command
 from .searching import search_command
 from .showing import show_command
 
-__all__ = ["command"]
-
 SHOW_HELP = """
     Show a pool's catalogue, which is the ids and descriptions of its items, now or at a moment of its past; with ID
     what these items hold.

@@ -15,8 +15,6 @@ from .restoring import restore_command
 from .searching import search_command
 from .showing import show_command
 
-__all__ = ["command"]
-
 SHOW_HELP = """
     Show what a queue holds, the oldest first, now or at a moment of its past; with ITEM those items only.
 

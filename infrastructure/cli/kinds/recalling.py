@@ -14,8 +14,6 @@ from ..options import as_json, database, optional_text, reading
 from ..seeing import items_seen
 from ..showing import print_shown, shown_of
 
-__all__ = ["show"]
-
 
 @click.command("show", short_help="Show what there is, now or at a moment of the past.")
 @click.argument("reference", metavar="SCOPE[@V]", callback=parse_reference)

@@ -14,8 +14,6 @@ from ..terminal import one_line
 from .contents import content, is_json, parsed
 from .scopes import scope, scope_to_be
 
-__all__ = ["add"]
-
 
 def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(checked_text, values))

@@ -16,15 +16,11 @@ from ..containers import changed, container_in, held_in, named_items, named_shap
 from ..naming import counted
 from ..options import actor, as_json, changing, database, reason
 
-__all__ = ["remove_command"]
-
 NO_REASON = "evict"
 
 
 def remove_command(kind: str, *, items_named: str) -> click.Command:
-    """
-    Return the command that takes items out of contexts of a kind.
-    """
+    """Return the command that takes items out of contexts of a kind."""
     help_text = f"""
     Take items out of CTX; `refold {kind} restore` brings them back.
 

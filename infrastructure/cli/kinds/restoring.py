@@ -12,13 +12,9 @@ from ..containers import changed, container_in, departures_of, made_room, named_
 from ..naming import counted
 from ..options import actor, as_json, changing, database
 
-__all__ = ["restore_command"]
-
 
 def restore_command(kind: str, *, items_named: str) -> click.Command:
-    """
-    Return the command that puts items back into contexts of a kind.
-    """
+    """Return the command that puts items back into contexts of a kind."""
     help_text = f"""
     Put items back into CTX that had left it, as the newest; where there is no room the oldest leave.
 

@@ -1,6 +1,4 @@
-"""
-Scopes of the memory as they are typed: by the ids of their contexts.
-"""
+"""Scopes of the memory as they are typed: by the ids of their contexts."""
 
 from __future__ import annotations
 
@@ -13,13 +11,9 @@ from ....domain.streams import split_stream_id
 from ...store import Store
 from ..addresses import existing, stream_of
 
-__all__ = ["scope", "scope_named", "scope_to_be"]
-
 
 def scope(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """
-    Return the name of a scope that is to be changed: it has no moment.
-    """
+    """Return the name of a scope that is to be changed: it has no moment."""
     if "@" in value:
         fault = "the past stays as it was, so leave out @V; an @ in the name of a scope is written %40"
         raise click.BadParameter(f"{value!r}: {fault}")

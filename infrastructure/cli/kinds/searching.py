@@ -7,8 +7,6 @@ import click
 from ..options import as_json, database, optional_text
 from ..search import limit, print_found, query_text
 
-__all__ = ["search_command"]
-
 
 def search_command(kind: str, option: str, name: str) -> click.Command:
     """

@@ -11,13 +11,9 @@ from ..options import as_json, database, reading
 from ..seeing import items_seen
 from ..showing import print_shown, shown_of
 
-__all__ = ["show_command"]
-
 
 def show_command(kind: str, help_text: str, *, items_named: str) -> click.Command:
-    """
-    Return the command that shows contexts of a kind; `items_named` stands for an item in its help.
-    """
+    """Return the command that shows contexts of a kind; `items_named` stands for an item in its help."""
 
     @click.command("show", help=help_text, short_help="Show what there is, now or at a moment of the past.")
     @click.argument("reference", metavar="CTX[@V]", callback=parse_reference)

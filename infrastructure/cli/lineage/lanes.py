@@ -14,13 +14,9 @@ from collections.abc import Iterable, Iterator
 from .ordering import drawn_sources, ordered
 from .points import Family, Point
 
-__all__ = ["drawn"]
-
 
 def drawn(family: Family, lanes_max: int) -> Iterator[tuple[str, Point]]:
-    """
-    Yield the points of a family in order, each with the lanes beside it; of more than `lanes_max` an ellipsis.
-    """
+    """Yield the points of a family in order, each with the lanes beside it; of more than `lanes_max` an ellipsis."""
     lanes = _Lanes(lanes_max)
     left = Counter({stream: len(points) for stream, points in family.items()})
     left.update(source.stream for points in family.values() for point in points for source in drawn_sources(point))
@@ -42,9 +38,7 @@ class _Lanes:
         self._free: list[int] = []
 
     def line(self, stream: str, sources: Iterable[str]) -> str:
-        """
-        Return the line of a point of a context, which gets a column if it has none.
-        """
+        """Return the line of a point of a context, which gets a column if it has none."""
         own = self._column(stream)
         met = {self._columns[source] for source in sources}
         first, last = min(own, *met, own), max(own, *met, own)
@@ -57,9 +51,7 @@ class _Lanes:
         return text + " …" if len(self._columns) > len(self._shown) else text
 
     def close(self, stream: str) -> None:
-        """
-        Let another context have the column.
-        """
+        """Let another context have the column."""
         column = self._columns.pop(stream)
         heapq.heappush(self._free, column)
         if column < len(self._shown):

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from ....domain.spans import Segment
 from .points import Family, Point
 
-__all__ = ["drawn_sources", "ordered"]
-
 Place = tuple[str, int]
 
 
@@ -25,9 +23,7 @@ def drawn_sources(point: Point) -> tuple[Segment, ...]:
 
 
 def ordered(family: Family) -> Iterator[Point]:
-    """
-    Yield the points of a family in the order in which they are drawn.
-    """
+    """Yield the points of a family in the order in which they are drawn."""
     waits, followers = _dependencies(family)
     ready = [place for place, count in reversed(waits.items()) if not count]
     while ready:

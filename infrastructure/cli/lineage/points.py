@@ -13,8 +13,6 @@ from ....domain.spans import Segment
 from ....projections.catalogue import CatalogueRow
 from ....projections.lineage import LineageRow
 
-__all__ = ["Family", "Point", "families"]
-
 
 class Point(NamedTuple):
     """
@@ -39,9 +37,7 @@ Family = Mapping[str, Sequence[Point]]
 
 
 def families(contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow]) -> list[Family]:
-    """
-    Return the points of all contexts; those that come from each other together, the oldest family first.
-    """
+    """Return the points of all contexts; those that come from each other together, the oldest family first."""
     rows = {row.key: row for row in sorted(contexts, key=lambda row: (row.opened_at, row.key))}
     # What leads nowhere, or to where it comes from, cannot be drawn.
     whole = [one for one in edges if one.source in rows and one.target in rows and one.source != one.target]

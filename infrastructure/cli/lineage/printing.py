@@ -1,6 +1,4 @@
-"""
-The history of all contexts as lines for people, or as JSON.
-"""
+"""The history of all contexts as lines for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +8,13 @@ from typing import Any
 
 import click
 
+from ...exact_times import exact
 from ..naming import counted, source_of
 from ..shapes import print_json_list
 from ..terminal import aligned, cut, is_cut_short, one_line, paint, terminal_width
-from ..times import absolute, exact
+from ..times import absolute
 from .lanes import drawn
 from .points import Family, Point
-
-__all__ = ["print_lineage"]
 
 LANES_MAX = 24
 # A lane takes two columns, and lanes a third of the line.
@@ -26,9 +23,7 @@ Line = tuple[str, Point]
 
 
 def print_lineage(families: Sequence[Family], *, as_json: bool) -> None:
-    """
-    Print the points of families, a line for each, the lanes of their contexts in front.
-    """
+    """Print the points of families, a line for each, the lanes of their contexts in front."""
     lanes_max = min(LANES_MAX, terminal_width() // COLUMNS_A_LANE) if is_cut_short() else LANES_MAX
     if as_json:
         print_json_list(_shape(point) for family in families for _, point in drawn(family, lanes_max))

@@ -1,6 +1,4 @@
-"""
-What two versions of a run, or two runs, have and have not in common.
-"""
+"""What two versions of a run, or two runs, have and have not in common."""
 
 from __future__ import annotations
 
@@ -19,13 +17,9 @@ from ..terminal import aligned, one_line, paint
 from .shapes import edge_shape, node_shape
 from .wording import value_text
 
-__all__ = ["print_run_diff"]
-
 
 def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool) -> bool:
-    """
-    Print what makes the graph `after` of the graph `before`, and return whether there is anything.
-    """
+    """Print what makes the graph `after` of the graph `before`, and return whether there is anything."""
     old, new = before.run.graph(), after.run.graph()
     difference = _difference(before, old, after, new)
     if as_json:

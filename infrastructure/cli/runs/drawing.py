@@ -1,6 +1,4 @@
-"""
-A graph for people: a line for each node, in the order of registration, with what it leads to.
-"""
+"""A graph for people: a line for each node, in the order of registration, with what it leads to."""
 
 from __future__ import annotations
 
@@ -14,16 +12,12 @@ from ..seen_run import SeenRun
 from ..showing import print_head
 from ..terminal import aligned, cut, is_cut_short, one_line, paint, terminal_width
 
-__all__ = ["print_graph"]
-
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")
 POINTER = "*"
 
 
 def print_graph(view: SeenRun, graph: Trajectory) -> None:
-    """
-    Print a graph of a run: pointers with a star, edges that lead back with `(back)`.
-    """
+    """Print a graph of a run: pointers with a star, edges that lead back with `(back)`."""
     counts = [counted(len(graph), "node"), counted(len(graph.edges), "edge"), counted(len(graph.pointers), "pointer")]
     print_head(view, joined(counts))
     if not len(graph):

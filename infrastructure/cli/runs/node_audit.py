@@ -1,6 +1,4 @@
-"""
-What became of one node: every change of its attributes, in all rounds of its session.
-"""
+"""What became of one node: every change of its attributes, in all rounds of its session."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from ...auditing.nodes import node_changes
 from ...auditing.trail import Change
 from ...store import Store
 from .sessions import runs_in
-
-__all__ = ["changes_of"]
 
 PLACES_SHOWN_MAX = 10
 

@@ -1,6 +1,4 @@
-"""
-`SESSION`: from what was typed to the run whose graph is meant.
-"""
+"""`SESSION`: from what was typed to the run whose graph is meant."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ from ..addresses import address
 from ..options import reading, summed_up
 from ..seeing import view_of
 from ..seen_run import SeenRun
-
-__all__ = ["Wanted", "run_at", "runs_in", "wanted_runs"]
 
 
 class Wanted(NamedTuple):
@@ -110,9 +106,7 @@ def _runs_of_session(rows: Iterable[CatalogueRow], wanted: Wanted) -> list[RunId
 
 
 def runs_in(rows: Iterable[CatalogueRow]) -> Iterator[RunId]:
-    """
-    Yield which runs there are among the contexts of a store.
-    """
+    """Yield which runs there are among the contexts of a store."""
     for row in rows:
         if row.kind == KIND:
             try:

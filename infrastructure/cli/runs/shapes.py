@@ -1,6 +1,4 @@
-"""
-Runs, nodes and edges as `--json` prints them.
-"""
+"""Runs, nodes and edges as `--json` prints them."""
 
 from __future__ import annotations
 
@@ -12,13 +10,9 @@ from ....domain.trajectory.state.steps import QUEUES
 from ..seen_run import SeenRun
 from ..showing import head_shape
 
-__all__ = ["edge_shape", "node_shape", "own_nodes", "place_in", "run_shape"]
-
 
 def run_shape(view: SeenRun) -> dict[str, Any]:
-    """
-    Return a round: its own nodes, with the edges that lead to them, its pointers, steps and messages.
-    """
+    """Return a round: its own nodes, with the edges that lead to them, its pointers, steps and messages."""
     run, graph = view.run, view.run.graph()
     own = own_nodes(view)
     names = {node.name for node in own}
@@ -39,16 +33,12 @@ def run_shape(view: SeenRun) -> dict[str, Any]:
 
 
 def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
-    """
-    Return the nodes that the round itself registered.
-    """
+    """Return the nodes that the round itself registered."""
     return [node for node in view.run.graph().nodes.values() if node.birth.rpartition("@")[0] == view.stream]
 
 
 def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
-    """
-    Return a node of a graph: what it is called, where it was registered, and its attributes.
-    """
+    """Return a node of a graph: what it is called, where it was registered, and its attributes."""
     stream, _, version = node.birth.rpartition("@")
     return {
         "name": node.name,
@@ -65,15 +55,11 @@ def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
 
 
 def edge_shape(edge: TrajectoryEdge) -> dict[str, Any]:
-    """
-    Return an edge by the names of its ends.
-    """
+    """Return an edge by the names of its ends."""
     return {"source": edge.source, "target": edge.target, "type": edge.type}
 
 
 def place_in(view: SeenRun, node: TrajectoryNode) -> str:
-    """
-    Return where a node was registered: `@3`, or with the stream where that was another round.
-    """
+    """Return where a node was registered: `@3`, or with the stream where that was another round."""
     stream, _, version = node.birth.rpartition("@")
     return f"@{version}" if stream == view.stream else node.birth

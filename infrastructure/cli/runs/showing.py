@@ -1,6 +1,4 @@
-"""
-A run for people: what the round asked, did and found, its steps, and what was said.
-"""
+"""A run for people: what the round asked, did and found, its steps, and what was said."""
 
 from __future__ import annotations
 
@@ -20,16 +18,12 @@ from ..terminal import TEXT_WIDTH_MIN, one_line, paint, terminal_width, wrapped
 from .shapes import own_nodes, place_in, run_shape
 from .wording import message_text, value_text
 
-__all__ = ["print_run"]
-
 INDENT = 4
 SPEAKER_WIDTH = 11
 
 
 def print_run(view: SeenRun, *, as_json: bool) -> None:
-    """
-    Print a round, for people or as JSON.
-    """
+    """Print a round, for people or as JSON."""
     if as_json:
         print_json(run_shape(view))
         return

@@ -1,6 +1,4 @@
-"""
-Events of runs, in words: which node, from where, what of it.
-"""
+"""Events of runs, in words: which node, from where, what of it."""
 
 from __future__ import annotations
 
@@ -35,40 +33,30 @@ from ....domain.trajectory.events import (
     StepTaken,
 )
 from ....domain.trajectory.naming import node_name
-from ....domain.trajectory.state.fold import type_of
+from ....domain.trajectory.state.parts import type_of
 from ..naming import because, counted, joined, source_of
 from ..shapes import json_text
 
-__all__ = ["message_text", "name_of", "run_summary", "value_text"]
-
 
 def run_summary(event: object) -> str | None:
-    """
-    Return what happened in a run, in one sentence; None where it is no event of a run.
-    """
+    """Return what happened in a run, in one sentence; None where it is no event of a run."""
     if isinstance(event, NodeEvent):
         return _node(event)
     return _of_run(event) if isinstance(event, RunEvent) else None
 
 
 def name_of(event: NodeEvent) -> str:
-    """
-    Return the name of the node that an event registered, without a number.
-    """
+    """Return the name of the node that an event registered, without a number."""
     return node_name(type_of(event), event.label)
 
 
 def value_text(value: Any) -> str:
-    """
-    Return an attribute's value: a text as it is, everything else as JSON; an empty text would not be seen.
-    """
+    """Return an attribute's value: a text as it is, everything else as JSON; an empty text would not be seen."""
     return value if isinstance(value, str) and value else json_text(value)
 
 
 def message_text(record: Any) -> str:
-    """
-    Return what a message says: its content, and the calls it asks for.
-    """
+    """Return what a message says: its content, and the calls it asks for."""
     content = record["content"]
     return "\n".join([*([value_text(content)] if content else []), *map(_call, calls_of(record))])
 

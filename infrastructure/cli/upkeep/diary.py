@@ -1,6 +1,4 @@
-"""
-What becomes of projections while they are kept up to date, in few words.
-"""
+"""What becomes of projections while they are kept up to date, in few words."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from ....domain.positions import Moment
 from ...projecting.standing import ProjectionStatus
 from ...store import Store
 from ..naming import counted
-
-__all__ = ["Diary"]
 
 Standing = Mapping[str, ProjectionStatus]
 
@@ -24,9 +20,7 @@ class Diary:
         self._first = self._last = self._standing()
 
     def beginning(self) -> Iterator[str]:
-        """
-        Yield what is to be known at the beginning: what stands still, and what another process works on.
-        """
+        """Yield what is to be known at the beginning: what stands still, and what another process works on."""
         holders: dict[str, list[str]] = {}
         for name, status in self._first.items():
             if status.stopped_at is not None:
@@ -37,16 +31,12 @@ class Diary:
             yield f"{self._those(held)}: held by {worker}, and taken over once that is gone"
 
     def news(self) -> str:
-        """
-        Return what was done since this was asked last; nothing where nothing was.
-        """
+        """Return what was done since this was asked last; nothing where nothing was."""
         before, self._last = self._last, self._standing()
         return self._done(before, self._last)
 
     def sums(self) -> str:
-        """
-        Return what was done in all.
-        """
+        """Return what was done in all."""
         return self._done(self._first, self._standing()) or "there was nothing to do"
 
     def _standing(self) -> Standing:

@@ -1,6 +1,4 @@
-"""
-Projections as they are named on the command line.
-"""
+"""Projections as they are named on the command line."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ import click
 from ....domain.errors import NotFoundError
 from ...store import Store
 from ..options import checked_text
-
-__all__ = ["known_names", "names"]
 
 
 def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,8 +14,6 @@ from ..options import as_json, database, keeping
 from ..shapes import print_json_list
 from ..terminal import aligned, cut, one_line, paint
 
-__all__ = ["command"]
-
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
 # On a server a position is one of each slice, and too long for a table.

@@ -17,8 +17,6 @@ from .reports import Outcome, is_fine, print_report, report_shape
 from .stopping import asked_to_stop
 from .workers import rebuilding_workers, workers_options
 
-__all__ = ["command"]
-
 FAILED = 1
 
 

@@ -1,6 +1,4 @@
-"""
-What a rebuild or a check came to, for people and as JSON.
-"""
+"""What a rebuild or a check came to, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -17,22 +15,16 @@ from ..shapes import json_text
 from ..terminal import cut, is_cut_short, one_line, paint, terminal_width
 from ..times import duration
 
-__all__ = ["Outcome", "is_fine", "print_report", "report_shape"]
-
 Outcome = RebuildReport | ProjectionError
 
 
 def is_fine(outcome: Outcome) -> bool:
-    """
-    Return whether it was done, and nothing was found to be wrong.
-    """
+    """Return whether it was done, and nothing was found to be wrong."""
     return isinstance(outcome, RebuildReport) and outcome.is_done and not outcome.differing
 
 
 def report_shape(name: str, outcome: Outcome) -> dict[str, Any]:
-    """
-    Return what became of a projection.
-    """
+    """Return what became of a projection."""
     if isinstance(outcome, ProjectionError):
         nothing = RebuildReport(projection=name, is_done=False)
         return {**report_shape(name, nothing), "stopped_at": outcome.event, "error": outcome.reason}
@@ -48,9 +40,7 @@ def _plain(row: Any) -> Any:
 
 
 def print_report(name: str, outcome: Outcome, *, is_check: bool) -> None:
-    """
-    Print what became of a projection; what is wrong with it on lines of their own.
-    """
+    """Print what became of a projection; what is wrong with it on lines of their own."""
     if isinstance(outcome, ProjectionError):
         where = f"it cannot fold {outcome.event}: {outcome.reason}; mend the projection, then rebuild it"
         click.echo(f"{name}: " + paint(one_line(where), "red"))

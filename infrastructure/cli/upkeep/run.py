@@ -19,8 +19,6 @@ from .diary import Diary
 from .naming import known_names, names
 from .stopping import asked_to_stop
 
-__all__ = ["command"]
-
 SAID_EVERY_SECONDS = 10.0
 
 
@@ -65,9 +63,7 @@ class _Said(logging.Handler):
     """Says what a worker warns of."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """
-        Say a warning.
-        """
+        """Say a warning."""
         _say(record.getMessage())
 
 

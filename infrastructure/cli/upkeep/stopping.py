@@ -1,6 +1,4 @@
-"""
-Being asked to stop by Ctrl-C or by the system, and finishing first what is being done.
-"""
+"""Being asked to stop by Ctrl-C or by the system, and finishing first what is being done."""
 
 from __future__ import annotations
 
@@ -10,16 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["asked_to_stop"]
-
 ASKING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def asked_to_stop() -> Iterator[threading.Event]:
-    """
-    Yield an event that is set when somebody asks to stop; who asks a second time is obeyed at once.
-    """
+    """Yield an event that is set when somebody asks to stop; who asks a second time is obeyed at once."""
     stop = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:

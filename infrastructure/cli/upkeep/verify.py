@@ -16,8 +16,6 @@ from ..progress import projection_progress
 from ..shapes import print_json
 from ..terminal import one_line, paint
 
-__all__ = ["command"]
-
 FAILED = 1
 
 

@@ -1,6 +1,4 @@
-"""
-Who rebuilds a long log beside this process: processes on all cores, or the workers of a Dask cluster.
-"""
+"""Who rebuilds a long log beside this process: processes on all cores, or the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ import click
 from ....domain.errors import InvalidInputError, StorageUnavailableError
 from ...store import Store
 
-__all__ = ["rebuilding_workers", "workers_options"]
-
 # Processes take a second to start: below this one process is as quick.
 SHARED_EVENTS_MIN = 500_000
 WORKERS_MAX = 256
@@ -27,9 +23,7 @@ Workers = tuple[Executor | None, int | None]
 
 
 def workers_options(command: Any) -> Any:
-    """
-    Give a command the options `--workers` and `--dask`.
-    """
+    """Give a command the options `--workers` and `--dask`."""
     number = click.IntRange(1, WORKERS_MAX)
     workers = click.option("--workers", type=number, metavar="N", help="So many processes; 1 for this one alone.")
     dask = click.option("--dask", metavar="ADDRESS", help="The workers of a Dask cluster, tcp://HOST:PORT.")

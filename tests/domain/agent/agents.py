@@ -8,16 +8,12 @@ from typing import Any
 from refold.domain.agent import Agent, AgentRegistry, BaseTool, ToolRegistry, Turn, tool
 from refold.domain.hooks import HookRegistry
 
-__all__ = ["agent_with", "empty_registries", "ran", "run"]
-
 REGISTRIES = (AgentRegistry, HookRegistry, ToolRegistry)
 
 
 @contextmanager
 def empty_registries() -> Iterator[None]:
-    """
-    Forget all agents, hooks and tools before and after the block.
-    """
+    """Forget all agents, hooks and tools before and after the block."""
     for registry in REGISTRIES:
         registry.clear()
     try:
@@ -28,31 +24,23 @@ def empty_registries() -> Iterator[None]:
 
 
 def agent_with(*functions: Callable[..., Any] | BaseTool, name: str = "ann", **given: Any) -> Agent:
-    """
-    Return an agent whose tools are these functions, or tools.
-    """
+    """Return an agent whose tools are these functions, or tools."""
     tools = [one if isinstance(one, BaseTool) else tool(one) for one in functions]
     return Agent(name, "tests", tools, **given)
 
 
 def turn_of(one: str | Turn[Any]) -> Turn[Any]:
-    """
-    Return a turn, or one for the tool of this name.
-    """
+    """Return a turn, or one for the tool of this name."""
     return Turn(one) if isinstance(one, str) else one
 
 
 async def ran(agent: Agent, *turns: str | Turn[Any]) -> list[Any]:
-    """
-    Put turns to an agent, run it, and return what it yields.
-    """
+    """Put turns to an agent, run it, and return what it yields."""
     for turn in turns:
         await agent.put(turn_of(turn))
     return [value async for _, value in agent.run()]
 
 
 def run(agent: Agent, *turns: str | Turn[Any]) -> list[Any]:
-    """
-    Do so in an event loop of its own.
-    """
+    """Do so in an event loop of its own."""
     return asyncio.run(ran(agent, *turns))

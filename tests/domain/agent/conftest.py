@@ -9,8 +9,6 @@ from .agents import empty_registries
 
 @pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
-    """
-    Begin and end with empty registries.
-    """
+    """Begin and end with empty registries."""
     with empty_registries():
         yield

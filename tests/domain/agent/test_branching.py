@@ -17,16 +17,12 @@ REPORT = ContextItem("a report", "what it says", "r1")
 
 
 async def add(a: int, b: int = 0) -> int:
-    """
-    Return the sum.
-    """
+    """Return the sum."""
     return a + b
 
 
 async def note(agent: Agent) -> None:
-    """
-    Do nothing, under a name.
-    """
+    """Do nothing, under a name."""
 
 
 class Shelf:
@@ -36,30 +32,22 @@ class Shelf:
         self.opened: list[str] = []
 
     def pool(self, context_id: str, *, create: bool = True) -> ContextPool[Any]:
-        """
-        Open a pool, or create it.
-        """
+        """Open a pool, or create it."""
         self.opened.append(f"pool {context_id}")
         return ContextPool()
 
     def queue(self, context_id: str, *, create: bool = True) -> ContextQueue[Any]:
-        """
-        Open a queue, or create it.
-        """
+        """Open a queue, or create it."""
         self.opened.append(f"queue {context_id}")
         return ContextQueue(10)
 
     def adopt(self, context: Any, context_id: str) -> Any:
-        """
-        Keep a detached pool or queue from now on.
-        """
+        """Keep a detached pool or queue from now on."""
         raise AssertionError("nobody asked for that")
 
 
 def filled(**given: Any) -> Agent:
-    """
-    Return an agent with an item in its queue and pool, a turn that waits, and a hook.
-    """
+    """Return an agent with an item in its queue and pool, a turn that waits, and a hook."""
     agent = agent_with(add, tags=["z", "a"], **given)
     agent.before_turn(note)
     asyncio.run(agent.put(Turn("add", args=[1], kwargs={"b": 2})))

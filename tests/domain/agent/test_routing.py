@@ -19,9 +19,7 @@ UNDESCRIBED = ContextItem("a report", id="r2")
 
 
 def giving(value: Any) -> Any:
-    """
-    Return a tool function that returns this.
-    """
+    """Return a tool function that returns this."""
 
     async def give() -> Any:
         return value
@@ -30,9 +28,7 @@ def giving(value: Any) -> Any:
 
 
 def held(agent: Agent) -> tuple[list[Any], list[Any]]:
-    """
-    Return what the queue and the pool hold.
-    """
+    """Return what the queue and the pool hold."""
     return agent.context_queue.items, agent.context_pool.items
 
 

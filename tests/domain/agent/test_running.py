@@ -28,31 +28,23 @@ from .agents import agent_with, ran, run
 
 
 async def one() -> int:
-    """
-    Return 1.
-    """
+    """Return 1."""
     return 1
 
 
 async def count() -> AsyncIterator[int]:
-    """
-    Count to two.
-    """
+    """Count to two."""
     yield 1
     yield 2
 
 
 async def fail() -> None:
-    """
-    Fail.
-    """
+    """Fail."""
     raise RuntimeError("no")
 
 
 async def sleep() -> None:
-    """
-    Take long.
-    """
+    """Take long."""
     await asyncio.sleep(30)
 
 

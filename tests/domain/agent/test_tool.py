@@ -14,9 +14,7 @@ from refold.domain.hooks import HookRegistry, NotAsyncError, ToolHook, hook
 
 
 async def collected(values: AsyncIterator[Any]) -> list[Any]:
-    """
-    Return all values.
-    """
+    """Return all values."""
     return [value async for value in values]
 
 

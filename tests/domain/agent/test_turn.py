@@ -23,31 +23,23 @@ from refold.domain.hooks import Hook, TurnHook, hook
 
 
 async def add(a: int, b: int = 0) -> int:
-    """
-    Return the sum.
-    """
+    """Return the sum."""
     return a + b
 
 
 async def count() -> AsyncIterator[int]:
-    """
-    Count to two.
-    """
+    """Count to two."""
     yield 1
     yield 2
 
 
 async def sleep(seconds: float = 30) -> None:
-    """
-    Take long.
-    """
+    """Take long."""
     await asyncio.sleep(seconds)
 
 
 def noting(turn: Turn[Any]) -> list[Any]:
-    """
-    Return a list into which the turn's hooks write how it went.
-    """
+    """Return a list into which the turn's hooks write how it went."""
     heard: list[Any] = []
 
     async def note(_turn: Any, *args: Any) -> None:
@@ -59,9 +51,7 @@ def noting(turn: Turn[Any]) -> list[Any]:
 
 
 async def yielded(turn: Turn[Any]) -> list[Any]:
-    """
-    Return all that a turn yields.
-    """
+    """Return all that a turn yields."""
     return [value async for value in turn.yielding()]
 
 

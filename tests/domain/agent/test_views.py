@@ -32,21 +32,15 @@ class Memory(ContextQueue[str]):
         self.separator, self.words = ", ", ["a"]
 
     def joined(self) -> str:
-        """
-        Return the contents in one line.
-        """
+        """Return the contents in one line."""
         return self.separator.join(item.content for item in self)
 
     async def remember(self, text: str) -> None:
-        """
-        Append a text.
-        """
+        """Append a text."""
         await self.append(ContextItem(text))
 
     def forget_words(self) -> None:
-        """
-        Change an attribute.
-        """
+        """Change an attribute."""
         self.words = []
 
 

@@ -54,16 +54,12 @@ PICTURE = {"type": "input_image", "image_url": "https://e.x/a.png", "detail": "a
 
 
 def asking(call_id: str, **extra: Any) -> dict[str, Any]:
-    """
-    Return a call as the Responses API has it.
-    """
+    """Return a call as the Responses API has it."""
     return {"type": "function_call", "call_id": call_id, "name": "look_up", "arguments": "{}", **extra}
 
 
 def answering(call_id: str, output: Any = "found", **extra: Any) -> dict[str, Any]:
-    """
-    Return an output as the Responses API has it.
-    """
+    """Return an output as the Responses API has it."""
     return {"type": "function_call_output", "call_id": call_id, "output": output, **extra}
 
 
@@ -80,16 +76,12 @@ RECEIVED: list[list[dict[str, Any]]] = [
 
 
 def imported(messages: Sequence[Any]) -> Context:
-    """
-    Return the items of chat messages.
-    """
+    """Return the items of chat messages."""
     return items_from_openai_messages(messages, system_clock=CountingSystem())
 
 
 def received(entries: Sequence[Any], instructions: str | None = None) -> Context:
-    """
-    Return the items of entries of the Responses API.
-    """
+    """Return the items of entries of the Responses API."""
     return items_from_openai_responses(entries, instructions, system_clock=CountingSystem())
 
 

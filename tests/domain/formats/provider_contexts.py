@@ -52,16 +52,12 @@ CONTENTS: list[Any] = ["hi", "", "  ", "bye \n", ("a",), (), ("",), ("\n", "a"),
 
 
 def packed(value: dict[str, Any]) -> bytes:
-    """
-    Return open JSON as it lies in an event.
-    """
+    """Return open JSON as it lies in an event."""
     return canonical_json(value, what="drawn") if value else b""
 
 
 def call(call_id: str = "c1", name: str = "f", arguments: str = "{}", **fields: Any) -> FunctionCalled:
-    """
-    Return a function call.
-    """
+    """Return a function call."""
     metadata = packed(fields.get("metadata", {}))
     return FunctionCalled(
         id=f"call {call_id}", created_at=1.5, name=name, arguments=arguments, call_id=call_id, metadata=metadata
@@ -69,32 +65,24 @@ def call(call_id: str = "c1", name: str = "f", arguments: str = "{}", **fields: 
 
 
 def output(call_id: str = "c1", text: str = "found", *, name: str = "f", is_error: bool = False) -> FunctionReturned:
-    """
-    Return the output of a function.
-    """
+    """Return the output of a function."""
     return FunctionReturned(
         id=f"output {call_id}", created_at=1.5, name=name, output=text, call_id=call_id, is_error=is_error
     )
 
 
 def pictured(url: str = PIXEL, *, role: str = "user", text: str = "look") -> MessageAdded:
-    """
-    Return a message of a text and an image.
-    """
+    """Return a message of a text and an image."""
     return said("m1", (text, Image(id="img_1", image=url)), role=role)
 
 
 def unmarked(messages: list[dict[str, Any]]) -> str:
-    """
-    Return the bytes of messages whose marks are not told apart.
-    """
+    """Return the bytes of messages whose marks are not told apart."""
     return json.dumps([{**m, "content": [{**block, "cache_control": 0} for block in m["content"]]} for m in messages])
 
 
 def with_signatures(items: Iterable[ChatItemEvent], signed: Iterable[bool]) -> list[ChatItemEvent]:
-    """
-    Return the items with each call signed or not, as the next of `signed` says.
-    """
+    """Return the items with each call signed or not, as the next of `signed` says."""
     answers = iter(signed)
     return [
         call(item.call_id, item.name, metadata={"thought_signature": "c2ln"} if next(answers) else {})

@@ -16,9 +16,7 @@ HAS_GOLDEN = pytest.mark.skipif(
 
 
 def conversions() -> Iterator[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
-    """
-    Yield the name, the items and the answers of every recorded case.
-    """
+    """Yield the name, the items and the answers of every recorded case."""
     for name, case in json.loads(CASES.read_text(encoding="utf-8")).items():
         yield name, case["input"]["items"], case
     for line in FUZZ.read_text(encoding="utf-8").splitlines():

@@ -21,53 +21,39 @@ ASKED = said("u1", "w?")
 
 
 def sent(*items: ChatItemEvent, **options: Any) -> list[dict[str, Any]]:
-    """
-    Return the messages, which must be valid.
-    """
+    """Return the messages, which must be valid."""
     messages, system = anthropic_messages(items, **options)
     assert faults(messages, system, prefill=options.get("allow_prefill", False)) == []
     return messages
 
 
 def use(call_id: str = "c1", name: str = "f", **arguments: Any) -> dict[str, Any]:
-    """
-    Return the block of a call.
-    """
+    """Return the block of a call."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def result(call_id: str = "c1", content: str = "found", *, is_error: bool = False) -> dict[str, Any]:
-    """
-    Return the block of an output.
-    """
+    """Return the block of an output."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
 
 
 def user(*blocks: Any) -> dict[str, Any]:
-    """
-    Return a user's message.
-    """
+    """Return a user's message."""
     return {"role": "user", "content": blocks[0] if len(blocks) == 1 and isinstance(blocks[0], str) else [*blocks]}
 
 
 def assistant(*blocks: Any) -> dict[str, Any]:
-    """
-    Return an assistant's message.
-    """
+    """Return an assistant's message."""
     return {**user(*blocks), "role": "assistant"}
 
 
 def picture(**source: str) -> dict[str, Any]:
-    """
-    Return the block of an image.
-    """
+    """Return the block of an image."""
     return {"type": "image", "source": source}
 
 
 def text(content: str) -> dict[str, Any]:
-    """
-    Return a block of text.
-    """
+    """Return a block of text."""
     return {"type": "text", "text": content}
 
 
@@ -83,9 +69,7 @@ def test_what_comes_out_is_valid(items: list[ChatItemEvent]) -> None:
 
 
 def validate(messages: list[dict[str, Any]]) -> None:
-    """
-    Hold messages against the package's own types, whose blocks are looked at only when they are walked through.
-    """
+    """Hold messages against the package's own types, whose blocks are looked at only when they are walked through."""
     for message in OFFICIAL.validate_python(messages):
         for block in message["content"]:
             assert block

@@ -18,23 +18,17 @@ DUMMIES = ([{"type": "text", "text": DUMMY_FIRST}], [{"type": "text", "text": DU
 
 
 def blocks(items: list[ChatItemEvent]) -> list[dict[str, Any]]:
-    """
-    Return the blocks of all messages of a conversion with caching, in order.
-    """
+    """Return the blocks of all messages of a conversion with caching, in order."""
     return [block for message in anthropic_messages(items, caching=True)[0] for block in message["content"]]
 
 
 def marked(items: list[ChatItemEvent]) -> list[int]:
-    """
-    Return the indexes of the blocks with a mark.
-    """
+    """Return the indexes of the blocks with a mark."""
     return [index for index, block in enumerate(blocks(items)) if "cache_control" in block]
 
 
 def settled(items: list[ChatItemEvent]) -> str:
-    """
-    Return the bytes of what is final: without marks, the dummy behind the end, and what waits for an output.
-    """
+    """Return the bytes of what is final: without marks, the dummy behind the end, and what waits for an output."""
     messages = anthropic_messages(items, caching=True)[0]
     if messages[-1]["content"] in DUMMIES:
         messages.pop()
@@ -65,9 +59,7 @@ def test_the_prefix_test_can_fail() -> None:
 
 
 def turns(count: int) -> list[ChatItemEvent]:
-    """
-    Return turns of an agent, of four blocks each.
-    """
+    """Return turns of an agent, of four blocks each."""
     return [
         item
         for number in range(count)

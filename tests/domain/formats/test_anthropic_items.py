@@ -19,9 +19,7 @@ THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
 def read(*messages: Any, system: Any = None) -> list[ChatItemEvent]:
-    """
-    Return the items of messages.
-    """
+    """Return the items of messages."""
     return items_from_anthropic(messages, system, system_clock=CountingSystem())
 
 

@@ -20,53 +20,39 @@ ASKED = said("u1", "w?")
 
 
 def sent(*items: ChatItemEvent, **options: Any) -> list[dict[str, Any]]:
-    """
-    Return the contents, which must be valid.
-    """
+    """Return the contents, which must be valid."""
     contents, _ = google_contents(items, **options)
     assert faults(contents) == []
     return contents
 
 
 def part(kind: str, call_id: str, name: str, **rest: Any) -> dict[str, Any]:
-    """
-    Return the part of a call or of a response.
-    """
+    """Return the part of a call or of a response."""
     return {kind: {"id": call_id, "name": name, **rest}}
 
 
 def user(*parts: Any) -> dict[str, Any]:
-    """
-    Return a user's content.
-    """
+    """Return a user's content."""
     return {"role": "user", "parts": [{"text": one} if isinstance(one, str) else one for one in parts]}
 
 
 def model(*parts: Any) -> dict[str, Any]:
-    """
-    Return a model's content.
-    """
+    """Return a model's content."""
     return {**user(*parts), "role": "model"}
 
 
 def use(call_id: str = "c1", name: str = "f", **args: Any) -> dict[str, Any]:
-    """
-    Return the part of a call.
-    """
+    """Return the part of a call."""
     return part("function_call", call_id, name, args=args)
 
 
 def response(call_id: str = "c1", name: str = "f", **said: str) -> dict[str, Any]:
-    """
-    Return the part of a response.
-    """
+    """Return the part of a response."""
     return part("function_response", call_id, name, response=said)
 
 
 def signatures(contents: list[dict[str, Any]]) -> dict[str, Any]:
-    """
-    Return the signature of each call, by its id.
-    """
+    """Return the signature of each call, by its id."""
     parts = [one for content in contents for one in content["parts"] if "function_call" in one]
     return {one["function_call"]["id"]: one.get("thought_signature") for one in parts}
 

@@ -18,9 +18,7 @@ from .provider_contexts import CONTEXTS, FEW, MANY, PIXEL, call, output, picture
 
 
 def read(*contents: Any, system: Any = None) -> list[ChatItemEvent]:
-    """
-    Return the items of contents.
-    """
+    """Return the items of contents."""
     return items_from_google(contents, system, system_clock=CountingSystem())
 
 

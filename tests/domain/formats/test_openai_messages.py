@@ -20,23 +20,17 @@ ROLES = ("system", "assistant", "user")
 
 
 def spoken(role: str, content: Any) -> MessageAdded:
-    """
-    Return a message made by a call.
-    """
+    """Return a message made by a call."""
     return MessageAdded(id=f"msg_{role}", created_at=1.0, role=role, content=content)
 
 
 def context(*recorded: ChatItemEvent) -> list[ChatItemEvent]:
-    """
-    Return the items of a context.
-    """
+    """Return the items of a context."""
     return list(recorded)
 
 
 def asking(*names: str) -> ChatContext:
-    """
-    Return a context with calls of these names, their ids the same.
-    """
+    """Return a context with calls of these names, their ids the same."""
     chat = ChatContext()
     for name in names:
         chat.add_function_call(name, "{}", call_id=name)

@@ -12,9 +12,7 @@ from .recorded_answers import HAS_GOLDEN, conversions
 
 
 def as_systems(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """
-    Return messages for a reasoning model as those for others: roles are all that differs (SPEC V9.4).
-    """
+    """Return messages for a reasoning model as those for others: roles are all that differs (SPEC V9.4)."""
     return [{**message, "role": "system"} if message["role"] == "developer" else message for message in messages]
 
 

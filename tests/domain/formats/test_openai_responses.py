@@ -31,9 +31,7 @@ SEARCH: Entry = {
 
 
 def sent(chat: ChatContext) -> list[Entry]:
-    """
-    Return the input that a context stands for.
-    """
+    """Return the input that a context stands for."""
     return openai_responses_input(chat.recorded_items())[0]
 
 

@@ -9,9 +9,7 @@ from refold.domain.hooks import HookRegistry
 
 @pytest.fixture(autouse=True)
 def empty_registry() -> Iterator[None]:
-    """
-    Forget all hooks before and after the test.
-    """
+    """Forget all hooks before and after the test."""
     HookRegistry.clear()
     yield
     HookRegistry.clear()

@@ -21,17 +21,13 @@ from refold.domain.hooks import (
 
 
 def fire(kind: Any, *args: Any, own: list[Any] | None = None, tags: str = "", **kwargs: Any) -> None:
-    """
-    Fire hooks of one type, for an owner with tags.
-    """
+    """Fire hooks of one type, for an owner with tags."""
     picked = HookRegistry.get_by_type(kind, own or [])
     asyncio.run(HookRegistry.fire(kind, picked, *args, _source_tags=frozenset(tags.split()), **kwargs))
 
 
 def noting(heard: list[Any], name: str, kind: Any = TurnHook.BEFORE_RUN) -> Hook:
-    """
-    Return a hook that notes its name and what it was called with.
-    """
+    """Return a hook that notes its name and what it was called with."""
 
     async def note(*args: Any) -> None:
         heard.append((name, *args))

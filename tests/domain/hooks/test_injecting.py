@@ -23,9 +23,7 @@ QUEUE, POOL, OWN = ContextQueue[Any](3), ContextPool[Any](), OwnQueue(3)
 
 
 def handed(annotation: Any, *args: Any, queue: Any = QUEUE, **kwargs: Any) -> dict[str, Any]:
-    """
-    Return the arguments of a call of a function whose parameter `it`, behind `text`, has this annotation.
-    """
+    """Return the arguments of a call of a function whose parameter `it`, behind `text`, has this annotation."""
 
     def fn(text: str = "", it: Any = None) -> None: ...
 

@@ -16,9 +16,7 @@ class Overlap:
         self.lock, self.now_in, self.most_in, self.order = lock, 0, 0, list[int]()
 
     async def enter(self, number: int = 0) -> None:
-        """
-        Be in for a moment.
-        """
+        """Be in for a moment."""
         async with self.lock.hold():
             self.now_in += 1
             self.most_in = max(self.most_in, self.now_in)
@@ -27,9 +25,7 @@ class Overlap:
             self.order.append(number)
 
     async def enter_together(self, count: int) -> None:
-        """
-        Have several tasks come at once.
-        """
+        """Have several tasks come at once."""
         await asyncio.gather(*(self.enter(number) for number in range(count)))
 
 

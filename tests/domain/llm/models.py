@@ -26,9 +26,7 @@ class SetClock:
         self.time = 100.0
 
     def monotonic(self) -> float:
-        """
-        Return the time it was set to.
-        """
+        """Return the time it was set to."""
         return self.time
 
 
@@ -47,9 +45,7 @@ class ScriptedLLM(LLM):
         self.cancelled = self.closed_streams = 0
 
     async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
-        """
-        Play the next script.
-        """
+        """Play the next script."""
         self.prompts.append([(item.role.value, item.content) for item in messages.messages()])
         self.kwargs.append(kwargs)
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
@@ -72,44 +68,32 @@ class ScriptedLLM(LLM):
         return []
 
     async def cancel_current_generation(self) -> None:
-        """
-        Count it.
-        """
+        """Count it."""
         self.cancelled += 1
 
 
 def said(text: str, **metadata: Any) -> LLMResponse:
-    """
-    Return a piece of an answer.
-    """
+    """Return a piece of an answer."""
     return LLMResponse(content=text, role=ChatRole.ASSISTANT, metadata=metadata or None)
 
 
 async def pieces(model: LLM, **kwargs: Any) -> list[LLMResponse]:
-    """
-    Return what a model answers to an empty context.
-    """
+    """Return what a model answers to an empty context."""
     return [piece async for piece in model.chat(ChatContext(), **kwargs)]
 
 
 def ask(model: LLM, **kwargs: Any) -> list[str]:
-    """
-    Return the texts a model answers, as a consumer that knows nothing of metadata sees them.
-    """
+    """Return the texts a model answers, as a consumer that knows nothing of metadata sees them."""
     return [piece.content for piece in asyncio.run(pieces(model, **kwargs)) if piece.content]
 
 
 def errors_of(model: FallbackLLM) -> list[str]:
-    """
-    Return a list that each "error" event of a model is put into.
-    """
+    """Return a list that each "error" event of a model is put into."""
     heard: list[str] = []
     model.on("error", heard.append)
     return heard
 
 
 def failing(text: str) -> ScriptedLLM:
-    """
-    Return a model that always fails before it says a word.
-    """
+    """Return a model that always fails before it says a word."""
     return ScriptedLLM([RuntimeError(text)])

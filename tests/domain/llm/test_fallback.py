@@ -12,9 +12,7 @@ from .models import Emitted, ScriptedLLM, SetClock, Step, ask, errors_of, failin
 
 
 def chain(*providers: LLM, attempts: int = 3, clock: SetClock | None = None, buffer: bool = True) -> FallbackLLM:
-    """
-    Return a model over providers that rest for 60 seconds.
-    """
+    """Return a model over providers that rest for 60 seconds."""
     return FallbackLLM(list(providers), 60.0, attempts, system=clock or SetClock(), buffer=buffer)
 
 
@@ -215,18 +213,14 @@ class Slow(ScriptedLLM):
     """Takes a moment before it plays its script, so that another call can begin."""
 
     async def chat(self, messages, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """
-        Wait, then play the script.
-        """
+        """Wait, then play the script."""
         await asyncio.sleep(0.01)
         async for piece in super().chat(messages, *args, **kwargs):
             yield piece
 
 
 def at_once(model: LLM) -> list[list[str]]:
-    """
-    Return what two calls at the same time are answered.
-    """
+    """Return what two calls at the same time are answered."""
 
     async def both() -> list[list[str]]:
         found = await asyncio.gather(pieces(model), pieces(model))
@@ -290,9 +284,7 @@ def test_one_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
         """Cannot be closed."""
 
         async def aclose(self) -> None:
-            """
-            Fail.
-            """
+            """Fail."""
             raise OSError("stuck")
 
     last = ScriptedLLM(["b"])

@@ -8,9 +8,7 @@ from .models import ScriptedLLM, SetClock, ask, errors_of, said
 
 
 def reported(*latencies: float, providers: int = 2, hits: int = 2) -> FallbackLLM:
-    """
-    Return a model that was told, turn by turn, how long answers took to begin; 100 ms is allowed.
-    """
+    """Return a model that was told, turn by turn, how long answers took to begin; 100 ms is allowed."""
     chain = [ScriptedLLM([str(index)]) for index in range(providers)]
     model = FallbackLLM(chain, 60.0, 3, 100.0, hits, measure_latency=False, system=SetClock())
     for latency in latencies:

@@ -50,9 +50,7 @@ def test_a_budget_starts_at_nothing() -> None:
 
 
 async def answer(*given: LLMResponse | ResponseChunk) -> AsyncIterator[LLMResponse | ResponseChunk]:
-    """
-    Yield pieces.
-    """
+    """Yield pieces."""
     for piece in given:
         yield piece
 

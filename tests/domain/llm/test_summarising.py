@@ -12,9 +12,7 @@ from .models import ScriptedLLM, SetClock, Step, said
 
 
 def summary_of(model: ScriptedLLM | FallbackLLM, *, prior: str | None = None) -> SummaryAnswer:
-    """
-    Return what a model answers to an excerpt.
-    """
+    """Return what a model answers to an excerpt."""
     return asyncio.run(ask_for_summary(model, "User: hi", prior=prior))
 
 
@@ -70,9 +68,7 @@ def test_being_stopped_is_not_swallowed() -> None:
             """Never answers."""
 
             async def chat(self, messages, *args, **kwargs):  # type: ignore[no-untyped-def]
-                """
-                Wait.
-                """
+                """Wait."""
                 await asyncio.Event().wait()
                 yield said("never")
 

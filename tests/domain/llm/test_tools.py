@@ -13,9 +13,7 @@ INNER = {"name": "look_up", "description": "Find an order."}
 
 
 def look_up(id: int, city: str = "Rome") -> str:
-    """
-    Find an order.
-    """
+    """Find an order."""
     return f"{id} {city}"
 
 
@@ -61,9 +59,7 @@ def test_methods() -> None:
         """Has a tool."""
 
         def find(self, id: int) -> None:
-            """
-            Find.
-            """
+            """Find."""
 
         find._tool_info = SimpleNamespace(name="find", description="d")  # type: ignore[attr-defined]
 

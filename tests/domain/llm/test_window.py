@@ -23,30 +23,22 @@ class Context:
         self.calls: list[Any] = []
 
     def turn_count(self) -> int:
-        """
-        Return the turns.
-        """
+        """Return the turns."""
         return self.turns
 
     def estimated_tokens(self) -> int:
-        """
-        Return the tokens.
-        """
+        """Return the tokens."""
         return self.tokens
 
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3) -> Any:
-        """
-        Note by whom, and what is kept.
-        """
+        """Note by whom, and what is kept."""
         self.calls.append((llm, keep_recent_turns))
         if self.error:
             raise self.error
         return self
 
     def truncate(self, max_items: int | None = None, max_tokens: int | None = None) -> Any:
-        """
-        Note the limits.
-        """
+        """Note the limits."""
         self.calls.append((max_items, max_tokens))
         return self
 
@@ -55,9 +47,7 @@ MODEL, OTHER = ScriptedLLM(["a"]), ScriptedLLM(["b"])
 
 
 def managed(ctx: Context, /, model: LLM | None = MODEL, **settings: Any) -> list[Any]:
-    """
-    Return what a window asked of a context.
-    """
+    """Return what a window asked of a context."""
     asyncio.run(ContextWindow(**settings).manage(ctx, model))
     return ctx.calls
 
@@ -139,9 +129,7 @@ def test_what_another_writer_did_is_not_swallowed() -> None:
 
 
 def conversation() -> ChatContext:
-    """
-    Return instructions and six turns, m0 to m12.
-    """
+    """Return instructions and six turns, m0 to m12."""
     chat = ChatContext()
     for number in range(13):
         role = "system" if number == 0 else "user" if number % 2 else "assistant"

@@ -18,9 +18,7 @@ from .remembering import about, found, told
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     with refold.open(":memory:") as store:
         yield store
 

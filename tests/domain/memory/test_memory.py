@@ -17,9 +17,7 @@ from .remembering import about, found
 
 @pytest.fixture
 def memory() -> InMemoryMemoryStore:
-    """
-    An empty memory.
-    """
+    """An empty memory."""
     return InMemoryMemoryStore()
 
 

@@ -13,9 +13,7 @@ from .remembering import about, found, told
 
 
 async def lived() -> InMemoryMemoryStore:
-    """
-    Return a memory to which everything happened.
-    """
+    """Return a memory to which everything happened."""
     memory = InMemoryMemoryStore()
     for record in (about("a", 1), about("b", 2), about("a", 3)):
         await memory.put(record)

@@ -24,9 +24,7 @@ FORGOTTEN = MemoryForgotten(items=(Span.of("", [1]),), change=Totals(-1, 0, -1))
 
 
 def remember(key: str, value: Content = FOUR, now: int = 10) -> Remember:
-    """
-    Return the command to remember something.
-    """
+    """Return the command to remember something."""
     return Remember(key, value, "semantic", (), 5, now)
 
 

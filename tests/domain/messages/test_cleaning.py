@@ -11,16 +11,12 @@ H, S = HumanMessage("h"), SystemMessage("s")
 
 
 def asks(*ids: str | None, text: Any = "", **fields: Any) -> AIMessage:
-    """
-    Return an assistant message with a call for each id.
-    """
+    """Return an assistant message with a call for each id."""
     return AIMessage(text, tool_calls=[{"name": "f", "args": {}, "id": one} for one in ids], **fields)
 
 
 def answers(call_id: str, text: str = "r") -> ToolMessage:
-    """
-    Return a tool's result.
-    """
+    """Return a tool's result."""
     return ToolMessage(text, tool_call_id=call_id)
 
 

@@ -24,9 +24,7 @@ class Custom:
 
 
 def shown(message: Any) -> str:
-    """
-    Return the block of one message.
-    """
+    """Return the block of one message."""
     return build_current_context([QUERY, message]).removeprefix(HEADING)
 
 

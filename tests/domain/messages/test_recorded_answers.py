@@ -17,9 +17,7 @@ WHOLE = ROOT.parent / "shared" / "golden" / "messages_fuzz.jsonl"
 
 @pytest.fixture(params=[COMMITTED, WHOLE], ids=["committed", "whole"])
 def corpus(request: pytest.FixtureRequest) -> Path:
-    """
-    A file of recorded answers.
-    """
+    """A file of recorded answers."""
     path: Path = request.param
     if not path.exists():
         pytest.skip(f"{path.name} is not beside this clone")
@@ -27,9 +25,7 @@ def corpus(request: pytest.FixtureRequest) -> Path:
 
 
 def comes_back(record: dict[str, Any]) -> bool:
-    """
-    Return whether a record, read and written, is the same record.
-    """
+    """Return whether a record, read and written, is the same record."""
     message = message_from_dict(record)
     return message is not None and list(message_to_dict(message).items()) == list(record.items())
 

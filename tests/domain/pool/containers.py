@@ -4,37 +4,31 @@ import functools
 from typing import Any
 
 from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
-from refold.domain.journal import Durability
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from refold.domain.pool.events import PoolOpened, QueueOpened
 from refold.domain.pool.rules.commands import Begin
 from refold.domain.pool.rules.decide import POOLS, QUEUES
 from refold.domain.ports import LiveLog
+from refold.domain.view import Durability
 from refold.infrastructure.opening import Opening, home_of, open_journal
 
 Container = ContextQueue[Any] | ContextPool[Any]
 
 
 def item(item_id: str, content: Any = None) -> ContextItem[Any]:
-    """
-    Return an item for a pool; it holds its own id unless a content is given.
-    """
+    """Return an item for a pool; it holds its own id unless a content is given."""
     return ContextItem(item_id if content is None else content, f"about {item_id}", item_id)
 
 
 async def queue_of(limit: int, *contents: Any) -> ContextQueue[Any]:
-    """
-    Return a detached queue that holds these.
-    """
+    """Return a detached queue that holds these."""
     queue: ContextQueue[Any] = ContextQueue(limit)
     await queue.append(*map(ContextItem, contents))
     return queue
 
 
 async def pool_of(ids: str, limit: int | None = None) -> ContextPool[Any]:
-    """
-    Return a detached pool with an item for each letter.
-    """
+    """Return a detached pool with an item for each letter."""
     pool: ContextPool[Any] = ContextPool(limit)
     for item_id in ids:
         await pool.add(item(item_id))
@@ -44,9 +38,7 @@ async def pool_of(ids: str, limit: int | None = None) -> ContextPool[Any]:
 def queue_on(
     log: LiveLog, context_id: str = "a", *, limit: int = 3, durability: Durability = "commit"
 ) -> ContextQueue[Any]:
-    """
-    Return a queue on a log, opened or created as a store does it.
-    """
+    """Return a queue on a log, opened or created as a store does it."""
     opening = Opening("queue", QUEUES, QueueOpened(limit=limit), Begin)
     journal = open_journal(log, context_id, opening, create=True, durability=durability, unflushed=set())
     return ContextQueue.standing_on(journal, home_of(journal))
@@ -55,32 +47,24 @@ def queue_on(
 def pool_on(
     log: LiveLog, context_id: str = "a", *, limit: int | None = None, durability: Durability = "commit"
 ) -> ContextPool[Any]:
-    """
-    Return a pool on a log.
-    """
+    """Return a pool on a log."""
     opening = Opening("pool", POOLS, PoolOpened(limit=limit), Begin)
     journal = open_journal(log, context_id, opening, create=True, durability=durability, unflushed=set())
     return ContextPool.standing_on(journal, home_of(journal))
 
 
 def contents(container: Any) -> list[Any]:
-    """
-    Return what the items of a container hold, in order.
-    """
+    """Return what the items of a container hold, in order."""
     return [one.content for one in container.items]
 
 
 def events(container: Any, after: int = 1) -> list[str]:
-    """
-    Return what was recorded of a container, the first event apart: the names of the events.
-    """
+    """Return what was recorded of a container, the first event apart: the names of the events."""
     return [type(one.event).__name__ for one in container.recorded_events(after=after)]
 
 
 def gone(container: Any) -> list[tuple[Any, str]]:
-    """
-    Return what left a container, and how.
-    """
+    """Return what left a container, and how."""
     return [(left.item.content, left.how) for left in container.evicted()]
 
 
@@ -106,9 +90,7 @@ class Witness:
         return see
 
     async def _see(self, kind: str, *args: Any) -> None:
-        """
-        Write one call down: each container as what it shows, each item as what it holds.
-        """
+        """Write one call down: each container as what it shows, each item as what it holds."""
         self.told.append((kind, *map(_plain, args)))
         if kind in self.refuses:
             raise VetoError(kind)

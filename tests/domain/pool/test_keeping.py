@@ -16,9 +16,7 @@ from .containers import Witness, contents, events, gone, item, pool_of, queue_of
 
 @pytest.fixture
 def store() -> Store:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     return refold.open(":memory:")
 
 

@@ -10,9 +10,7 @@ from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 
 
 async def filled(container: Any, count: int) -> Any:
-    """
-    Put items into a container, and return it.
-    """
+    """Put items into a container, and return it."""
     for number in range(count):
         if isinstance(container, ContextQueue):
             await container.append(ContextItem(number))

@@ -11,32 +11,24 @@ from refold.domain.pool.events import PoolConflictResolved, PoolMerged, QueueMer
 
 
 def item(item_id: str, content: Any = "base") -> ContextItem[Any]:
-    """
-    Return an item for a pool.
-    """
+    """Return an item for a pool."""
     return ContextItem(content, f"about {item_id}", item_id)
 
 
 def contents(pool: ContextPool[Any]) -> dict[str, Any]:
-    """
-    Return what a pool holds.
-    """
+    """Return what a pool holds."""
     return {str(one.id): one.content for one in pool}
 
 
 async def filled(pool: ContextPool[Any], ids: str, content: Any = "base") -> ContextPool[Any]:
-    """
-    Put items with these ids into a pool, and return it.
-    """
+    """Put items with these ids into a pool, and return it."""
     for item_id in ids:
         await pool.add(item(item_id, content))
     return pool
 
 
 async def said(queue: ContextQueue[Any], texts: str) -> ContextQueue[Any]:
-    """
-    Append each word, and return the queue.
-    """
+    """Append each word, and return the queue."""
     await queue.append(*(ContextItem(text) for text in texts.split()))
     return queue
 
@@ -140,9 +132,7 @@ class TestPools:
     """Three-way: what one side changed alone is taken, what both did is a conflict."""
 
     async def parted(self) -> tuple[ContextPool[Any], ContextPool[Any]]:
-        """
-        Return a pool and its branch: each changed something, both changed `d`.
-        """
+        """Return a pool and its branch: each changed something, both changed `d`."""
         pool = await filled(ContextPool(), "abcd")
         branch = pool.branch()
         await filled(branch, "adn", "theirs")
@@ -183,9 +173,7 @@ class TestPools:
             await self.merged_again(pool, branch, lambda *_: "mine")
 
     async def merged_again(self, pool: ContextPool[Any], branch: ContextPool[Any], rule: Any) -> None:
-        """
-        Change one item on both sides, and merge.
-        """
+        """Change one item on both sides, and merge."""
         await filled(branch, "d", "theirs again")
         await filled(pool, "d", "ours again")
         await pool.merge(branch, rule=rule)

@@ -16,16 +16,12 @@ from .containers import VetoError, Witness, contents, events, gone, item, pool_o
 
 @pytest.fixture
 def store() -> Store:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     return refold.open(":memory:")
 
 
 async def pause(*_args: Any) -> None:
-    """
-    Let others run: a hook that takes its time.
-    """
+    """Let others run: a hook that takes its time."""
     for _ in range(3):
         await asyncio.sleep(0)
 

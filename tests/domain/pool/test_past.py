@@ -84,9 +84,7 @@ POOL_CHANGES: dict[str, Any] = {
 
 
 async def refused(view: Any, changes: dict[str, Any]) -> None:
-    """
-    Try all changes of a view, those of all kinds too.
-    """
+    """Try all changes of a view, those of all kinds too."""
     for change in changes.values():
         with pytest.raises(RuntimeError, match=r"is a view and cannot be changed"):
             await change(view)

@@ -14,9 +14,7 @@ from .containers import VetoError, Witness, contents, item, queue_of
 
 @pytest.fixture
 def store() -> Store:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     return refold.open(":memory:")
 
 

@@ -49,23 +49,17 @@ OPENED, POOL_OPENED = QueueOpened(limit=2), PoolOpened(limit=2)
 
 
 def appended(text: str) -> QueueAppended:
-    """
-    Return the event of an item that counts a token for each four characters.
-    """
+    """Return the event of an item that counts a token for each four characters."""
     return QueueAppended(content=Content(text=text))
 
 
 def added(item_id: str, text: str = "") -> PoolAdded:
-    """
-    Return the event of a pool's item.
-    """
+    """Return the event of a pool's item."""
     return PoolAdded(content=Content(text=text), description="", id=item_id)
 
 
 def own(*versions: int) -> tuple[Span, ...]:
-    """
-    Return the name of items of the own stream.
-    """
+    """Return the name of items of the own stream."""
     return (Span.of("", versions),)
 
 

@@ -27,9 +27,7 @@ class Note(msgspec.Struct):
 
 
 async def noted(*_args: Any, **_kwargs: Any) -> None:
-    """
-    A hook that can be found by its name.
-    """
+    """A hook that can be found by its name."""
 
 
 async def test_a_queue_as_a_dict() -> None:

@@ -22,24 +22,18 @@ class Scripted(LLM):
     async def chat(
         self, messages: Any, tools: Any = None, conversational_graph: Any = None, **kwargs: Any
     ) -> AsyncIterator[LLMResponse]:
-        """
-        Give the answer.
-        """
+        """Give the answer."""
         self.shown = "\n".join(str(message.content) for message in messages.messages())
         if isinstance(self.answer, Exception):
             raise self.answer
         yield LLMResponse(content=self.answer, role=ChatRole.ASSISTANT)
 
     async def cancel_current_generation(self) -> None:
-        """
-        Do nothing.
-        """
+        """Do nothing."""
 
 
 async def library() -> ContextPool[Any]:
-    """
-    Return a pool of three documents.
-    """
+    """Return a pool of three documents."""
     pool: ContextPool[Any] = ContextPool()
     await pool.add(ContextItem("secret one", "Q3 earnings: revenue and margins", "q3"))
     await pool.add(ContextItem("secret two", "Q4 earnings:\nrevenue, guidance", "q4"))

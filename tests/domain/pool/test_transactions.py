@@ -16,9 +16,7 @@ from .containers import VetoError, Witness, contents, gone, item, queue_on
 
 @pytest.fixture
 def store() -> Store:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     return refold.open(":memory:")
 
 

@@ -11,16 +11,12 @@ from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 
 
 def forget_classes() -> None:
-    """
-    Make this process one that has not seen the classes of any content.
-    """
+    """Make this process one that has not seen the classes of any content."""
     content._CLASSES.clear()
 
 
 def report(text: str) -> Any:
-    """
-    Return an instance of a class that no module gives by name.
-    """
+    """Return an instance of a class that no module gives by name."""
 
     @dataclass
     class Report:

@@ -13,9 +13,7 @@ PORTRAITS = (PortraitRequested, PortraitWritten, PortraitFailed, PortraitDiscard
 
 
 def run_that_acted(factory: RunFactory | None = None, round_number: int = 0) -> tuple[Run, str]:
-    """
-    Return a run with a query and an action, and the action's name.
-    """
+    """Return a run with a query and an action, and the action's name."""
     run = (factory or RunFactory()).run("mia", "s", round_number)
     query = run.register_query("How many orders?")
     action = run.register_node(
@@ -25,9 +23,7 @@ def run_that_acted(factory: RunFactory | None = None, round_number: int = 0) -> 
 
 
 def run_with_finds(count: int) -> Run:
-    """
-    Return a run with an action and so many pieces of knowledge, `Knowledge(k0)` and on.
-    """
+    """Return a run with an action and so many pieces of knowledge, `Knowledge(k0)` and on."""
     run, action = run_that_acted()
     for number in range(count):
         find(run, action, f"k{number}")
@@ -35,33 +31,25 @@ def run_with_finds(count: int) -> Run:
 
 
 def find(run: Run, behind: str, label: str, description: str = "") -> str:
-    """
-    Register a piece of knowledge.
-    """
+    """Register a piece of knowledge."""
     return run.register_node(
         "Knowledge", description, [behind], label=label, knowledge_type="fact", knowledge_content=f"about {label}"
     )
 
 
 def question_about(run: Run, name: str) -> str:
-    """
-    Return what a model is asked about a node.
-    """
+    """Return what a model is asked about a node."""
     graph = RunGraph(run._state)
     return portrait_question(graph, graph.resolve(name))
 
 
 def description(run: Run, label: str = "k0") -> str:
-    """
-    Return the description of a piece of knowledge.
-    """
+    """Return the description of a piece of knowledge."""
     return run.node(f"Knowledge({label})").description
 
 
 def describe(run: Run, portrayer: Any, **options: Any) -> int:
-    """
-    Have all that is undescribed described, and return how many were begun.
-    """
+    """Have all that is undescribed described, and return how many were begun."""
     run.portray_with(portrayer, **options)
     begun = run.profiling()
     assert run.finish_portraits(20) == []
@@ -69,9 +57,7 @@ def describe(run: Run, portrayer: Any, **options: Any) -> int:
 
 
 def told(run: Run) -> list[str]:
-    """
-    Return the events of portraits in their order, by their kinds.
-    """
+    """Return the events of portraits in their order, by their kinds."""
     return [type(event.event).__name__ for event in run.recorded_events() if isinstance(event.event, PORTRAITS)]
 
 
@@ -82,9 +68,7 @@ class Portrayer:
         self.is_open, self.asked, self.asking, self.asking_most = is_open, 0, 0, 0
 
     async def __call__(self, prompt: str) -> str:
-        """
-        Wait until it is open, then describe something.
-        """
+        """Wait until it is open, then describe something."""
         self.asked += 1
         self.asking += 1
         self.asking_most = max(self.asking, self.asking_most)

@@ -19,17 +19,13 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def asked(round_number: int = 0, *, factory: RunFactory | None = None, sub: int = 0) -> tuple[Run, str]:
-    """
-    Return a run with a query, and the query's name.
-    """
+    """Return a run with a query, and the query's name."""
     run = (factory or RunFactory()).run("mia", "s", round_number, sub)
     return run, run.register_query(f"question {round_number}")
 
 
 def add(run: Run, node_type: str, *behind: str, label: str | None = None, edge: str | None = None, **given: Any) -> str:
-    """
-    Register a node behind others, with an edge of the type "next" where none is usual.
-    """
+    """Register a node behind others, with an edge of the type "next" where none is usual."""
     fields = FIELDS[node_type] | given
     description, options = fields.pop("description", ""), {k: fields.pop(k) for k in OPTIONS if k in fields}
     return run.register_node(node_type, description, behind, edge or "next", label, **options, **fields)
@@ -39,30 +35,22 @@ OPTIONS = ("add_pt", "remove_pt", "expected_version", "idempotency_key")
 
 
 def edges(run: Run) -> set[tuple[str, str]]:
-    """
-    Return the ends of all edges.
-    """
+    """Return the ends of all edges."""
     return {(edge.source, edge.target) for edge in run.graph().edges}
 
 
 def bridges(run: Run) -> set[tuple[str, str]]:
-    """
-    Return the ends of the edges between rounds.
-    """
+    """Return the ends of the edges between rounds."""
     return {(edge.source, edge.target) for edge in run.graph().edges if edge.type == "continues_to"}
 
 
 def told(run: Run, name: str) -> list[tuple[str, str, Any, Any]]:
-    """
-    Return the history of a node: kind, attribute, old and new value.
-    """
+    """Return the history of a node: kind, attribute, old and new value."""
     return [(one.kind, one.attribute, one.old, one.new) for one in run.history(name)]
 
 
 def everything(run: Run) -> dict[str, Any]:
-    """
-    Return all that a run shows, as plain values.
-    """
+    """Return all that a run shows, as plain values."""
     graph = run.graph()
     return {
         "version": run.version,
@@ -78,9 +66,7 @@ def everything(run: Run) -> dict[str, Any]:
 
 
 def busy(run: Run) -> None:
-    """
-    Have everything happen to a run that has a query.
-    """
+    """Have everything happen to a run that has a query."""
     query = run.initial or ""
     action = add(run, "Action", query, label="a)#2", edge="triggers")
     table = add(run, "Table", action, label="orders\n(all)", description="ä" * 3_000, note=[1, None])

@@ -20,9 +20,7 @@ KEY = ("mia", "s", 0)
 
 @pytest.fixture(autouse=True)
 def _nothing_held() -> Iterator[None]:
-    """
-    Each test begins and ends with a factory that holds nothing.
-    """
+    """Each test begins and ends with a factory that holds nothing."""
     ContextFactory.close()
     yield
     ContextFactory.close()
@@ -30,9 +28,7 @@ def _nothing_held() -> Iterator[None]:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> ContextInitOptions:
-    """
-    Options that name a database.
-    """
+    """Options that name a database."""
     return ContextInitOptions(database_url=str(tmp_path / "runs.db"))
 
 
@@ -207,9 +203,7 @@ class Manager:
         self._values = values
 
     def get(self, key: str, default: Any = None) -> Any:
-        """
-        Return the value under a path.
-        """
+        """Return the value under a path."""
         return self._values.get(key.replace(".", "_"), default)
 
 

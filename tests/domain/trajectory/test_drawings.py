@@ -33,9 +33,7 @@ EDGE = re.compile(rf"  (\w+) (-->|-\.->)(?:\|{QUOTED}\|)? (\w+)")
 
 
 def run_with(labels: list[str], edge_type: str = "outputs") -> Run:
-    """
-    Return a run whose action led to a table of each label.
-    """
+    """Return a run whose action led to a table of each label."""
     run = RunFactory().run("mia", "s")
     query = run.register_query("q")
     action = run.register_node("Action", "d", [query], action="x", params={}, output=None, success=True)
@@ -45,9 +43,7 @@ def run_with(labels: list[str], edge_type: str = "outputs") -> Run:
 
 
 def meeting_again() -> Trajectory:
-    """
-    Return a graph by identity, with an edge that leads back.
-    """
+    """Return a graph by identity, with an edge that leads back."""
     run = run_with(["orders"])
     state = run.register_node("State", "d", ["Table(orders)"], "shows", state="s", remove_pt=True)
     run.register_node("Table", "", [state], "asks_for", label="orders", path="/")
@@ -55,9 +51,7 @@ def meeting_again() -> Trajectory:
 
 
 def shown(text: str) -> str:
-    """
-    Return a text as a drawing shows it, by a way of its own: what cannot be seen is replaced.
-    """
+    """Return a text as a drawing shows it, by a way of its own: what cannot be seen is replaced."""
     hidden = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")} - set("\n\u200c\u200d")
     for char in hidden:
         code = ord(char)
@@ -66,9 +60,7 @@ def shown(text: str) -> str:
 
 
 def dot_texts(source: str) -> tuple[list[str], list[str]]:
-    """
-    Return the labels of nodes and of edges that a parser of DOT finds.
-    """
+    """Return the labels of nodes and of edges that a parser of DOT finds."""
     (graph,) = pydot.graph_from_dot_data(source) or []
     drawn = (graph.get_nodes(), graph.get_edges())
     nodes, edges = ([_dot_text(str(one.get("label"))) for one in some] for some in drawn)
@@ -83,9 +75,7 @@ def _dot_text(quoted: str) -> str:
 
 
 def mermaid_lines(source: str) -> Iterator[tuple[str, ...]]:
-    """
-    Yield nodes and edges, `(id, text)` and `(id, arrow, text, id)`; a line that is neither fails.
-    """
+    """Yield nodes and edges, `(id, text)` and `(id, arrow, text, id)`; a line that is neither fails."""
     first, *lines = source.splitlines()
     assert first == "flowchart TD"
     for line in lines:
@@ -169,9 +159,7 @@ def test_edges_that_lead_back_are_dashed() -> None:
 
 
 def named_ids(run: Run) -> dict[str, str]:
-    """
-    Return the names of the nodes that are drawn, by their ids.
-    """
+    """Return the names of the nodes that are drawn, by their ids."""
     return dict(re.findall(r'^  (r\w+) \[label="([^"]+)', run.graph().to_dot(), re.MULTILINE))
 
 

@@ -11,9 +11,7 @@ from .runs import add, asked, busy
 
 
 def long_run() -> Run:
-    """
-    Return a second round to which everything happened, changes of the first one too.
-    """
+    """Return a second round to which everything happened, changes of the first one too."""
     factory = RunFactory()
     busy(asked(factory=factory)[0])
     run, _ = asked(1, factory=factory)

@@ -11,9 +11,7 @@ from .runs import add, asked, bridges, edges
 
 
 def three_rounds() -> list[Run]:
-    """
-    Return three rounds in a row, each a query and a state behind it.
-    """
+    """Return three rounds in a row, each a query and a state behind it."""
     factory = RunFactory()
     runs = [asked(number, factory=factory)[0] for number in range(3)]
     # Each was restored before the one before it went on.

@@ -52,9 +52,7 @@ def test_data_that_came_from_themselves() -> None:
 
 
 def made(labels: list[int], pairs: set[tuple[int, int]]) -> Trajectory:
-    """
-    Return a graph of tables, of which several may bear a label; edges lead from lower numbers to higher ones.
-    """
+    """Return a graph of tables, of which several may bear a label; edges lead from lower numbers to higher ones."""
     nodes = [
         TrajectoryNode(
             name=f"Table({label})#{number}", birth=str(number), type="Table", label=str(label), run_id=0, sub_id=0,

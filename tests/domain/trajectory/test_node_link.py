@@ -11,9 +11,7 @@ from refold.domain.trajectory import Run, RunFactory, Trajectory, TrajectoryEdge
 
 
 def two_rounds() -> Run:
-    """
-    Return the second round of a session, in which a table is met again.
-    """
+    """Return the second round of a session, in which a table is met again."""
     rounds = RunFactory()
     for number in (0, 1):
         run = rounds.run("mia", "s", number)
@@ -90,9 +88,7 @@ def test_between_two_nodes_stands_one_edge() -> None:
 
 
 def made(*types: str, edges: list[tuple[str, bool]]) -> Trajectory:
-    """
-    Return a graph with a node of each type, and edges from the first to the second.
-    """
+    """Return a graph with a node of each type, and edges from the first to the second."""
     nodes = [
         TrajectoryNode(
             name=f"{node_type}({index})", birth=f"run:s@{index}", type=node_type, label=str(index), run_id=0, sub_id=0,

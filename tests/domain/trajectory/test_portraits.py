@@ -22,9 +22,7 @@ FAILED = ["PortraitRequested", "PortraitFailed"]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Let attempts follow each other at once.
-    """
+    """Let attempts follow each other at once."""
     monkeypatch.setattr(portrayed, "FIRST_PAUSE_SECONDS", 0.0)
 
 
@@ -148,9 +146,7 @@ def test_the_name_of_a_model() -> None:
 
 
 def failing(error: BaseException) -> Callable[[str], str]:
-    """
-    Return a model that raises something.
-    """
+    """Return a model that raises something."""
 
     def fail(prompt: str) -> str:
         raise error

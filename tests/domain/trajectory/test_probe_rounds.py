@@ -11,16 +11,12 @@ Q0, Q1, Q2 = (f"Query(query0000{number})" for number in range(3))
 
 
 def bridges(run: Run) -> list[tuple[str, str]]:
-    """
-    Return the edges between rounds.
-    """
+    """Return the edges between rounds."""
     return [(source, target) for source, target, kind in edges(run) if kind == "continues_to"]
 
 
 def first_round(factory: RunFactory) -> Run:
-    """
-    Return a round with an action, a table and a conclusion.
-    """
+    """Return a round with an action, a table and a conclusion."""
     run, query = asked_run(0, factory)
     first = action(run, query)
     table(run, first)

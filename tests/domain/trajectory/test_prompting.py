@@ -13,17 +13,13 @@ from .finds import question_about, run_that_acted
 
 
 def parts_of(question: str) -> dict[str, str]:
-    """
-    Return the parts of a question by their names.
-    """
+    """Return the parts of a question by their names."""
     head, _, preview = question.partition("\nPreview: \n")
     return {**dict(line.split(": ", 1) for line in head.splitlines()), "Preview": preview}
 
 
 def asked(run: Any, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """
-    Return the action and the state that a question about a node tells of.
-    """
+    """Return the action and the state that a question about a node tells of."""
     parts = parts_of(question_about(run, name))
     return json.loads(parts["Preceding action"]), json.loads(parts["Preceding state"])
 

@@ -16,9 +16,7 @@ Call = Callable[[Run], Any]
 
 
 def table(run: Run, *behind: str, **options: Any) -> str:
-    """
-    Register a table by its plain call.
-    """
+    """Register a table by its plain call."""
     given: dict[str, Any] = {"description": "", "edge_type": "x", "path": 1} | options
     return run.register_node("Table", predecessor_node=behind, **given)
 
@@ -63,9 +61,7 @@ REFUSED: list[tuple[Call, type[Exception], str]] = [
 
 
 def short_run() -> Run:
-    """
-    Return a run with a query, a state and a table.
-    """
+    """Return a run with a query, a state and a table."""
     run, query = asked()
     add(run, "State", query, label="s")
     add(run, "Table", query, label="t")

@@ -7,9 +7,7 @@ from .windows import item, keys, kinds, left, refused
 
 
 def full_of(*items: ContextItem, max_tokens: int = 18) -> ContextWindow:
-    """
-    Return a window in which less important items make room.
-    """
+    """Return a window in which less important items make room."""
     return ContextWindow(max_tokens, items, policy="evict_lower_priority")
 
 

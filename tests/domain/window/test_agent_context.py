@@ -17,9 +17,7 @@ from .windows import keys
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     with refold.open(":memory:") as store:
         yield store
 

@@ -15,9 +15,7 @@ from .windows import item, keys, refused
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """
-    An empty store in memory.
-    """
+    """An empty store in memory."""
     with refold.open(":memory:") as store:
         yield store
 

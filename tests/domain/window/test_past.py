@@ -15,9 +15,7 @@ from .windows import item, keys, left, refused
 
 
 def lived() -> ContextWindow:
-    """
-    Return a window to which everything happened: with each version something is different.
-    """
+    """Return a window to which everything happened: with each version something is different."""
     window = ContextWindow(18, policy="evict_lower_priority")
     for one in (item("a"), item("b"), item("c"), item("d", priority=1), item("e", size=80)):
         window.add(one)

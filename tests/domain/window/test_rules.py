@@ -49,16 +49,12 @@ CLEARED = WindowCleared(change=Totals(-1, 0, -5))
 
 
 def incoming(key: str, quarters: int = 23, priority: int = 0) -> Incoming:
-    """
-    Return an item that wants to come in.
-    """
+    """Return an item that wants to come in."""
     return Incoming(key, "v", "s", priority, quarters)
 
 
 def versions(*numbers: int) -> tuple[Span, ...]:
-    """
-    Return how an event names items of its own stream.
-    """
+    """Return how an event names items of its own stream."""
     return (Span.of("", numbers),)
 
 

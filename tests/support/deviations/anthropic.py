@@ -9,7 +9,8 @@ first; V10.12 repeated ids renamed, outputs paired by occurrence; X3 a user's me
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from .seed_items import NO_OUTPUT, Item, arguments_of, failure, outputs_by_occurrence, system_of
+from .plain_items import Item
+from .seed_items import NO_OUTPUT, arguments_of, failure, outputs_by_occurrence, system_of
 from .switches import explanation
 
 NUMBERS = ("V10.2", "V10.4", "V10.5", "V10.7", "V10.8", "V10.10", "V10.12", "X3")
@@ -18,16 +19,12 @@ Message = dict[str, Any]
 
 
 def explain(items: Sequence[Item], *, recorded: Any, ours: Any) -> list[str]:
-    """
-    Return the deviations that lead from a recorded answer to ours, both as (messages, system).
-    """
+    """Return the deviations that lead from a recorded answer to ours, both as (messages, system)."""
     return explanation(lambda on: modelled(items, on), NUMBERS, recorded=recorded, ours=ours)
 
 
 def modelled(items: Sequence[Item], on: Collection[str]) -> Any:
-    """
-    Return what the seed answers, with the repairs that are `on`.
-    """
+    """Return what the seed answers, with the repairs that are `on`."""
     try:
         messages = _answered(_drafted(items, on), items, on)
     except ValueError as error:

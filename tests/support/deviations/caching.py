@@ -1,6 +1,4 @@
-"""
-Where Refold sets cache breakpoints, computed from the messages without them: V10.11, of which the seed has none.
-"""
+"""Where Refold sets cache breakpoints, computed from the messages without them: V10.11, of which the seed has none."""
 
 from collections.abc import Sequence
 from typing import Any

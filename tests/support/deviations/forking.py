@@ -17,9 +17,7 @@ COPY_NUMBERS = ("V4.7",)
 def fork_filtered(
     items: Sequence[Item], *, recent_turns: int, tools: Collection[str] | None = None, on: Collection[str] = ()
 ) -> list[Item]:
-    """
-    Return what a fork begins with; `tools` are names.
-    """
+    """Return what a fork begins with; `tools` are names."""
     passing = [place for place, item in enumerate(items) if tools is None or _is_of(item, tools)]
     turns = [place for place in passing if is_message(items[place], "user")]
     cut = turns[-recent_turns] if len(turns) > recent_turns else 0
@@ -40,9 +38,7 @@ def copied(
     agent_id: str | None = None,
     on: Collection[str] = (),
 ) -> list[Item]:
-    """
-    Return what a copy holds; `excluded` are the names of the switches of `copy` that are on.
-    """
+    """Return what a copy holds; `excluded` are the names of the switches of `copy` that are on."""
     carried = {
         place
         for place, item in enumerate(items)

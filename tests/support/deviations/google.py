@@ -11,7 +11,8 @@ import binascii
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from .seed_items import NO_OUTPUT, Item, arguments_of, failure, outputs_by_occurrence, system_of
+from .plain_items import Item
+from .seed_items import NO_OUTPUT, arguments_of, failure, outputs_by_occurrence, system_of
 from .switches import explanation
 
 NUMBERS = ("V11.2", "V11.3", "V11.4", "V11.5", "V11.6", "V11.7", "V11.8", "X3")
@@ -52,9 +53,7 @@ def _standard(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def modelled(items: Sequence[Item], on: Collection[str], named: Mapping[str, str]) -> Any:
-    """
-    Return what the seed answers, with the repairs that are `on`.
-    """
+    """Return what the seed answers, with the repairs that are `on`."""
     try:
         contents = _drafted(items, on)
     except ValueError as error:

@@ -15,9 +15,7 @@ RESULT_NUMBERS = ("V5.8",)
 
 
 def inserted(items: Sequence[Item], incoming: Sequence[Item], *, on: Collection[str] = ()) -> list[Item]:
-    """
-    Return a context after these were inserted, one after the other.
-    """
+    """Return a context after these were inserted, one after the other."""
     result = [*items]
     for item in incoming:
         if "V2.22" in on and any(item["id"] == known["id"] for known in result):
@@ -28,16 +26,12 @@ def inserted(items: Sequence[Item], incoming: Sequence[Item], *, on: Collection[
 
 
 def by_time(items: Sequence[Item]) -> list[Item]:
-    """
-    Return items, the oldest first, in which order many are inserted at once.
-    """
+    """Return items, the oldest first, in which order many are inserted at once."""
     return sorted(items, key=lambda item: item["created_at"])
 
 
 def merged(items: Sequence[Item], other: Sequence[Item], *, on: Collection[str] = ()) -> list[Item]:
-    """
-    Return a context after another one was merged into it, with which it has no fork in common.
-    """
+    """Return a context after another one was merged into it, with which it has no fork in common."""
     known = {item["id"] for item in items}
     coming = [place for place, item in enumerate(other) if item["id"] not in known]
     if "V5.4" in on:
@@ -74,9 +68,7 @@ def _sets_config(item: Item) -> bool:
 def result_merged(
     items: Sequence[Item], other: Sequence[Item], *, agent_id: str | None, on: Collection[str] = ()
 ) -> list[Item]:
-    """
-    Return a context after the last answer of another one was merged into it.
-    """
+    """Return a context after the last answer of another one was merged into it."""
     answers = [item for item in other if is_message(item, "assistant")][-1:]
     if "V5.8" in on:
         answers = [item for item in answers if all(item["id"] != known["id"] for known in items)]

@@ -10,16 +10,12 @@ Answer = dict[str, Any]
 
 
 def recorded(case: dict[str, Any]) -> Answer:
-    """
-    Return the original's answer.
-    """
+    """Return the original's answer."""
     return {key: case[key] for key in ("kept", "context", "context_of_kept")}
 
 
 def text_of_orphans_kept(case: dict[str, Any]) -> Answer:
-    """
-    Return the original's answer as D12.9 wants it: a message whose calls were dropped stays with its text.
-    """
+    """Return the original's answer as D12.9 wants it: a message whose calls were dropped stays with its text."""
     records, kept = case["records"], set(case["kept"])
     orphans = {
         at for at, record in enumerate(records)

@@ -39,9 +39,7 @@ def explain(items: Sequence[Item], *, recorded: Any, ours: Any) -> list[str]:
 
 
 def repaired_messages(items: Sequence[Item], recorded: Sequence[Message]) -> tuple[list[Message], list[str]]:
-    """
-    Return the messages that Refold gives for these items, and the numbers of the deviations that made them so.
-    """
+    """Return the messages that Refold gives for these items, and the numbers of the deviations that made them so."""
     try:
         row = _beside(items, recorded)
     except IndexError:
@@ -79,18 +77,14 @@ def _instructs(item: Item) -> bool:
 
 
 def last_instructions_win(items: Sequence[Item], row: Row) -> Row:
-    """
-    V9.5: the instructions in force, the last there are, stand in the first place, not the first ones.
-    """
+    """V9.5: the instructions in force, the last there are, stand in the first place, not the first ones."""
     if sum(map(_instructs, items)) < 2:
         return row
     return [_with_content(told, items, _in_force(items)) for told in row]
 
 
 def config_instructions_are_sent(items: Sequence[Item], row: Row) -> Row:
-    """
-    V9.7: without any system message, a config update's instructions stand in front of all messages.
-    """
+    """V9.7: without any system message, a config update's instructions stand in front of all messages."""
     if any(map(_instructs, items)) or not _in_force(items):
         return row
     return [Told((), {"role": "system", "content": _in_force(items)}), *row]
@@ -137,9 +131,7 @@ def _in_force(items: Sequence[Item]) -> str | None:
 
 
 def silent_items_part_no_calls(items: Sequence[Item], row: Row) -> Row:
-    """
-    V9.8: calls with only handoffs and config updates between them are one message.
-    """
+    """V9.8: calls with only handoffs and config updates between them are one message."""
     repaired: Row = []
     for told in row:
         if told.message is None and not _instructs(items[told.indexes[0]]):
@@ -203,9 +195,7 @@ def _distinct(ids: Sequence[str]) -> list[str]:
 
 
 def function_names_are_spelt(items: Sequence[Item], row: Row) -> Row:
-    """
-    V9.11: a function's name has letters, digits, `_` and `-` only, 64 at most.
-    """
+    """V9.11: a function's name has letters, digits, `_` and `-` only, 64 at most."""
     repaired = []
     for told in row:
         message = told.message

@@ -15,52 +15,38 @@ SILENT = ("agent_handoff", "agent_config_update")
 
 
 def is_message(item: Item, *roles: str) -> bool:
-    """
-    Return whether an item is a message, of one of these roles where some are named.
-    """
+    """Return whether an item is a message, of one of these roles where some are named."""
     return item["type"] == "message" and (not roles or item["role"] in roles)
 
 
 def is_instructions(item: Item) -> bool:
-    """
-    Return whether an item is a system or developer message.
-    """
+    """Return whether an item is a system or developer message."""
     return is_message(item, "system", "developer")
 
 
 def is_summary(item: Item) -> bool:
-    """
-    Return whether an item is a message that tells others.
-    """
+    """Return whether an item is a message that tells others."""
     return is_message(item) and bool((item.get("extra") or {}).get("summary"))
 
 
 def texts_of(item: Item) -> list[str]:
-    """
-    Return the text parts of a message.
-    """
+    """Return the text parts of a message."""
     content = item["content"]
     return [content] if isinstance(content, str) else [part for part in content if isinstance(part, str)]
 
 
 def last_user(items: Sequence[Item]) -> int | None:
-    """
-    Return the place of the last user message.
-    """
+    """Return the place of the last user message."""
     return max((place for place, item in enumerate(items) if is_message(item, "user")), default=None)
 
 
 def users(items: Sequence[Item]) -> list[int]:
-    """
-    Return the places of the user messages, at which turns begin.
-    """
+    """Return the places of the user messages, at which turns begin."""
     return [place for place, item in enumerate(items) if is_message(item, "user")]
 
 
 def active_config(items: Iterable[Item]) -> list[Any]:
-    """
-    Return [instructions, tools] in force behind items: the later wins (SPEC V3.2).
-    """
+    """Return [instructions, tools] in force behind items: the later wins (SPEC V3.2)."""
     instructions, tools = None, None
     for item in items:
         if is_instructions(item):
@@ -101,9 +87,7 @@ def _waiting(row: Sequence[int], call_id: str, items: Sequence[Item], answered: 
 
 
 def rendered(items: Iterable[Item]) -> str:
-    """
-    Return items as a model that summarises gets to read them (SPEC V8.1, V8.2).
-    """
+    """Return items as a model that summarises gets to read them (SPEC V8.1, V8.2)."""
     return "\n".join(line for line in map(_line, items) if line)
 
 

@@ -10,9 +10,7 @@ from .plain_items import Item
 
 
 def refusal_of(items: Sequence[Item]) -> str | None:
-    """
-    Return the number of the deviation by which items are refused, None where they have to be taken.
-    """
+    """Return the number of the deviation by which items are refused, None where they have to be taken."""
     first: dict[str, Item] = {}
     for item in items:
         if not _is_same(first.setdefault(item["id"], item), item):

@@ -10,22 +10,16 @@ from refold.domain.chat.views import recorded_form
 
 from .plain_items import Item, answered_calls, texts_of
 
-__all__ = ["NO_OUTPUT", "Item", "arguments_of", "failure", "outputs_by_occurrence", "recorded_items", "system_of"]
-
 NO_OUTPUT = {"output": "No output was recorded for this call.", "is_error": True}
 
 
 def recorded_items(items: Sequence[Item]) -> list[ChatItemEvent]:
-    """
-    Return the events that add items of the seed's plain form.
-    """
+    """Return the events that add items of the seed's plain form."""
     return [recorded_form(item) for item in items_from_dict({"items": items})]
 
 
 def outputs_by_occurrence(items: Sequence[Item]) -> dict[int, Item]:
-    """
-    Return the output of each answered call, by the call's place.
-    """
+    """Return the output of each answered call, by the call's place."""
     return {call: items[output] for call, output in answered_calls(items).items()}
 
 
@@ -64,7 +58,5 @@ def arguments_of(text: str, *, repaired: bool) -> Any:
 
 
 def failure(error: ValueError) -> dict[str, str]:
-    """
-    Return an error as it is recorded.
-    """
+    """Return an error as it is recorded."""
     return {"__error__": type(error).__name__, "msg": str(error)}

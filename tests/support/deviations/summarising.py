@@ -21,17 +21,13 @@ Summarized = tuple[list[Item], list[str]]
 
 
 def summary_item(answer: str, *, heading: str = HEADING) -> Item:
-    """
-    Return the message that a model's answer becomes.
-    """
+    """Return the message that a model's answer becomes."""
     content = [heading + answer]
     return {"type": "message", "id": SUMMARY, "role": "assistant", "content": content, "extra": {"summary": True}}
 
 
 def summarized(items: Sequence[Item], *, keep_recent_turns: int, answer: str, on: Collection[str] = ()) -> Summarized:
-    """
-    Return the items after a summary, and what the model was asked.
-    """
+    """Return the items after a summary, and what the model was asked."""
     turns = users(items)
     if len(turns) <= keep_recent_turns:
         return [*items], []
@@ -64,9 +60,7 @@ def _going(items: Sequence[Item], cut: int, on: Collection[str]) -> list[int]:
 def windowed(
     items: Sequence[Item], settings: Mapping[str, Any], *, answer: str, on: Collection[str] = ()
 ) -> tuple[list[Item], int]:
-    """
-    Return the items after a window was applied, and how often the model was asked.
-    """
+    """Return the items after a window was applied, and how often the model was asked."""
     max_items, max_tokens = settings.get("max_context_items"), settings.get("max_tokens")
     keep = settings.get("keep_recent_turns", 3)
     is_over = (max_items is not None and len(items) > max_items) or (

@@ -11,9 +11,7 @@ PER_ITEM, PER_IMAGE, PER_CALL = 4, 300, 5
 
 
 def repaired(text: str) -> int:
-    """
-    Count a text as X2 asks: a token for each character of the scripts that the seed undercounts.
-    """
+    """Count a text as X2 asks: a token for each character of the scripts that the seed undercounts."""
     whole = sum(
         0x3000 <= ord(one) <= 0xDFFF or 0xFF00 <= ord(one) <= 0xFFBF or 0x20000 <= ord(one) <= 0x3FFFF for one in text
     )
@@ -21,9 +19,7 @@ def repaired(text: str) -> int:
 
 
 def tokens_of(item: Item, on: Collection[str] = ()) -> int:
-    """
-    Return what an item counts.
-    """
+    """Return what an item counts."""
     texts: list[str] = []
     rest = PER_ITEM
     if is_message(item):
@@ -36,7 +32,5 @@ def tokens_of(item: Item, on: Collection[str] = ()) -> int:
 
 
 def total_of(items: Iterable[Item], on: Collection[str] = ()) -> int:
-    """
-    Return what items count together.
-    """
+    """Return what items count together."""
     return sum(tokens_of(item, on) for item in items)

@@ -11,8 +11,6 @@ from typing import Any
 
 from .trajectory_graph import DATA, FIELDS, Graph, Key, Vertex, name_of
 
-__all__ = ["NUMBERS", "ModelRound", "ModelSession"]
-
 NUMBERS = (
     "D3.2", "D4.4", "D4.5", "D4.7", "D5.4", "D6.5", "D6.6", "D7.4", "D7.7", "D7.12", "D8.3", "D8.5", "D8.10", "D8.11",
     "D13.2",
@@ -36,9 +34,7 @@ class ModelSession:
         self.rounds: list[ModelRound] = []
 
     def begun(self, number: int) -> "ModelRound":
-        """
-        Begin the next round.
-        """
+        """Begin the next round."""
         assert number == len(self.rounds)
         self.rounds.append(ModelRound(self.on, tuple(self.rounds)))
         return self.rounds[-1]
@@ -58,18 +54,14 @@ class ModelRound:
         )
 
     def do(self, op: str, args: Mapping[str, Any]) -> str | None:
-        """
-        Carry one operation out.
-        """
+        """Carry one operation out."""
         name: str | None = getattr(self, op)(**args)
         return name
 
     # What is done
 
     def register_query(self, query: Any, additional_files: Any) -> str:
-        """
-        Register the question.
-        """
+        """Register the question."""
         if self.initial is not None:
             raise RuntimeError("Agent cannot have more than one query in one run!")
         number = f"{self.counts['Query']:05}"
@@ -91,9 +83,7 @@ class ModelRound:
         add_pt: bool = False,
         remove_pt: bool = False,
     ) -> str:
-        """
-        Register a node behind others.
-        """
+        """Register a node behind others."""
         if self.initial is None:
             raise RuntimeError("Cannot register other node before registering query node.")
         self._require_type(node_type)
@@ -107,9 +97,7 @@ class ModelRound:
         return self.graph.name(key)
 
     def modify_node(self, graph_node_label: str, changes: Mapping[str, Any]) -> None:
-        """
-        Give attributes of a node other values.
-        """
+        """Give attributes of a node other values."""
         vertex = self.graph.vertices[self._known(graph_node_label)]
         unknown = [name for name in changes if name not in vertex.attributes]
         if unknown and "D8.3" in self.on:
@@ -126,9 +114,7 @@ class ModelRound:
             vertex.attributes[name] = value
 
     def remove_node(self, graph_node_label: str) -> None:
-        """
-        Take a node out.
-        """
+        """Take a node out."""
         key = self._known(graph_node_label) if "D8.11" in self.on else self.graph.find(graph_node_label)
         if key is None:
             raise NetworkXError(f"The node {graph_node_label} is not in the digraph.")
@@ -218,24 +204,18 @@ class ModelRound:
     # What is left
 
     def pointers(self) -> list[str]:
-        """
-        Return the names of the pointers.
-        """
+        """Return the names of the pointers."""
         return sorted(self.graph.name(key) for key in self.active if key in self.graph.vertices)
 
     def root(self) -> Key | None:
-        """
-        Return the query at which the session begins.
-        """
+        """Return the query at which the session begins."""
         rounds = range(self.number if "D7.7" in self.on else min(self.number, 1))
         earlier = [query for number, query in self.graph.queries.items() if number in rounds]
         found = (key for key in (*earlier, self.initial) if key is not None)
         return next((key for key in found if key in self.graph.vertices or "D8.11" not in self.on), None)
 
     def left(self) -> dict[str, Any]:
-        """
-        Return what there is at the end.
-        """
+        """Return what there is at the end."""
         graph, own, root = self.graph, self.graph.vertices_of(self.number), self.root()
         initial = None if self.initial is None else graph.name(self.initial)
         return {

@@ -6,8 +6,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DATA", "FIELDS", "Graph", "Key", "Vertex", "name_of"]
-
 FIELDS = {
     "Query": ("query", "additional_files"),
     "State": ("state",),
@@ -56,9 +54,7 @@ class Graph:
 
     @classmethod
     def restored(cls, earlier: Sequence["Graph"], on: Collection[str]) -> "Graph":
-        """
-        Return the graph with which a round begins behind others.
-        """
+        """Return the graph with which a round begins behind others."""
         graph = cls(on, len(earlier))
         for one in earlier:
             # What a round did to those before it is in no file.
@@ -74,9 +70,7 @@ class Graph:
         return graph
 
     def bridged(self) -> set[Ends]:
-        """
-        Return the bridges from the leaves of each round to the query of the next.
-        """
+        """Return the bridges from the leaves of each round to the query of the next."""
         ends: list[Key] = []
         bridges: set[Ends] = set()
         for number in range(self.number + 1):
@@ -90,63 +84,47 @@ class Graph:
         return bridges
 
     def leaves(self, number: int) -> list[Key]:
-        """
-        Return the nodes of a round that lead to none of it.
-        """
+        """Return the nodes of a round that lead to none of it."""
         leading = {source for source, _ in self.edges_of(number)}
         return [key for key in self.vertices_of(number) if key not in leading]
 
     # What the file of a round holds
 
     def vertices_of(self, number: int) -> dict[Key, Vertex]:
-        """
-        Return the nodes that a round registered.
-        """
+        """Return the nodes that a round registered."""
         return {key: vertex for key, vertex in self.vertices.items() if key[0] == number}
 
     def edges_of(self, number: int) -> dict[Ends, str]:
-        """
-        Return the edges between two nodes of a round.
-        """
+        """Return the edges between two nodes of a round."""
         return {ends: kind for ends, kind in self.edges.items() if {ends[0][0], ends[1][0]} == {number}}
 
     # Changing
 
     def add(self, kind: str, label: str, attributes: dict[str, Any]) -> Key:
-        """
-        Add a node of this round.
-        """
+        """Add a node of this round."""
         key = (self.number, len(self.ever))
         self.ever[key] = (kind, label)
         self.vertices[key] = Vertex(kind, label, attributes)
         return key
 
     def remove(self, key: Key) -> None:
-        """
-        Take a node and its edges out.
-        """
+        """Take a node and its edges out."""
         del self.vertices[key]
         self.edges = {ends: kind for ends, kind in self.edges.items() if key not in ends}
 
     # Reading
 
     def names(self, keys: Iterable[Key]) -> list[str]:
-        """
-        Return the names of nodes in their order.
-        """
+        """Return the names of nodes in their order."""
         named = self._named()
         return sorted(named.get(key) or name_of(*self.ever[key]) for key in keys)
 
     def name(self, key: Key) -> str:
-        """
-        Return the name of a node.
-        """
+        """Return the name of a node."""
         return self.names([key])[0]
 
     def find(self, name: str) -> Key | None:
-        """
-        Return the node of a name.
-        """
+        """Return the node of a name."""
         return next((key for key, known in self._named().items() if known == name), None)
 
     def _named(self) -> dict[Key, str]:
@@ -161,31 +139,23 @@ class Graph:
         return named
 
     def links(self) -> dict[Ends, str]:
-        """
-        Return all edges, bridges too.
-        """
+        """Return all edges, bridges too."""
         bridges = self.bridged() if "D8.10" in self.on else self.bridges
         links = {**dict.fromkeys(bridges, BRIDGE), **self.edges}
         return {ends: kind for ends, kind in links.items() if self.vertices.keys() >= {*ends}}
 
     def named_edges(self, keys: Collection[Key]) -> list[list[str]]:
-        """
-        Return the edges between some nodes, by name.
-        """
+        """Return the edges between some nodes, by name."""
         named = self._named()
         links = self.links().items()
         return sorted([named[one], named[two], kind] for (one, two), kind in links if one in keys and two in keys)
 
     def before(self, key: Key) -> set[Key]:
-        """
-        Return the nodes that lead to one.
-        """
+        """Return the nodes that lead to one."""
         return {source for source, target in self.links() if target == key}
 
     def is_acyclic(self) -> bool:
-        """
-        Return whether no way leads from a node to itself.
-        """
+        """Return whether no way leads from a node to itself."""
         sorter = graphlib.TopologicalSorter({key: self.before(key) for key in self.vertices})
         try:
             sorter.prepare()
@@ -194,9 +164,7 @@ class Graph:
         return True
 
     def trimmed(self, root: Key | None, active: Collection[Key]) -> Collection[Key]:
-        """
-        Return the nodes that the root leads to, without actions that lead to no pointer.
-        """
+        """Return the nodes that the root leads to, without actions that lead to no pointer."""
         ends = [key for key in active if key in self.vertices]
         if root not in self.vertices or root is None or not ends:
             return self.vertices
@@ -205,9 +173,7 @@ class Graph:
         return _reached([root], [ends for ends in self.links() if staying >= {*ends}])
 
     def histories(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """
-        Return the histories of the nodes that have one.
-        """
+        """Return the histories of the nodes that have one."""
         named = self._named()
         return {
             named[key]: {str(number): dict(old) for number, old in enumerate(vertex.history)}
@@ -217,9 +183,7 @@ class Graph:
 
 
 def name_of(kind: str, label: str) -> str:
-    """
-    Return the name of a node.
-    """
+    """Return the name of a node."""
     return f"{kind}({label})"
 
 

@@ -14,9 +14,7 @@ NUMBERS = ("V2.8", "V6.5")
 def truncated(
     items: Sequence[Item], *, max_items: int | None = None, max_tokens: int | None = None, on: Collection[str] = ()
 ) -> list[Item]:
-    """
-    Return the items that truncation leaves.
-    """
+    """Return the items that truncation leaves."""
     kept = _protected(items) | (_awaited(items) if "V6.5" in on else set())
     left = list(range(len(items)))
     while _is_over([items[place] for place in left], max_items, max_tokens, on):

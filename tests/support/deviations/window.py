@@ -9,16 +9,12 @@ Item = Mapping[str, Any]
 
 
 def characters_of(item: Item) -> int:
-    """
-    Return the characters that an item counts.
-    """
+    """Return the characters that an item counts."""
     return len(item["key"]) + len(item["value"]) + len(item["source"]) + AROUND
 
 
 def answered(case: Mapping[str, Any], on: Collection[str] = ()) -> dict[str, Any]:
-    """
-    Return what is answered to the operations of a case: after each of them, and at the end.
-    """
+    """Return what is answered to the operations of a case: after each of them, and at the end."""
     items: list[Item] = []
     steps: list[list[Any]] = []
     for step in case["ops"]:

@@ -14,8 +14,6 @@ from tests.support.deviations.switches import explanation
 from .contexts import ANSWER, SummaryModel, chat_of, shown, told
 from .verdicts import Explain, Question
 
-__all__ = ["changes", "truncation"]
-
 # What the recording asked for beside what the names of its answers say.
 RESULT_AGENT, COPIED_AGENT, COPIED_AGENT_AMONG_OTHERS = "sub", "a1", "a2"
 TURNS_WITHOUT_TOOLS = 2
@@ -23,9 +21,7 @@ Answers = Mapping[str, Any]
 
 
 def changes(items: Sequence[Item], other: Sequence[Item], answers: Answers) -> Iterator[Question]:
-    """
-    Yield what was asked about changes, each asked of a context of its own.
-    """
+    """Yield what was asked about changes, each asked of a context of its own."""
     for limits, recorded in answers["truncate"].items():
         yield truncation(items, limits, recorded)
     for turns, recorded in answers["fork_filtered"].items():
@@ -51,9 +47,7 @@ def _ids(items: Sequence[Item]) -> set[str]:
 
 
 def truncation(items: Sequence[Item], limits: str, recorded: Any, *, name: str = "truncate") -> Question:
-    """
-    Return the question what truncation to limits such as "items=3,tokens=90" leaves.
-    """
+    """Return the question what truncation to limits such as "items=3,tokens=90" leaves."""
     wanted: dict[str, Any] = {
         f"max_{limit}": int(bound) for limit, bound in (part.split("=") for part in limits.split(","))
     }

@@ -12,13 +12,9 @@ from .conversions import conversions, never, tokens
 from .judging import judged
 from .verdicts import Question, Verdict
 
-__all__ = ["questions_of", "replayed_chats"]
-
 
 def replayed_chats(text: str) -> Iterator[Verdict]:
-    """
-    Return the verdict on each case of a file of JSON lines.
-    """
+    """Return the verdict on each case of a file of JSON lines."""
     for line in text.split("\n"):
         if line:
             case = json.loads(line)
@@ -27,9 +23,7 @@ def replayed_chats(text: str) -> Iterator[Verdict]:
 
 
 def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:
-    """
-    Yield all that was asked of a case.
-    """
+    """Yield all that was asked of a case."""
     items, other, answers = case["ctx"]["items"], case["other"]["items"], case["answers"]
     yield from conversions(items, answers)
     yield from tokens(items, answers, each="item_tokens")

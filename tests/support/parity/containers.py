@@ -12,17 +12,13 @@ from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from .conversions import never
 from .verdicts import Question, Verdict, verdict_of, weighed
 
-__all__ = ["asked", "replayed_containers"]
-
 Container = ContextQueue[Any] | ContextPool[Any]
 # Hooks were given to the first container under this name; branches inherited them with it.
 FIRST = "o0"
 
 
 def replayed_containers(text: str) -> Iterator[Verdict]:
-    """
-    Return the verdict on each case of a file of JSON lines.
-    """
+    """Return the verdict on each case of a file of JSON lines."""
     for line in text.split("\n"):
         if line:
             case = json.loads(line)
@@ -32,9 +28,7 @@ def replayed_containers(text: str) -> Iterator[Verdict]:
 
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return what our queues and pools do with the operations of a case.
-    """
+    """Return what our queues and pools do with the operations of a case."""
     first: Container = ContextQueue(case["limit"]) if case["kind"] == "queue" else ContextPool(case["limit"])
     told: list[Any] = []
     _listen(first, told)

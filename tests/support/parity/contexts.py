@@ -11,23 +11,17 @@ from refold.domain.llm import LLM, LLMResponse
 from tests.support.deviations.plain_items import Item, active_config
 from tests.support.deviations.summarising import HEADING, OTHERS_HEADING, SUMMARY
 
-__all__ = ["ANSWER", "SummaryModel", "chat_of", "plain", "shown", "told"]
-
 # What the model said in every recorded answer: texts of five to eight characters would have counted one token more.
 ANSWER = "SUM"
 
 
 def chat_of(items: Sequence[Item]) -> ChatContext:
-    """
-    Return a context with items of the seed's plain form.
-    """
+    """Return a context with items of the seed's plain form."""
     return ChatContext.from_dict({"items": items})
 
 
 def shown(chat: ChatView, known: Collection[str]) -> list[Any]:
-    """
-    Return the ids of a context's items; those which nobody knows beforehand are told by what they say.
-    """
+    """Return the ids of a context's items; those which nobody knows beforehand are told by what they say."""
     return [item.id if item.id in known else _own(item) for item in chat.items]
 
 
@@ -40,17 +34,13 @@ def _own(item: ChatItem) -> Any:
 
 
 def told(items: Sequence[Item]) -> list[Any]:
-    """
-    Return a model's items in the same way.
-    """
+    """Return a model's items in the same way."""
     return [item["id"] if item["id"] else dict(zip(("instructions", "tools"), active_config([item]), strict=True))
             for item in items]  # fmt: skip
 
 
 def plain(value: Any) -> Any:
-    """
-    Return a value as it is when it was written as JSON and read again.
-    """
+    """Return a value as it is when it was written as JSON and read again."""
     return json.loads(json.dumps(value))
 
 
@@ -62,13 +52,9 @@ class SummaryModel(LLM):
         self.asked: list[str] = []
 
     async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
-        """
-        Take note of what a user is said to have written, and give the answer.
-        """
+        """Take note of what a user is said to have written, and give the answer."""
         self.asked += ["".join(map(str, one.content)) for one in messages.messages() if one.role.value == "user"]
         yield LLMResponse(content=ANSWER, role=ChatRole.ASSISTANT)
 
     async def cancel_current_generation(self) -> None:
-        """
-        Do nothing: the answer is said at once.
-        """
+        """Do nothing: the answer is said at once."""

@@ -12,30 +12,25 @@ from tests.support.deviations.plain_items import Item
 from tests.support.deviations.switches import explanation
 from tests.support.deviations.tokens import tokens_of, total_of
 
+from ..deviations.switches import UNEXPLAINED
 from .changes import truncation
 from .contexts import chat_of, plain
 from .judging import judged
-from .verdicts import UNEXPLAINED, Explain, Question, Verdict
-
-__all__ = ["conversions", "never", "questions_of", "replayed_conversions", "tokens"]
+from .verdicts import Explain, Question, Verdict
 
 # What was given by the recording, as base64: signatures for functions, by their names.
 SIGNATURES = {"google": {}, "google_sigs_by_name_f": {"f": "YnluYW1l"}, "google_ts": {"f": "YnluYW1l", "g": "Z25hbWU="}}
 
 
 def replayed_conversions(text: str) -> Iterator[Verdict]:
-    """
-    Return the verdict on each case of a document of conversions.
-    """
+    """Return the verdict on each case of a document of conversions."""
     for name, case in json.loads(text).items():
         answers = {answer: recorded for answer, recorded in case.items() if answer != "input"}
         yield judged(name, [case["input"]["items"]], answers, questions_of(case))
 
 
 def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:
-    """
-    Yield all that was asked of a case.
-    """
+    """Yield all that was asked of a case."""
     items = case["input"]["items"]
     yield from conversions(items, case)
     yield from tokens(items, case, each="per_item_tokens")
@@ -47,16 +42,12 @@ def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:
 
 
 def never(_recorded: Any, _ours: Any) -> list[str]:
-    """
-    Explain nothing: there is no deviation where this is asked.
-    """
+    """Explain nothing: there is no deviation where this is asked."""
     return [UNEXPLAINED]
 
 
 def conversions(items: Sequence[Item], answers: Mapping[str, Any]) -> Iterator[Question]:
-    """
-    Yield what was asked for texts and messages.
-    """
+    """Yield what was asked for texts and messages."""
     chat = chat_of(items)
     yield Question("openai", answers["openai"], chat.to_openai_messages, _explain_openai(items))
     yield Question(
@@ -121,9 +112,7 @@ def _google(chat: ChatContext, items: Sequence[Item], name: str, recorded: Any) 
 
 
 def tokens(items: Sequence[Item], answers: Mapping[str, Any], *, each: str) -> Iterator[Question]:
-    """
-    Yield what was asked about the estimate of tokens; `each` is the name of the answer about each item.
-    """
+    """Yield what was asked about the estimate of tokens; `each` is the name of the answer about each item."""
     chat = chat_of(items)
     yield Question(
         "estimated_tokens",

@@ -3,8 +3,6 @@
 import json
 import re
 
-__all__ = ["CONVERSIONS", "FORM_OF_KEYS", "recognized"]
-
 FORM_OF_KEYS = {
     frozenset({"seed", "max_tokens", "ops", "build", "tokens", "keys"}): "window operations",
     frozenset({"seed", "kind", "limit", "ops", "log", "final"}): "queue and pool operations",
@@ -21,9 +19,7 @@ PROBE = re.compile(r"\S.* +-> ")
 
 
 def recognized(text: str) -> str | None:
-    """
-    Name the form of a file's text, or None where it has none of them.
-    """
+    """Name the form of a file's text, or None where it has none of them."""
     if text.startswith("{"):
         return _form_of_lines(text) or _form_of_document(text)
     first = text.partition("\n")[0]

@@ -7,10 +7,9 @@ from refold.domain.errors import DuplicateItemError
 from tests.support.deviations.plain_items import Item
 from tests.support.deviations.refusals import refusal_of
 
+from ..deviations.switches import UNEXPLAINED
 from .contexts import chat_of
-from .verdicts import UNEXPLAINED, Question, Verdict, verdict_of, weighed
-
-__all__ = ["judged"]
+from .verdicts import Question, Verdict, verdict_of, weighed
 
 # A bad image is refused by pydantic, whose errors are ValueErrors.
 REFUSALS = {"V1.15": DuplicateItemError, "V1.11c": ValueError}

@@ -7,29 +7,22 @@ from typing import Any
 from refold.domain.messages import build_current_context, clean_messages, message_of
 from tests.support.deviations.messages import TEXT_OF_ORPHANS, Answer, recorded, text_of_orphans_kept
 
-from .verdicts import UNEXPLAINED, Question, Verdict, verdict_of, weighed
-
-__all__ = ["answered", "cases", "replayed_messages", "verdict"]
+from ..deviations.switches import UNEXPLAINED
+from .verdicts import Question, Verdict, verdict_of, weighed
 
 
 def cases(text: str) -> list[dict[str, Any]]:
-    """
-    Return the cases of a file of JSON lines.
-    """
+    """Return the cases of a file of JSON lines."""
     return [json.loads(line) for line in text.split("\n") if line]
 
 
 def replayed_messages(text: str) -> Iterator[Verdict]:
-    """
-    Return the verdict on each case.
-    """
+    """Return the verdict on each case."""
     return (verdict_of(str(case["seed"]), {"answer": _weighed(case)}) for case in cases(text))
 
 
 def verdict(case: dict[str, Any]) -> str:
-    """
-    Return "equal", the number of the statement whose repair explains the difference, or "unexplained".
-    """
+    """Return "equal", the number of the statement whose repair explains the difference, or "unexplained"."""
     return verdict_of("", {"answer": _weighed(case)}).outcome
 
 
@@ -41,9 +34,7 @@ def _weighed(case: dict[str, Any]) -> list[str]:
 
 
 def answered(case: dict[str, Any]) -> Answer:
-    """
-    Answer what a case asks, with messages of ours.
-    """
+    """Answer what a case asks, with messages of ours."""
     # System messages and results without an id are no business of reading here: cleaning leaves them out.
     messages = [message_of(record) for record in case["records"]]
     kept = clean_messages(messages)

@@ -11,8 +11,6 @@ from .replaying import Replayer
 from .trajectories import replayed_trajectories
 from .windows import replayed_windows
 
-__all__ = ["REPLAYERS"]
-
 REPLAYERS: Mapping[str, Replayer] = {
     "chat answers": replayed_chats,
     CONVERSIONS: replayed_conversions,

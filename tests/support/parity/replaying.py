@@ -9,19 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..deviations.switches import UNEXPLAINED
 from .forms import recognized
-from .verdicts import EQUAL, UNEXPLAINED, Verdict
-
-__all__ = ["Replayer", "main", "replayed"]
+from .verdicts import EQUAL, Verdict
 
 Replayer = Callable[[str], Iterable[Verdict]]
 FINE, DIFFERS, NOT_REPLAYED = 0, 1, 2
 
 
 def main(names: Sequence[str], *, replayers: Mapping[str, Replayer]) -> int:
-    """
-    Replay files: 0 where all is explained, 1 where something is not, 2 where something was not replayed.
-    """
+    """Replay files: 0 where all is explained, 1 where something is not, 2 where something was not replayed."""
     if not names:
         print("usage: scripts/parity FILE...", file=sys.stderr)
         return NOT_REPLAYED
@@ -30,9 +27,7 @@ def main(names: Sequence[str], *, replayers: Mapping[str, Replayer]) -> int:
 
 
 def replayed(path: Path, *, replayers: Mapping[str, Replayer]) -> int:
-    """
-    Replay one file, print its verdicts, and return the exit code that it alone would give.
-    """
+    """Replay one file, print its verdicts, and return the exit code that it alone would give."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as e:

@@ -8,8 +8,6 @@ or the model of its seed, is a `Round`.
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["Round", "played", "recorded"]
-
 # What the seed raises; ours are derived from these, some from two of them.
 KINDS = (AttributeError, RuntimeError, ValueError, KeyError)
 
@@ -18,28 +16,20 @@ class Round(Protocol):
     """One round of a session, which can be played."""
 
     def do(self, op: str, args: Mapping[str, Any]) -> str | None:
-        """
-        Carry one operation out, and return the name of what it registered.
-        """
+        """Carry one operation out, and return the name of what it registered."""
         ...
 
     def pointers(self) -> list[str]:
-        """
-        Return the names of the pointers.
-        """
+        """Return the names of the pointers."""
         ...
 
     def left(self) -> dict[str, Any]:
-        """
-        Return what there is at the end.
-        """
+        """Return what there is at the end."""
         ...
 
 
 def played(case: Mapping[str, Any], begun: Callable[[int], Round]) -> list[dict[str, Any]]:
-    """
-    Return what is answered to the operations of a case, and what is left of each round; `begun` begins one.
-    """
+    """Return what is answered to the operations of a case, and what is left of each round; `begun` begins one."""
     names: dict[str, str] = {}
     answers = []
     for number, steps in enumerate(case["rounds"]):
@@ -49,9 +39,7 @@ def played(case: Mapping[str, Any], begun: Callable[[int], Round]) -> list[dict[
 
 
 def recorded(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """
-    Return what was recorded of a case, as `played` gives it.
-    """
+    """Return what was recorded of a case, as `played` gives it."""
     return [
         {
             **steps,

@@ -14,15 +14,11 @@ from tests.support.deviations.switches import explanation
 from .rounds import played, recorded
 from .verdicts import Question, Verdict, verdict_of, weighed
 
-__all__ = ["asked", "modelled", "replayed_trajectories"]
-
 Opens = Callable[[str, str, int], Run]
 
 
 def replayed_trajectories(text: str) -> Iterator[Verdict]:
-    """
-    Return the verdict on each case of a file of JSON lines.
-    """
+    """Return the verdict on each case of a file of JSON lines."""
     for line in text.split("\n"):
         if line:
             case = json.loads(line)
@@ -37,16 +33,12 @@ def _question(case: Mapping[str, Any]) -> Question:
 
 
 def modelled(case: Mapping[str, Any], on: Collection[str] = ()) -> list[dict[str, Any]]:
-    """
-    Return what the seed would answer to the operations of a case with some repairs made.
-    """
+    """Return what the seed would answer to the operations of a case with some repairs made."""
     return played(case, trajectory.ModelSession(on).begun)
 
 
 def asked(case: Mapping[str, Any], opens: Opens | None = None) -> list[dict[str, Any]]:
-    """
-    Return what our runs answer to the operations of a case: detached ones, or those that `opens` gives.
-    """
+    """Return what our runs answer to the operations of a case: detached ones, or those that `opens` gives."""
     return played(case, Session(RunFactory().run if opens is None else opens).begun)
 
 
@@ -58,9 +50,7 @@ class Session:
         self._runs: list[Run] = []
 
     def begun(self, number: int) -> "RefoldRound":
-        """
-        Open the next round.
-        """
+        """Open the next round."""
         self._runs.append(self._opens("mia", "s1", number))
         return RefoldRound(tuple(self._runs))
 
@@ -72,9 +62,7 @@ class RefoldRound:
         self._runs, self._run = runs, runs[-1]
 
     def do(self, op: str, args: Mapping[str, Any]) -> str | None:
-        """
-        Carry one operation out.
-        """
+        """Carry one operation out."""
         match op:
             case "register_query":
                 return self._run.register_query(args["query"], args["additional_files"])
@@ -90,15 +78,11 @@ class RefoldRound:
         return None
 
     def pointers(self) -> list[str]:
-        """
-        Return the names of the pointers.
-        """
+        """Return the names of the pointers."""
         return sorted(self._run.get_active_branch())
 
     def left(self) -> dict[str, Any]:
-        """
-        Return what there is at the end.
-        """
+        """Return what there is at the end."""
         run, graph = self._run, self._run.graph()
         own = graph.limited_to(name for name, node in graph.nodes.items() if node.run_id == run.run_id)
         return {

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from tests.support.deviations.switches import UNEXPLAINED
 
-__all__ = ["EQUAL", "UNEXPLAINED", "Question", "Verdict", "verdict_of", "weighed"]
-
 EQUAL = "equal"
 NUMBER = re.compile(r"([A-Z]+)(\d+)(?:\.(\d+)(.*))?")
 
@@ -37,9 +35,7 @@ class Question(NamedTuple):
 
 
 def weighed(question: Question) -> list[str]:
-    """
-    Ask a question again and return the deviations that explain the answer: none where it is equal.
-    """
+    """Ask a question again and return the deviations that explain the answer: none where it is equal."""
     try:
         ours = question.ask()
     except Exception as error:
@@ -55,9 +51,7 @@ def weighed(question: Question) -> list[str]:
 
 
 def verdict_of(case: str, numbers: Mapping[str, list[str]]) -> Verdict:
-    """
-    Return the verdict on a case of which these are the answers, each with the deviations that explain it.
-    """
+    """Return the verdict on a case of which these are the answers, each with the deviations that explain it."""
     met = {number for found in numbers.values() for number in found}
     if not met:
         return Verdict(case, EQUAL)

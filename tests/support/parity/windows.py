@@ -10,13 +10,9 @@ from tests.support.deviations.switches import explanation
 
 from .verdicts import Question, Verdict, verdict_of, weighed
 
-__all__ = ["asked", "replayed_windows"]
-
 
 def replayed_windows(text: str) -> Iterator[Verdict]:
-    """
-    Return the verdict on each case of a file of JSON lines.
-    """
+    """Return the verdict on each case of a file of JSON lines."""
     for line in text.split("\n"):
         if line:
             case = json.loads(line)
@@ -36,9 +32,7 @@ def _recorded(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return what our window answers to the operations of a case.
-    """
+    """Return what our window answers to the operations of a case."""
     shown = ContextWindow(case["max_tokens"])
     steps: list[list[Any]] = []
     for step in case["ops"]:

@@ -21,9 +21,7 @@ MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def faults(messages: Sequence[dict[str, Any]], system: Any = None, *, prefill: bool = False) -> list[str]:
-    """
-    Return what is wrong with a request; `prefill` allows the assistant the last word, as older models do.
-    """
+    """Return what is wrong with a request; `prefill` allows the assistant the last word, as older models do."""
     found = list(_unwritable([messages, system])) or [*_order(messages, prefill=prefill)]
     for index, message in enumerate(messages):
         found += [f"messages.{index}: {fault}" for fault in _content(message)]
@@ -31,9 +29,7 @@ def faults(messages: Sequence[dict[str, Any]], system: Any = None, *, prefill: b
 
 
 def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """
-    Return a message's content as blocks, as the provider reads a text.
-    """
+    """Return a message's content as blocks, as the provider reads a text."""
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 

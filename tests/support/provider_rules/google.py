@@ -33,9 +33,7 @@ def faults(
 
 
 def kind_of(content: dict[str, Any]) -> str:
-    """
-    Return the kind of turn that a content is: of the model, of the user, or of responses.
-    """
+    """Return the kind of turn that a content is: of the model, of the user, or of responses."""
     if content["role"] == "model":
         return "model"
     return "responses" if _of(content, "function_response") else "user"

@@ -28,9 +28,7 @@ CALLS, OUTPUTS = "function_call", "function_call_output"
 
 
 def faults(messages: list[dict[str, Any]]) -> list[str]:
-    """
-    Return what chat completions would refuse in these messages.
-    """
+    """Return what chat completions would refuse in these messages."""
     found: list[str] = []
     awaited: list[str] = []
     legacy: str | None = None
@@ -108,9 +106,7 @@ def _call_faults(where: str, calls: Any) -> list[str]:
 
 
 def responses_faults(items: list[dict[str, Any]]) -> list[str]:
-    """
-    Return what the Responses API would refuse in this input.
-    """
+    """Return what the Responses API would refuse in this input."""
     found = [fault for index, item in enumerate(items) for fault in _item_faults(f"item {index}", item)]
     asked = [item.get("call_id") for item in items if item.get("type") == CALLS]
     answered: list[Any] = []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import refold
-from refold.domain.envelope import encode_payload
+from refold.domain.log.envelope import encode_payload
 
 from .bench import reopen
 from .ours import Ours, add

@@ -8,7 +8,7 @@ from typing import Any
 
 import refold.chat
 from refold.domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
-from refold.domain.envelope import encode_payload
+from refold.domain.log.envelope import encode_payload
 
 from .workload import Item
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from refold.domain.envelope import Meta
-from refold.domain.ports import NewEvents
+from refold.domain.log.envelope import Meta
+from refold.domain.log.ports import NewEvents
 from refold.domain.spans import Ref
 from refold.domain.trajectory.events import (
     AttributeChange,

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from .errors import DamagedError, InvalidInputError
-from .streams import ID_BYTES_MAX
 
 FINGERPRINT_BYTES = 16
 # PostgreSQL's index takes 2,704 with what else is in it.
 KEY_BYTES_MAX = 1_000
+ID_BYTES_MAX = 255
 
 
 class Without:

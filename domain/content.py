@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from .admission import JSON_DEPTH_MAX, Json, is_deeper
 from .canonical import canonical_json, parse_json, require_unicode
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
+from .log.admission import JSON_DEPTH_MAX, Json, is_deeper
 
 # As for chats: four characters, here bytes, make a token.
 TOKEN_BYTES = 4

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from .envelope import Event
 from .errors import DamagedError
-from .ports import Range
+from .log.envelope import Event
+from .log.ports import Range
 from .spans import Ref, Span
 
 

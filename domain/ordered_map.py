@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from .locks import locked, synchronized
-from .process_forks import fork_safe_lock
+from .concurrency.locks import locked, synchronized
+from .concurrency.process_forks import fork_safe_lock
 
 K = TypeVar("K", bound=Hashable)
 K_in = TypeVar("K_in", bound=Hashable, contravariant=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from .admission import VERSION_MAX, StreamName, VersionNumber
 from .errors import DamagedError, InvalidInputError
+from .log.admission import VERSION_MAX, StreamName, VersionNumber
 
 OWN = ""
 NUMBER_BITS_MAX = 56

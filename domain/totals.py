@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .admission import Total
+from .log.admission import Total
 
 
 class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -10,11 +10,11 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ..domain.envelope import RecordedEvent
+from ..domain.concurrency.locks import synchronized
+from ..domain.concurrency.process_forks import fork_safe_lock
 from ..domain.errors import LogWentBackError, Lost
-from ..domain.locks import synchronized
-from ..domain.ports import Receipt, StreamEnd
-from ..domain.process_forks import fork_safe_lock
+from ..domain.log.envelope import RecordedEvent
+from ..domain.log.ports import Receipt, StreamEnd
 from .records import Request
 from .texts import LARGE_TEXT_BYTES
 

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
+from ..domain.concurrency.locks import News, locked
+from ..domain.concurrency.process_forks import renew_in_child
 from ..domain.errors import StorageClosedError
-from ..domain.locks import News, locked
-from ..domain.process_forks import renew_in_child
 
 # What is left undone is done by the next process that writes.
 CLOSING_SECONDS_MAX = 5.0

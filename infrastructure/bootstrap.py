@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..domain.canonical import require_unicode
+from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
-from ..domain.view import Durability, require_durability
 from .databases import open_database
 from .store import Store
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.chat.events import ChatEvent
-from ..domain.envelope import NO_META, Event, Meta, Undecodable, require_meta_size
 from ..domain.errors import DamagedError
+from ..domain.log.envelope import NO_META, Event, Meta, Undecodable, require_meta_size
 from ..domain.memory.events import MemoryEvent
 from ..domain.moments import StoreEvent
 from ..domain.pool.events import PoolEvent, QueueEvent

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 import zstandard
 
-from ..domain.envelope import PAYLOAD_BYTES_MAX
 from ..domain.errors import DamagedError
+from ..domain.log.envelope import PAYLOAD_BYTES_MAX
 
 PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 REFERENCES = 0x10

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeVar
 
+from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
-from ..domain.journal import Journal
-from ..domain.pool.container import Container
-from ..domain.pool.rules.commands import QUEUE, Begin
-from ..domain.pool.settings import require_limit
+from ..domain.pool.commands import QUEUE, Begin
+from ..domain.pool.container import Container, require_limit
 from .opening import Opening, home_of
 
 QUEUE_LIMIT = 10

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+from ..domain.concurrency.locks import synchronized
+from ..domain.concurrency.process_forks import renew_in_child
 from ..domain.errors import InvalidInputError, RefoldError
-from ..domain.locks import synchronized
-from ..domain.process_forks import renew_in_child
 from ..domain.trajectory import Run, RunFactory, RunId
 from .bootstrap import open_store
 from .store import Store

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..domain.addressing import microseconds
 from ..domain.canonical import require_unicode
 from ..domain.errors import InvalidInputError
+from ..domain.ids import microseconds
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from .projecting.runner import ProjectionRunner
 from .subscribed import KINDS

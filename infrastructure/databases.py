@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..domain.errors import InvalidInputError
-from ..domain.memory_log import MemoryLog
-from ..domain.ports import LiveLog
+from ..domain.log.memory_log import MemoryLog
+from ..domain.log.ports import LiveLog
 from .projecting.store import MemoryProjectionStore, ProjectionStore
 
 POSTGRES = ("postgresql://", "postgres://")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..domain.admission import admitted
-from ..domain.envelope import NO_META, Event, Meta, require_payload_size
 from ..domain.errors import InvalidInputError
-from ..domain.ports import NewEvents
+from ..domain.log.admission import admitted
+from ..domain.log.envelope import NO_META, Event, Meta, require_payload_size
+from ..domain.log.ports import NewEvents
 from .codec import encode_meta, tag_of
 from .compression import Compression, Plain
 from .records import Draft

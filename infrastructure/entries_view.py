@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..domain.decider import trusted
+from ..domain.context.decider import trusted
+from ..domain.context.history import resolve_version
 from ..domain.errors import DamagedError
-from ..domain.history import resolve_version
-from ..domain.ports import Log
+from ..domain.ids import split_stream_id
+from ..domain.log.ports import Log
 from ..domain.positions import Moment
 from ..domain.spans import Segment, refs_of
-from ..domain.streams import split_stream_id
 from ..projections.entries import (
     BRANCHED,
     CLEARED,

@@ -18,7 +18,7 @@ from eventsourcing.persistence import (
     Tracking,
 )
 
-from ..domain.locks import News
+from ..domain.concurrency.locks import News
 from .following import FollowableRecorder, FollowingSubscription, Page
 from .recording import VERSION_MAX, IdType, Stored, originator_of, parts_of, stream_of
 from .records import Appended, Part

@@ -15,9 +15,9 @@ import warnings
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
+from ..domain.concurrency.process_forks import renew_in_child
+from ..domain.context.journal import Journal
 from ..domain.errors import RefoldError
-from ..domain.journal import Journal
-from ..domain.process_forks import renew_in_child
 
 EXIT_SECONDS_MAX = 10.0
 # Behind everything else that a worker does at its end.

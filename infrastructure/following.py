@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eventsourcing.persistence import ApplicationRecorder, Notification, Subscription
 
-from ..domain.locks import News
+from ..domain.concurrency.locks import News
 
 POLL_SECONDS = 0.05
 PAGE_LENGTH = 500

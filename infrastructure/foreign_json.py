@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..domain.admission import JSON_DEPTH_MAX, is_deeper
 from ..domain.errors import InvalidInputError
+from ..domain.log.admission import JSON_DEPTH_MAX, is_deeper
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..domain.envelope import RecordedEvent
-from ..domain.ports import LiveLog
+from ..domain.log.envelope import RecordedEvent
+from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING, Moment
 
 

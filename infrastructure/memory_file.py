@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..domain.encoded_ids import decoded_id
-from ..domain.home import Home
+from ..domain.clock import REAL_SYSTEM
+from ..domain.concurrency.threads import in_thread
+from ..domain.context.attachment import Home
+from ..domain.ids import decoded_id
 from ..domain.memory import Memory
-from ..domain.system import REAL_SYSTEM
-from ..domain.threads import in_thread
 from .bootstrap import open_store
 
 

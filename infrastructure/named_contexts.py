@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..domain.errors import InvalidInputError, NotFoundError
-from ..domain.ports import Log
+from ..domain.log.ports import Log
 
 # The kinds that hold items.
 ITEM_KINDS = ("chat", "queue", "pool", "window", "memory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..domain.adopting import names_in, streams_said
+from ..domain.context.adopt import names_in, streams_said
 from ..domain.spans import Span
 
 

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..domain.decider import Decider
-from ..domain.envelope import Event
+from ..domain.clock import REAL_SYSTEM
+from ..domain.context.attachment import Home
+from ..domain.context.decider import Decider
+from ..domain.context.journal import OPENING, Journal
+from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
-from ..domain.home import Home
-from ..domain.journal import OPENING, Journal
-from ..domain.ports import LiveLog, Log
-from ..domain.streams import split_stream_id, stream_id
-from ..domain.system import REAL_SYSTEM
-from ..domain.view import Durability, Place, require_durability
+from ..domain.ids import split_stream_id, stream_id
+from ..domain.log.envelope import Event
+from ..domain.log.ports import LiveLog, Log
 
 IDENTITY = ("user", "session", "agent")
 

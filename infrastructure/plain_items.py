@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..domain.chat.seed_dict import items_to_dict
+from ..domain.chat.dict_form import items_to_dict
 from ..domain.chat.views import item_of
 from ..domain.content import Content, plain_content
 from ..domain.memory.events import MemoryRemembered

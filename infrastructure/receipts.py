@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..domain.envelope import RecordedEvent
-from ..domain.ports import NewEvents, Receipt, require_same_call
+from ..domain.log.envelope import RecordedEvent
+from ..domain.log.ports import NewEvents, Receipt, require_same_call
 from ..domain.positions import Position
 from .records import Appended, Known, Placed
 

@@ -25,7 +25,6 @@ from eventsourcing.persistence import (
     StoredEvent,
 )
 
-from ..domain.envelope import NO_DIGEST, PAYLOAD_BYTES_MAX, Meta, chain_digest
 from ..domain.errors import (
     ConcurrencyError,
     DamagedError,
@@ -34,6 +33,7 @@ from ..domain.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from ..domain.log.envelope import NO_DIGEST, PAYLOAD_BYTES_MAX, Meta, chain_digest
 from ..domain.positions import Position
 from .codec import decode_meta
 from .records import Draft, Part

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..domain.envelope import Meta
+from ..domain.log.envelope import Meta
 from .texts import LargeText
 
 ANY = -(1 << 62)

@@ -8,8 +8,8 @@ from contextlib import ContextDecorator
 import msgspec
 
 from ..domain.canonical import require_unicode
-from ..domain.envelope import NO_DIGEST
 from ..domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError
+from ..domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
 REBUILD = "`rebuild` makes it anew, events are not concerned"

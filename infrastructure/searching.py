@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..domain.errors import DamagedError, InvalidInputError, NotFoundError
-from ..domain.ports import Log
-from ..domain.streams import split_stream_id, stream_id
+from ..domain.ids import split_stream_id, stream_id
+from ..domain.log.ports import Log
 from ..domain.words import Term, parse_query, snippet_of
 from ..projections.contract import Found, SearchQuery
 from ..projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of

@@ -8,18 +8,18 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ..domain.chat.context import ChatContext
+from ..domain.concurrency.threads import in_thread
+from ..domain.context.journal import Journal
+from ..domain.context.transaction import Transaction, transaction
+from ..domain.context.view import Durability, Place
 from ..domain.errors import ConcurrencyError, IdempotencyError, InvalidInputError, StorageError
-from ..domain.journal import Journal
+from ..domain.ids import stream_id
+from ..domain.log.ports import LiveLog, NewEvents
 from ..domain.memory import MemoryScope
 from ..domain.moments import MomentNames
 from ..domain.pool import ContextPool, ContextQueue
-from ..domain.ports import LiveLog, NewEvents
 from ..domain.positions import BEGINNING, Moment
-from ..domain.streams import stream_id
-from ..domain.threads import in_thread
 from ..domain.trajectory import Run, RunFactory
-from ..domain.transaction import Transaction, transaction
-from ..domain.view import Durability, Place
 from ..domain.window import ContextWindow
 from ..projections.catalogue import CATALOGUE
 from ..projections.contract import Projection

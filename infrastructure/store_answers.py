@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from ..domain.ports import LiveLog
+from ..domain.concurrency.threads import in_thread
+from ..domain.log.ports import LiveLog
 from ..domain.positions import Moment
-from ..domain.threads import in_thread
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.entries import ENTRIES
 from ..projections.lineage import LINEAGE, LineageRow

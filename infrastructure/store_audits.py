@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..domain.decider import trusted
+from ..domain.concurrency.threads import in_thread
+from ..domain.context.decider import trusted
 from ..domain.errors import InvalidInputError
-from ..domain.streams import split_stream_id
-from ..domain.threads import in_thread
+from ..domain.ids import split_stream_id
 from ..domain.trajectory.identity import run_id_of
 from ..projections.validity import VALIDITY
 from .auditing.configuration import config_changes

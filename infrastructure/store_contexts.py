@@ -7,22 +7,22 @@ from typing import Any
 
 from ..domain.canonical import canonical_json
 from ..domain.chat.context import ChatContext
-from ..domain.chat.counting import TokenCounter
 from ..domain.chat.events import Opened
 from ..domain.chat.rules.commands import Open
 from ..domain.chat.rules.decide import CHAT
-from ..domain.encoded_ids import encoded_id
-from ..domain.home import Home
-from ..domain.journal import Journal
+from ..domain.chat.tokens import TokenCounter
+from ..domain.clock import REAL_SYSTEM
+from ..domain.concurrency.threads import in_thread
+from ..domain.context.attachment import Home
+from ..domain.context.journal import Journal
+from ..domain.context.view import Durability, require_durability
+from ..domain.ids import encoded_id
+from ..domain.log.acting import NO_TRACE, Trace
+from ..domain.log.ports import LiveLog
 from ..domain.memory import Memory
 from ..domain.pool import ContextPool, ContextQueue
-from ..domain.pool.settings import require_tags
-from ..domain.ports import LiveLog
-from ..domain.system import REAL_SYSTEM
-from ..domain.threads import in_thread
-from ..domain.tracing import NO_TRACE, Trace
+from ..domain.pool.container import require_tags
 from ..domain.trajectory import Run, RunFactory
-from ..domain.view import Durability, require_durability
 from ..domain.window import AdmissionPolicy, AgentContext, ContextWindow
 from .containers import ContainerSettings
 from .opening import Opening, open_journal

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 
 from ..domain.errors import InvalidInputError, NotFoundError
-from ..domain.ports import LiveLog
+from ..domain.log.ports import LiveLog
 from ..projections.contract import Projection
 from .projecting.building import Progress, Stop
 from .projecting.faults import note_fault

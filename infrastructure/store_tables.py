@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..domain.threads import in_thread
+from ..domain.concurrency.threads import in_thread
 from ..domain.trajectory import Trajectory
 from ..projections.trajectory_tables import EdgeRow, NodeRow
 from .node_audit import AskedNode, AttributeTransition, audit_node

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ..domain.ports import Range
+from ..domain.log.ports import Range
 
 GAP_VERSIONS_MAX = 64
 

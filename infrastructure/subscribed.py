@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..domain.envelope import RecordedEvent
 from ..domain.errors import InvalidInputError
-from ..domain.streams import split_stream_id
+from ..domain.ids import split_stream_id
+from ..domain.log.envelope import RecordedEvent
 
 KINDS = ("chat", "queue", "pool", "window", "memory", "run")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..domain.addressing import require_name
 from ..domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnlyError
+from ..domain.ids import require_name
 from ..domain.positions import Moment
 from .projecting.read_only import kept_by
 from .projecting.store import ProjectionStore, stored_moment

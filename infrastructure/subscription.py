@@ -11,13 +11,13 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 
-from ..domain.envelope import RecordedEvent
+from ..domain.concurrency.locks import synchronized
+from ..domain.concurrency.process_forks import renew_in_child
+from ..domain.concurrency.threads import finished_in_thread
 from ..domain.errors import InvalidInputError, LogWentBackError
-from ..domain.locks import synchronized
-from ..domain.ports import LiveLog, StreamEnd, require_known
+from ..domain.log.envelope import RecordedEvent
+from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
-from ..domain.process_forks import renew_in_child
-from ..domain.threads import finished_in_thread
 from .subscribed import EVERYTHING, Wanted
 from .subscribed_cursor import Cursor
 

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from ..domain.chat.state.sequence import Edits
-from ..domain.decider import trusted
+from ..domain.context.decider import trusted
 from ..domain.spans import Segment, refs_of
 from ..projections.stays import STILL_THERE, Stay, stays_of
 from ..projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by

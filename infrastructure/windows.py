@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..domain.chat.counting import TokenCounter
+from ..domain.chat.tokens import TokenCounter
+from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
-from ..domain.journal import Journal
-from ..domain.tracing import NO_TRACE, Trace
+from ..domain.log.acting import NO_TRACE, Trace
 from ..domain.window import AdmissionPolicy, ContextWindow
 from ..domain.window.events import WindowOpened
-from ..domain.window.rules.commands import Begin
-from ..domain.window.rules.decide import WINDOWS
+from ..domain.window.rules import WINDOWS, Begin
 from ..domain.window.sizing import require_max_tokens, require_policy
 from ..domain.window.window import MAX_TOKENS
 from .opening import IDENTITY, Opening, home_of

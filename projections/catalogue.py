@@ -9,11 +9,11 @@ import msgspec
 from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened
 from ..domain.chat.state.arena import totals_of
 from ..domain.chat.tokens import estimate_tokens
-from ..domain.envelope import RecordedEvent
+from ..domain.ids import split_stream_id
+from ..domain.log.envelope import RecordedEvent
 from ..domain.moments import STREAM as MOMENTS
 from ..domain.pool.events import BranchedEvent, PoolAdded, QueueAppended
 from ..domain.pool.items import totals_of as totals_of_item
-from ..domain.streams import split_stream_id
 from ..domain.totals import Totals
 from ..domain.trajectory.events import NodeEvent, NodeRemoved, RunOpened
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.words import Term
 
 Row = msgspec.Struct

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.pool.events import (
     ITEM_EVENTS,
     AddedEvent,

@@ -12,7 +12,7 @@ import msgspec
 
 from ..domain.chat.events import ITEM_EVENTS
 from ..domain.chat.state.arena import totals_of
-from ..domain.envelope import RecordedEvent
+from ..domain.log.envelope import RecordedEvent
 from ..domain.totals import Totals
 from .catalogue import change_of
 

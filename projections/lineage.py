@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..domain.chat.events import Forked, Merged
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.pool.events import BranchedEvent, MergedEvent, PoolBranched, PoolMerged, QueueBranched, QueueMerged
 from ..domain.spans import Segment
 from ..domain.trajectory.events import RoundsRestored

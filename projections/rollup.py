@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ..domain.chat.events import added_item
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.log.envelope import Event, RecordedEvent
 
 ROLLUP_EVENTS = 1_024
 # What people and models wrote, and functions returned; names and ids are not text.

@@ -18,10 +18,10 @@ import msgspec
 
 from ..domain.chat import events as chat
 from ..domain.content import Content
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.ids import split_stream_id
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.memory import events as memory
 from ..domain.pool import events as pool
-from ..domain.streams import split_stream_id
 from ..domain.window import events as window
 from ..domain.words import words_of
 from .contract import SearchedRow

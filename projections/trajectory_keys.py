@@ -11,8 +11,8 @@ import hashlib
 from functools import lru_cache
 
 from ..domain.errors import InvalidInputError
+from ..domain.ids import split_stream_id
 from ..domain.spans import Ref
-from ..domain.streams import split_stream_id
 from ..domain.trajectory.identity import KIND, RunId, run_id_of
 
 VERSION_DIGITS = 10

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..domain.canonical import canonical_json
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref
 from ..domain.trajectory.events import (
     AttributeChange,

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from ..domain.canonical import canonical_json
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.ids import split_stream_id
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref
-from ..domain.streams import split_stream_id
 from ..domain.trajectory.events import (
     NodeChanged,
     NodeEvent,

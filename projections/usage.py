@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.canonical import parse_json
-from ..domain.chat.counting import SCRIPTS
 from ..domain.chat.events import (
     ITEM_EVENTS,
     ChatItemEvent,
@@ -28,8 +27,8 @@ from ..domain.chat.events import (
     Summarized,
     added_item,
 )
-from ..domain.chat.tokens import estimate_tokens
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.chat.tokens import SCRIPTS, estimate_tokens
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.messages.reading import calls_of, kind_of
 from ..domain.trajectory.events import MessageRecorded, PortraitWritten
 from .run_texts import told_in

@@ -35,7 +35,7 @@ from ..domain.chat.events import (
     added_item,
 )
 from ..domain.chat.tokens import estimate_tokens
-from ..domain.envelope import Event, RecordedEvent
+from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
 from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
 

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from refold import ContextPool, ContextQueue, PoolItem
-from refold.domain.envelope import encode_payload
+from refold.domain.log.envelope import encode_payload
 
 from ..bench import Bench
 from ..ours import Ours

@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter
 from typing import cast
 
-from refold.domain.envelope import encode_payload
+from refold.domain.log.envelope import encode_payload
 
 from ..bench import Bench, Scale, reopen
 from ..edits import Editor, dated_events

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, cast
 
-from refold.domain.envelope import encode_payload
+from refold.domain.log.envelope import encode_payload
 from refold.trajectory import Run
 
 from ..bench import Bench, reopen

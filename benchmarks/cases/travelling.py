@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from refold import Store
 from refold.domain.chat.events import Opened
-from refold.domain.envelope import NO_META
-from refold.domain.ports import NewEvents
+from refold.domain.log.envelope import NO_META
+from refold.domain.log.ports import NewEvents
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.growth import GROWTH
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
-from refold.domain.envelope import encode_payload
+from refold.domain.log.envelope import encode_payload
 
 from ..bench import Bench, reopen
 from ..ours import Ours

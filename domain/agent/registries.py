@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import NotFoundError
-from ..hooks.naming import Registry
+from ..hooks.registry import Registry
 from .errors import UnregisteredAgentError, UnregisteredToolError
 
 if TYPE_CHECKING:

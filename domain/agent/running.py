@@ -3,21 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, suppress
 from queue import Queue
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ..acting import acting, current_meta
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, RefusedError
 from ..hooks import AgentHook, Hook, HookDecorator, HookRegistry, TurnHook
 from ..hooks.injecting import handing_out
-from ..pool import ContextPool, ContextQueue
-from .gate import Gate
+from ..log.acting import acting, current_meta
+from ..pool import ContextItem, ContextPool, ContextQueue
+from .errors import UnroutableItemError
 from .guarding import Guarded, safe_execution
 from .registries import AgentRegistry
-from .routing import Routing, routing_of
 from .tool import AsyncGenTool, BaseTool
 from .turn import Turn
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Gate:
+    """
+    Holds up one task while it is closed.
+
+    An `asyncio.Event` would belong to the first loop that waited for it, and could be set in its thread only.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    def close(self) -> None:
+        """Hold up who comes by; closing a closed gate is fine."""
+        self.is_closed = True
+
+    def open(self) -> None:
+        """Let through who waits; opening an open gate is fine."""
+        self.is_closed = False
+        # Read once: whoever waits may go on in another thread at this moment.
+        waiting = self._waiting
+        if waiting is not None:
+            loop, opened = waiting
+            # Nobody waits any more in a loop that was closed.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(opened.set)
+
+    async def passed(self) -> None:
+        """Wait until the gate is open."""
+        import asyncio
+
+        try:
+            while self.is_closed:
+                opened = asyncio.Event()
+                self._waiting = asyncio.get_running_loop(), opened
+                # It may have been opened between the question and the event.
+                if self.is_closed:
+                    await opened.wait()
+        finally:
+            self._waiting = None
+
+
+class Routing(NamedTuple):
+    """What a value is routed as: each list in the order in which the tool gave it."""
+
+    queued: list[ContextItem[Any]]
+    pooled: list[ContextItem[Any]]
+    turns: list[Turn[Any]]
+
+    def require_items(self, agent: str, tool: str, queue: ContextQueue[Any], pool: ContextPool[Any]) -> None:
+        """
+        Refuse items that the queue or the pool would refuse, before any of them is routed (SPEC P7.6).
+
+        Raises:
+            UnroutableItemError: one has an id and no description, or holds what cannot be stored.
+        """
+        for item in self.pooled:
+            if item.description is None:
+                why = (
+                    f"has the id {item.id!r} and no description: give it a description, by which it is chosen from "
+                    "the pool, or no id, so that it goes into the queue"
+                )
+                raise UnroutableItemError(agent, tool, item, why)
+        for container, items in ((queue, self.queued), (pool, self.pooled)):
+            for item in items:
+                try:
+                    container.added_event(item)
+                except RefusedError as error:
+                    raise UnroutableItemError(agent, tool, item, f"cannot be kept: {error}") from error
+
+
+def routing_of(value: object) -> Routing | None:
+    """
+    Return what a value is routed as, or None where it is a plain value (SPEC P7.2, P7.5).
+
+    A list or tuple is routed when it holds nothing but items and turns.
+    """
+    parts = value if isinstance(value, list | tuple) else (value,)
+    if not parts or not all(isinstance(part, ContextItem | Turn) for part in parts):
+        return None
+    items = [part for part in parts if isinstance(part, ContextItem)]
+    return Routing(
+        queued=[item for item in items if item.id is None],
+        pooled=[item for item in items if item.id is not None],
+        turns=[part for part in parts if isinstance(part, Turn)],
+    )
+
 
 END = object()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ..encoded_ids import encoded_id
 from ..errors import InvalidInputError, NotFoundError
 from ..hooks import rebuild_hooks_from_serialization
+from ..ids import encoded_id, stream_id
 from ..pool import ContextPool, ContextQueue
-from ..streams import stream_id
 
 QUEUE_LIMIT = 10
 NOTHING_SAVED: Mapping[str, Any] = {"pool": {}, "queue": {"limit": QUEUE_LIMIT}}

@@ -12,14 +12,20 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
+from ..clock import REAL_SYSTEM
 from ..hooks import Hook, HookDecorator, HookRegistry, NotAsyncError, ToolHook, merge_kwargs
 from ..hooks.injecting import Injection
 from ..hooks.locks import new_lock
 from .registries import ToolRegistry
-from .times import utc_now
+
+
+def utc_now() -> datetime:
+    """Return the present, in UTC."""
+    return datetime.fromtimestamp(REAL_SYSTEM.now(), UTC)
+
 
 R = TypeVar("R")
 Y = TypeVar("Y")

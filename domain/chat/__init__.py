@@ -6,7 +6,6 @@ from .calls.eviction import Eviction
 from .calls.past import ReadOnlyChatContext
 from .calls.reading import EvictedItem
 from .context import ChatContext
-from .counting import CHARACTERS, SCRIPTS, TokenCounter, tiktoken_counter
 from .items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -20,9 +19,15 @@ from .items import (
     ImageContent,
     ResizeOptions,
 )
-from .rendering import render_context_as_text, render_items
-from .summarising import SUMMARIZE_PROMPT, SummaryAnswer, ask_for_summary, generate_summary
-from .tokens import RunningTokens
+from .summarising import (
+    SUMMARIZE_PROMPT,
+    SummaryAnswer,
+    ask_for_summary,
+    generate_summary,
+    render_context_as_text,
+    render_items,
+)
+from .tokens import CHARACTERS, SCRIPTS, RunningTokens, TokenCounter, tiktoken_counter
 from .window import ContextWindow
 
 __all__ = [

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..adopting import adopted_events
-from ..context import Context
-from ..envelope import RecordedEvent
-from ..journal import Journal
-from ..memory_log import MemoryLog
-from ..ports import Log, NewEvents
+from ..clock import REAL_SYSTEM, System
+from ..context.adopt import adopted_events
+from ..context.context import Context
+from ..context.journal import Journal
+from ..context.view import Durability, Place
+from ..log.envelope import RecordedEvent
+from ..log.memory_log import MemoryLog
+from ..log.ports import Log, NewEvents
 from ..positions import Moment
-from ..system import REAL_SYSTEM, System
-from ..view import Durability, Place
 from .calls.appending import AppendingChat
 from .calls.editing import EditingChat
 from .calls.forkable import ForkableChat
@@ -28,16 +28,16 @@ from .calls.home import ChatHome
 from .calls.joining import JoiningChat
 from .calls.past import PastSource, ReadOnlyChatContext
 from .calls.receiving import ReceivingChat
+from .dict_form import items_from_dict
 from .events import Opened
 from .items import ChatItem
 from .rules.commands import NameVersion, Open
 from .rules.decide import CHAT
-from .seed_dict import items_from_dict
 from .state.fold import ChatState
 
 if TYPE_CHECKING:
     # A replay needs a context to run in, so it is imported where one is asked for.
-    from .replaying import Policy, Replay
+    from .replay import Policy, Replay
 
 DETACHED = Place("chat:detached", "detached")
 T = TypeVar("T")
@@ -134,18 +134,18 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         Raises:
             InvalidInputError: there is no policy of this name, or it is to be awaited (`areplay`).
         """
-        from .replaying import replay_now
+        from .replay import replay_now
 
         return replay_now(*self._replayed(policy))
 
     async def areplay(self, policy: Policy | str) -> Replay:
         """`replay()` with a policy that may be awaited, such as `lambda chat: chat.summarize(llm)`."""
-        from .replaying import replay_awaited
+        from .replay import replay_awaited
 
         return await replay_awaited(*self._replayed(policy))
 
     def _replayed(self, policy: Policy | str) -> tuple[Replay, Iterator[Any]]:
-        from .replaying import policy_of, replayed
+        from .replay import policy_of, replayed
 
         self.flush()
         journal = self._journal

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar
 import msgspec
 from pydantic import ValidationError
 
-from ..admission import JsonObject, StreamName, VersionName, VersionNumber, one_of
 from ..canonical import parse_json
 from ..errors import InvalidInputError
+from ..log.admission import JsonObject, StreamName, VersionName, VersionNumber, one_of
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 from .items import ChatRole, ImageContent
@@ -31,7 +31,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     The shape an imported item had at its source, so that it can be given back as it came.
 
     `starts` is true for the first item of a source message. `rest` is canonical JSON of what the items
-    themselves do not say: see `refold.domain.chat.formats.openai_shape` and `anthropic_origin`.
+    themselves do not say: see `refold.domain.formats.openai.receive` and `anthropic_origin`.
     """
 
     starts: bool = True

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from .arguments import eval_args, eval_kwargs, merge_kwargs
 from .decorating import HookDecorator, hook
 from .errors import NotAsyncError, UnregisteredHookError, UnserializableHookError
-from .hook import Hook, HookFunction, HookMetadata
+from .hook import (
+    AgentHook,
+    ContextPoolHook,
+    ContextQueueHook,
+    Hook,
+    HookFunction,
+    HookMetadata,
+    HookType,
+    ToolHook,
+    TurnHook,
+    eval_args,
+    eval_kwargs,
+    merge_kwargs,
+)
 from .injecting import inject_context_deps
-from .kinds import AgentHook, ContextPoolHook, ContextQueueHook, HookType, ToolHook, TurnHook
 from .locks import CrossLoopLock
-from .registry import HookRegistry
-from .saving import rebuild_hooks_from_serialization, serialize_hooks_by_type
+from .registry import HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 
 __all__ = [
     "AgentHook",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, overload
 
-from .hook import Hook, HookFunction
-from .kinds import HookType
+from .hook import Hook, HookFunction, HookType
 from .registry import HookRegistry, type_tuple
 
 

@@ -4,16 +4,99 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from enum import Enum
+from types import FunctionType
 from typing import Any, TypeAlias
 
 from ..errors import InvalidInputError
-from .arguments import merge_kwargs
 from .errors import NotAsyncError
 from .injecting import Injection
-from .kinds import HookType
 from .locks import new_lock
+
+
+class _Moments(str, Enum):  # noqa: UP042 - the seed's base classes: str(kind) stays "TurnHook.BEFORE_RUN"
+    """What all of them are: texts, in enums of their own."""
+
+
+class TurnHook(_Moments):
+    """Moments in the run of one turn."""
+
+    BEFORE_RUN = "before_run"
+    AFTER_RUN = "after_run"
+    ON_TIMEOUT = "on_timeout"
+    ON_ERROR = "on_error"
+    ON_COMPLETE = "on_complete"
+
+
+class AgentHook(_Moments):
+    """Moments in the run of an agent."""
+
+    BEFORE_TURN = "before_turn"
+    AFTER_TURN = "after_turn"
+    ON_TURN_VALUE = "on_turn_value"
+    BEFORE_PUT = "before_put"
+    AFTER_PUT = "after_put"
+    ON_PAUSE = "on_pause"
+    ON_RESUME = "on_resume"
+
+
+class ToolHook(_Moments):
+    """Moments in one call of a tool."""
+
+    BEFORE_INVOKE = "before_invoke"
+    AFTER_INVOKE = "after_invoke"
+    ON_YIELD = "on_yield"
+    ON_ERROR = "on_error"
+
+
+class ContextQueueHook(_Moments):
+    """Changes of a context queue."""
+
+    BEFORE_APPEND = "before_append"
+    AFTER_APPEND = "after_append"
+    BEFORE_CLEAR = "before_clear"
+    AFTER_CLEAR = "after_clear"
+    ON_EVICT = "on_evict"
+
+
+class ContextPoolHook(_Moments):
+    """Changes of a context pool."""
+
+    BEFORE_ADD = "before_add"
+    AFTER_ADD = "after_add"
+    BEFORE_REMOVE = "before_remove"
+    AFTER_REMOVE = "after_remove"
+    BEFORE_CLEAR = "before_clear"
+    AFTER_CLEAR = "after_clear"
+    ON_EVICT = "on_evict"
+
+
+HookType: TypeAlias = TurnHook | AgentHook | ToolHook | ContextQueueHook | ContextPoolHook
+
+
+logger = logging.getLogger(__name__)
+
+
+def eval_args(args: Iterable[Any]) -> list[Any]:
+    """Return the arguments; a function among them is called now, and what it returns stands for it."""
+    return [value() if isinstance(value, FunctionType) else value for value in args]
+
+
+def eval_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keyword arguments, functions called as in `eval_args`."""
+    return dict(zip(kwargs, eval_args(kwargs.values()), strict=True))
+
+
+def merge_kwargs(fixed: Mapping[str, Any], given: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """Return fixed and given keyword arguments; a given one wins, and the log has a warning that names `label`."""
+    for name in given:
+        if name in fixed:
+            logger.warning("Fixed kwarg %r is overridden in a call of %s.", name, label)
+    return eval_kwargs({name: value for name, value in fixed.items() if name not in given}) | dict(given)
+
 
 HookFunction: TypeAlias = Callable[..., Awaitable[None]]
 

@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ..process_forks import renew_in_child
+from ..concurrency.process_forks import renew_in_child
 
 if TYPE_CHECKING:
     import asyncio
 
     from .loop_lock import LoopLock
 
-from ..locks import locked, synchronized
+from ..concurrency.locks import locked, synchronized
 
 
 class CrossLoopLock:

@@ -2,15 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from ..errors import InvalidInputError
-from .errors import UnregisteredHookError
-from .hook import Hook, HookFunction, require_async, types_of
-from .kinds import HookType
-from .naming import taken_text
+from ..errors import InvalidInputError, NotFoundError
+from .errors import UnregisteredHookError, UnserializableHookError
+from .hook import Hook, HookFunction, HookType, require_async, types_of
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Things by their name; each kind of thing has a subclass, which nobody makes instances of (SPEC P6.15)."""
+
+    _registry: ClassVar[dict[str, Any]] = {}
+    _name_attribute: ClassVar[str] = "__name__"
+    _not_found: ClassVar[type[NotFoundError]] = NotFoundError
+
+    @classmethod
+    def clear(cls) -> None:
+        """Forget everything."""
+        cls._registry = {}
+
+    @classmethod
+    def register(cls, item: T) -> None:
+        """
+        Make an item known by its name.
+
+        Raises:
+            InvalidInputError: the name is taken (a ValueError).
+        """
+        name = getattr(item, cls._name_attribute)
+        cls.require_free(name)
+        cls._registry[name] = item
+
+    @classmethod
+    def require_free(cls, name: str) -> None:
+        """
+        Refuse a name that is taken.
+
+        Raises:
+            InvalidInputError: it is (a ValueError).
+        """
+        if name in cls._registry:
+            raise InvalidInputError(taken_text(name))
+
+    @classmethod
+    def get(cls, name: str) -> T:
+        """
+        Return the item of this name.
+
+        Raises:
+            NotFoundError: there is none (a KeyError).
+        """
+        if name not in cls._registry:
+            raise cls._missing(name)
+        item: T = cls._registry[name]
+        return item
+
+    @classmethod
+    def unregister(cls, name: str) -> None:
+        """
+        Free a name; whoever holds the item goes on holding it.
+
+        Raises:
+            NotFoundError: nothing has this name (a KeyError).
+        """
+        if name not in cls._registry:
+            raise cls._missing(name)
+        del cls._registry[name]
+
+    @classmethod
+    def _missing(cls, name: str) -> NotFoundError:
+        return cls._not_found(f"{name!r} not found: define or register it before it is looked up")
+
+
+def taken_text(name: str) -> str:
+    """Return what is said of a name that is taken (SPEC P6.15)."""
+    return f"{name!r} already registered: choose another name, or unregister({name!r}) first"
 
 
 class HookRegistry:
@@ -194,3 +264,45 @@ def _collide(one: object, other: object) -> bool:
 def _is_type(one: object, wanted: object) -> bool:
     # A type of an unknown kind is known by its text alone.
     return one is wanted or (not isinstance(wanted, Enum) and one == wanted)
+
+
+def serialize_hooks_by_type(hooks: Iterable[Any]) -> dict[str, list[str]]:
+    """
+    Return the names of hooks by their type's value; what has no type is left out.
+
+    Raises:
+        UnserializableHookError: a hook could not be found again by its name (a ValueError).
+    """
+    saved: dict[str, list[str]] = {}
+    for hook in hooks:
+        name = getattr(hook, "__name__", "hook")
+        # Of a hook for queues and pools both, two types are written alike.
+        for kind in dict.fromkeys(str(getattr(one, "value", one)) for one in types_of(hook)):
+            if not HookRegistry.holds(hook):
+                raise UnserializableHookError(name)
+            saved.setdefault(kind, []).append(name)
+    return saved
+
+
+def rebuild_hooks_from_serialization(data: Mapping[str, Sequence[str]], kinds: type[Enum] | None = None) -> list[Any]:
+    """
+    Return the hooks of `serialize_hooks_by_type`, each as often as it was there.
+
+    `kinds` are the types of the owner: "before_clear" means something else for a queue than for a pool.
+
+    Raises:
+        UnregisteredHookError: no hook is registered under a name and type (a KeyError).
+    """
+    owned = {str(kind.value): kind for kind in kinds or ()}
+    hooks: list[Any] = []
+    for value, names in data.items():
+        found = [HookRegistry.get(name, owned.get(value, value)) for name in names]
+        for place, hook in enumerate(found):
+            # One for several types was there once, though each of them lists it.
+            if _count(hook, hooks) < _count(hook, found[: place + 1]):
+                hooks.append(hook)
+    return hooks
+
+
+def _count(hook: object, hooks: Sequence[object]) -> int:
+    return sum(one is hook for one in hooks)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .base import LLM
-from .emitter import EventEmitter
+from .base import LLM, EventEmitter
 from .errors import LLMAuthenticationError, LLMError, LLMRateLimitError, LLMRequestError, LLMUnavailableError
 from .fallback import FallbackLLM
 from .responses import LLMResponse, ResponseChunk, TokenBudget, collect

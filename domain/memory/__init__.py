@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from .memory import InMemoryMemoryStore, Memory, MemoryAt
-from .protocol import MemoryStore
-from .records import MemoryChange, MemoryKind, MemoryRecord
-from .scope import MemoryScope, ScopeAt
+from .memory import InMemoryMemoryStore, Memory, MemoryAt, MemoryScope, ScopeAt
+from .records import MemoryChange, MemoryKind, MemoryRecord, MemoryStore
 
 __all__ = [
     "InMemoryMemoryStore",

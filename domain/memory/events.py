@@ -11,8 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from ..admission import Microseconds, VersionName, VersionNumber, one_of
 from ..content import Content
+from ..log.admission import Microseconds, VersionName, VersionNumber, one_of
 from ..spans import Ref, Span
 from ..totals import Totals
 

@@ -8,19 +8,262 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import NoReturn, TypeVar
 
-from ..encoded_ids import encoded_id
-from ..home import Home
-from ..homed import detached_home
-from ..locks import synchronized
+from ..canonical import Without, require_unicode
+from ..concurrency.locks import synchronized
+from ..concurrency.process_forks import renew_in_child
+from ..concurrency.threads import finished_in_thread
+from ..content import stored_content
+from ..context.attached import HomedContext, detached_home
+from ..context.attachment import Home
+from ..context.journal import Journal, Outcome
+from ..context.view import Place
+from ..errors import InvalidInputError
+from ..ids import decoded_id, encoded_id, microseconds, stream_id
+from ..log.acting import NO_TRACE, Trace
+from ..log.ports import NewEvents
 from ..pool.read_only import ReadOnlyError
 from ..positions import Moment
-from ..process_forks import renew_in_child
-from ..streams import stream_id
-from ..threads import finished_in_thread
-from ..tracing import NO_TRACE, Trace
-from ..view import Place
+from .events import MemoryForgotten, MemoryRestored
+from .past import changes_of, forgotten
 from .records import MemoryChange, MemoryKind, MemoryRecord
-from .scope import SEARCH_LIMIT, MemoryScope, ScopeAt
+from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
+from .state import Held, MemoryState
+
+SEARCH_LIMIT = 100
+
+
+class ReadableScope:
+    """What can be read of a scope, at whichever version."""
+
+    @property
+    def _state(self) -> MemoryState:
+        raise NotImplementedError
+
+    @property
+    def scope(self) -> str:
+        """The name of the scope."""
+        raise NotImplementedError
+
+    def get(self, key: str) -> MemoryRecord | None:
+        """Return the record under a key, or None."""
+        held = self._state.records.get(key)
+        return None if held is None else held.record_in(self.scope)
+
+    def search(
+        self,
+        *,
+        kind: MemoryKind | str | None = None,
+        key_prefix: str | None = None,
+        tag: str | None = None,
+        limit: int = SEARCH_LIMIT,
+    ) -> list[MemoryRecord]:
+        """
+        Return the newest records, `limit` at most, of those that pass all filters; `key_prefix` is taken literally
+        (SPEC A4.3, A4.5).
+
+        Raises:
+            InvalidInputError: there is no such kind, or the limit is negative.
+        """
+        if limit < 0:
+            raise InvalidInputError(f"limit is {limit}: take 0 or more")
+        wanted = None if kind is None else _kind(kind)
+
+        def passes(held: Held) -> bool:
+            event = held.event
+            return (
+                (wanted is None or event.kind == wanted)
+                and (key_prefix is None or event.key.startswith(key_prefix))
+                and (tag is None or tag in event.tags)
+            )
+
+        found = [held for held in self._state.newest_first() if passes(held)]
+        return [held.record_in(self.scope) for held in found[:limit]]
+
+
+class MemoryScope(ReadableScope, HomedContext):
+    """
+    What is remembered of one user, session or whatever a scope stands for: a context with versions and a past.
+
+    `memory.scope(name)` gives one. It shows what was there when it was last refreshed; a `Memory` refreshes before
+    it reads.
+    """
+
+    def __init__(self, home: Home, place: Place, trace: Trace) -> None:
+        self._home, self._trace = home, trace
+        self._journal = _journal_in(home, place)
+
+    @property
+    def _state(self) -> MemoryState:
+        state: MemoryState = self._journal.state
+        return state
+
+    @property
+    def scope(self) -> str:
+        """The name of the scope."""
+        return decoded_id(self.id)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something was put that is not known to be in the log yet."""
+        return self._journal.is_ahead
+
+    def put(
+        self, record: MemoryRecord, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """
+        Remember a record, in the place of the one under its key, whose `timestamp` it keeps (SPEC A4.3).
+
+        Raises:
+            InvalidInputError: it is of another scope, or holds what cannot be stored.
+        """
+        if record.scope != self.scope:
+            raise InvalidInputError(f"the record is of the scope {record.scope!r}, not of {self.scope!r}")
+        command = Remember(
+            key=require_unicode(record.key, "the key"),
+            value=stored_content(record.value, f"the value of {record.key!r}"),
+            kind=_kind(record.kind),
+            tags=tuple(require_unicode(tag, "a tag") for tag in record.tags),
+            first_at=_microseconds(record.timestamp),
+            now=int(self._home.system.now() * 1_000_000),
+        )
+        made_up = ("now",) if "timestamp" in record.model_fields_set else ("now", "first_at")
+        call = Without(command, *made_up)
+        self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
+
+    def forget(
+        self,
+        key: str | None = None,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> int:
+        """
+        Forget a key, or everything, and return how many records that were; `restore` takes them back.
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        command = Forget(key, None if reason is None else require_unicode(reason, "the reason"))
+        outcome = self._change(command, expected_version, idempotency_key, catch_up=False)
+        return sum(-event.change.items for event in outcome.events if isinstance(event, MemoryForgotten))
+
+    def restore(
+        self, key: str | None = None, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """
+        Take back what was forgotten last under a key, or under every key that is not remembered anew; return how many
+        records that were. They are as they were, also their times.
+
+        Raises:
+            NotFoundError: nothing was forgotten under this key that is not back.
+            ConcurrencyError: another writer came first.
+        """
+        call = ("restore", key)
+        outcome = self._journal.repeated(call, idempotency_key)
+        if outcome is None:
+            items = forgotten(self.recorded_events(until=self.version), self.stream, key)
+            command = Restore(self.stream, tuple(items))
+            outcome = self._change(command, expected_version, idempotency_key, catch_up=False, call=call)
+        return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
+
+    def history(self, key: str | None = None) -> list[MemoryChange]:
+        """Return what became of a key, or of every key: who changed it when, from what, to what; the oldest first."""
+        return changes_of(self.recorded_events(until=self.version), self.scope, key)
+
+    def at(self, moment: int | str | datetime | Moment) -> ScopeAt:
+        """
+        Return the scope as it was: at a version, a time, a position of the log, or a named version.
+
+        Raises:
+            NotFoundError: no such version or name.
+            InvalidInputError: the text is none of these, or a time without a zone.
+        """
+        return ScopeAt(self, self.version_at(moment))
+
+    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
+        """
+        Return what a store must append so that this detached scope is there as `stream`.
+
+        Raises:
+            InvalidInputError: it is empty, so that there is nothing to take along.
+        """
+        if not self.version:
+            raise InvalidInputError(f"nothing was ever remembered in {self.scope!r}: there is nothing to adopt")
+        return super().adopted_events(stream, root=root)
+
+    def _change(
+        self,
+        command: object,
+        expected_version: int | None,
+        idempotency_key: str | None,
+        *,
+        catch_up: bool,
+        call: object = None,
+    ) -> Outcome:
+        if not self.version and not self.is_ahead:
+            # Nothing opens a scope, so that one whose first records were rolled back just begins again.
+            self._journal = _journal_in(self._home, self._journal.place)
+        return super()._change(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
+
+    def _naming(self, name: str, version: int) -> NameVersion:
+        return NameVersion(name, version)
+
+
+class ScopeAt(ReadableScope):
+    """A scope as it was at a version; it can be read only."""
+
+    def __init__(self, shown: MemoryScope, version: int) -> None:
+        self._shown, self._version = shown, version
+        self._past: MemoryState | None = None
+
+    @property
+    def _state(self) -> MemoryState:
+        if self._past is None:
+            self._past = self._shown._past_state(self._version)
+        return self._past
+
+    @property
+    def scope(self) -> str:
+        """The name of the scope."""
+        return self._shown.scope
+
+    @property
+    def version(self) -> int:
+        """The version that is shown."""
+        return self._version
+
+    def history(self, key: str | None = None) -> list[MemoryChange]:
+        """Return what had become of a key, or of every key, by then."""
+        return changes_of(self._shown.recorded_events(until=self._version), self.scope, key)
+
+
+def _journal_in(home: Home, place: Place) -> Journal[MemoryState]:
+    version, digest = home.log.end(place.stream)
+    return Journal(
+        home.log,
+        place,
+        MEMORIES,
+        version=version,
+        digest=digest,
+        durability=home.durability,
+        unflushed=home.unflushed,
+    )
+
+
+def _kind(kind: MemoryKind | str) -> str:
+    try:
+        return MemoryKind(kind).value
+    except ValueError as error:
+        known = ", ".join(MemoryKind)
+        raise InvalidInputError(f"there is no kind {kind!r} of memory: take one of {known}") from error
+
+
+def _microseconds(time: datetime) -> int:
+    if time.tzinfo is None:
+        raise InvalidInputError(f"the timestamp {time} has no time zone: give one, such as datetime.UTC")
+    return microseconds(time)
+
 
 T = TypeVar("T")
 # Scopes whose folded state stays in memory; any other is read again at its next use.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..envelope import RecordedEvent
 from ..errors import NotFoundError
+from ..log.envelope import RecordedEvent
 from ..spans import Span, refs_of
 from .events import MemoryForgotten, MemoryRemembered, MemoryRestored
 from .records import MemoryChange, time_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..system import REAL_SYSTEM
+from ..clock import REAL_SYSTEM
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,3 +67,28 @@ class MemoryChange(msgspec.Struct, frozen=True):
     actor: str | None
     correlation_id: str | None
     because: str | None
+
+
+@runtime_checkable
+class MemoryStore(Protocol):
+    """Records by scope and key, which can be put, got, searched and forgotten."""
+
+    async def put(self, record: MemoryRecord) -> None:
+        """Remember a record, in the place of the one with its scope and key."""
+
+    async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
+        """Return the record with this scope and key, or None."""
+
+    async def search(
+        self,
+        *,
+        scope: str,
+        kind: MemoryKind | None = None,
+        key_prefix: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
+    ) -> list[MemoryRecord]:
+        """Return the records of a scope that pass all filters, the newest first."""
+
+    async def forget(self, *, scope: str, key: str | None = None) -> int:
+        """Forget a key, or a whole scope, and return how many records that were."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..addressing import require_name
 from ..content import Content
-from ..decider import Decider
+from ..context.decider import Decider
 from ..errors import InvalidInputError
+from ..ids import require_name
 from ..spans import Ref, spans_of
 from ..totals import Totals
 from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored

@@ -9,9 +9,9 @@ import msgspec
 
 from ..content import estimated_tokens, plain_content, restored_content
 from ..errors import DamagedError
+from ..log.ports import Log
 from ..named_events import read_named
 from ..ordered_map import OrderedMap
-from ..ports import Log
 from ..spans import refs_of
 from ..totals import Totals
 from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .events import MomentNamed, StoreEvent
-from .names import STREAM, MomentNames
+from .names import STREAM, MomentNamed, MomentNames, StoreEvent
 
 __all__ = ["STREAM", "MomentNamed", "MomentNames", "StoreEvent"]

@@ -6,13 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ..addressing import require_name
-from ..decider import Decider
-from ..home import Home
-from ..journal import Journal
+from ..context.attachment import Home
+from ..context.decider import Decider
+from ..context.journal import Journal
+from ..context.view import Place
+from ..ids import require_name
+from ..log.admission import VersionName
 from ..positions import Moment
-from ..view import Place
-from .events import MomentNamed
+
+
+class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="t", tag="store.moment_named.v1"):
+    """A moment of the log got a name; the same name given again moves it. `moment` is its text."""
+
+    name: VersionName
+    moment: str
+
+    def require_admissible(self) -> None:
+        """Raise InvalidInputError where its moment is the text of none."""
+        Moment.parse(self.moment)
+
+
+StoreEvent = MomentNamed
+
 
 STREAM = "store:moments"
 Names = Mapping[str, str]

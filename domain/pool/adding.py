@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import NotFoundError
-from .changes import COMING, Change, Coming, announce_coming, current_for_hooks, fire_with_item, tell_came
+from .changes import COMING, Change, Coming, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
+from .commands import Add, Command, Remove
 from .container import Container
 from .events import AddedEvent
 from .items import ContextItem, Held
-from .rules.commands import Add, Command, Remove
-from .staging import Stage
-from .state.fold import ContainerState
+from .state import ContainerState
 
 
 class Adding(Change):

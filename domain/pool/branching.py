@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..context.attachment import Home
+from ..context.journal import Journal
+from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError
-from ..home import Home
-from ..journal import Journal
+from ..ids import stream_id
 from ..spans import Segment
-from ..streams import stream_id
 from ..totals import Totals
-from ..view import Place
+from .commands import Begin
 from .events import BranchedEvent
 from .read_only import ReadOnly
-from .rules.commands import Begin
-from .state.fold import ContainerState, fold
+from .state import ContainerState, fold
 
 if TYPE_CHECKING:
     from .container import Container

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..envelope import RecordedEvent
+from ..concurrency.threads import finished_in_thread, in_thread
+from ..context.journal import CATCH_UPS_MAX, Journal, Outcome
+from ..context.transaction import current_transaction
 from ..errors import ConcurrencyError
-from ..journal import CATCH_UPS_MAX, Journal, Outcome
-from ..threads import finished_in_thread, in_thread
-from ..transaction import current_transaction
-from .changes import Change
-from .rules.commands import Command
-from .staging import staged
-from .state.fold import ContainerState
+from ..log.envelope import RecordedEvent
+from .changes import Change, staged
+from .commands import Command
+from .state import ContainerState
 
 if TYPE_CHECKING:
     from .container import Container

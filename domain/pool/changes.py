@@ -7,19 +7,82 @@ something else it is prepared and announced again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..spans import spans_of
+from ..errors import NotFoundError
+from ..spans import Ref, spans_of
+from .commands import ChangeSettings, Clear, Command, Evict, Restore
 from .events import ContainerEvent
 from .items import ContextItem, Held
-from .rules.commands import ChangeSettings, Clear, Command, Evict, Restore
-from .rules.decide import overflow
-from .staging import Stage
-from .state.fold import ContainerState, Resolved
-from .state.naming import named_items, ref_of
-from .state.returning import returning
+from .rules import overflow
+from .state import ContainerState, Departures, Resolved, absolute, fold, named_items, ref_of
+
+
+class Stage:
+    """A container's state while its hooks are told of a change, step by step."""
+
+    def __init__(self, owner: object, state: ContainerState) -> None:
+        self.owner, self.state = owner, state
+        # A task that a hook started may outlive the change; it then sees what is, like everybody else.
+        self.is_open = True
+        self.process = os.getpid()
+
+    def see(self, *events: ContainerEvent | Resolved) -> None:
+        """Let the hooks that follow see the container behind `events`."""
+        self.state = fold(self.state, events)
+
+
+_STAGES: ContextVar[tuple[Stage, ...]] = ContextVar("refold_stages", default=())
+
+
+def stage_of(owner: object) -> Stage | None:
+    """Return the stage that is set for a container in this flow of control, if any."""
+    for stage in reversed(_STAGES.get()):
+        # A child that a hook forked is not told of the change either.
+        if stage.owner is owner and stage.is_open and stage.process == os.getpid():
+            return stage
+    return None
+
+
+@contextmanager
+def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
+    """Set a stage for a container within the block."""
+    stage = Stage(owner, state)
+    token = _STAGES.set((*_STAGES.get(), stage))
+    try:
+        yield stage
+    finally:
+        stage.is_open = False
+        _STAGES.reset(token)
+
+
+def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: Sequence[str]) -> list[Held]:
+    """
+    Return the items of the container `stream` that left with its events so far under these names: births, or in a
+    pool ids.
+
+    An id means the item that left last with it. The items are named with their stream.
+
+    Raises:
+        NotFoundError: no such item left, or it is back.
+    """
+    departures = Departures(stream)
+    departures.go_on(events)
+    gone = {ref: left.held for ref, left in departures.gone().items()}
+    by_id = {held.event.id: ref for ref, held in gone.items()} if departures.state.is_pool else {}
+    found: dict[Ref, Held] = {}
+    for name in names:
+        ref = by_id.get(name) or (ref_of(name, stream) if "@" in name or name.isdecimal() else None)
+        if ref is None or ref not in gone:
+            raise NotFoundError(f"{stream} let go of no item {name!r}: `evicted()` lists those that left")
+        found[ref] = Held(absolute(ref, stream), gone[ref].event)
+    return list(found.values())
+
 
 if TYPE_CHECKING:
     from .container import Container

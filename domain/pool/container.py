@@ -9,33 +9,75 @@ behind that; an edit is refused (DESIGN.md, P8).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ..canonical import require_short, require_unicode
+from ..concurrency.threads import in_thread
 from ..content import stored_content
-from ..decider import Decider
-from ..envelope import Event
+from ..context.attached import HomedContext, detached_home, detached_journal
+from ..context.attachment import Home
+from ..context.decider import Decider
+from ..context.journal import CATCH_UPS_MAX, Journal, Outcome
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
-from ..home import Home
-from ..homed import HomedContext, detached_home, detached_journal
 from ..hooks import CrossLoopLock, Hook, HookRegistry
-from ..journal import CATCH_UPS_MAX, Journal, Outcome
-from ..ports import Log
-from ..threads import in_thread
+from ..log.envelope import Event
+from ..log.ports import Log
 from .carrying import carried_out, repeated
-from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring
+from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of
+from .commands import Begin, Command, Kind, NameVersion
 from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, EvictedItem
-from .rules.commands import Begin, Command, Kind, NameVersion
-from .settings import require_limit, require_tags
-from .staging import stage_of
-from .state.departures import departed
-from .state.fold import EMPTY, ContainerState, Resolved, fold
-from .state.loading import SeenLog, complete
-from .state.naming import birth_of
+from .state import EMPTY, ContainerState, Resolved, SeenLog, birth_of, complete, departed, fold
+
+# What an integer of an event can hold on every log.
+LIMIT_MAX = 2**63 - 1
+
+
+class NotALimitError(RefusedError, TypeError):
+    """The limit of a queue or a pool was to be something else than a whole number."""
+
+
+def require_limit(limit: Any, kind: Kind) -> int | None:
+    """
+    Return a limit as a number, or None, which a pool may have for "no limit".
+
+    Raises:
+        InvalidInputError: it is less than 1 (SPEC P2.1), or too large.
+        TypeError: it is no whole number (SPEC P2.2).
+    """
+    if limit is None and kind.name == "pool":
+        return None
+    try:
+        number = int(operator.index(limit))
+    except TypeError as error:
+        raise NotALimitError(f"the limit of a {kind.name} is {limit!r}: take a whole number") from error
+    if number < 1:
+        raise InvalidInputError("limit must be >= 1")
+    if number > LIMIT_MAX:
+        raise InvalidInputError(f"limit must be <= {LIMIT_MAX}")
+    return number
+
+
+def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
+    """
+    Return tags, each once, sorted.
+
+    Raises:
+        InvalidInputError: a tag is no text.
+    """
+    if not isinstance(tags, Iterable | None):
+        raise InvalidInputError(f"the tags are {tags!r}: take a list of texts")
+    given = frozenset(tags or ())
+    for tag in given:
+        if not isinstance(tag, str):
+            raise InvalidInputError(f"the tag {tag!r} is no text")
+        require_unicode(tag, "a tag")
+    return tuple(sorted(given))
+
 
 if TYPE_CHECKING:
     from typing import Self

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import msgspec
 
-from ..admission import StreamName, VersionName, VersionNumber
 from ..content import Content
 from ..errors import InvalidInputError
+from ..log.admission import StreamName, VersionName, VersionNumber
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 

@@ -6,23 +6,19 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from ..adopting import adopted_copy
+from ..context.adopt import adopted_copy
+from ..context.transaction import current_or_new_transaction
 from ..errors import InvalidInputError
-from ..ports import Log
+from ..log.ports import Log
 from ..spans import Ref, Segment, spans_of
-from ..transaction import current_or_new_transaction
-from .changes import COMING, Change, Coming, announce_coming, current_for_hooks, fire_with_item, tell_came
+from .changes import COMING, Change, Coming, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
+from .commands import Command, Merge
 from .container import Container
 from .events import ContainerEvent
 from .items import ContextItem, Held
 from .read_only import ReadOnly
-from .rules.commands import Command, Merge
-from .rules.merging import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
-from .staging import Stage
-from .state.departures import Departures
-from .state.fold import EMPTY, ContainerState, Resolved, fold
-from .state.loading import complete
-from .state.naming import absolute
+from .rules import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
+from .state import EMPTY, ContainerState, Departures, Resolved, absolute, complete, fold
 
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
 

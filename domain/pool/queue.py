@@ -12,14 +12,13 @@ from ..hooks import ContextQueueHook, Hook, HookDecorator
 from ..positions import Moment
 from .adding import Adding
 from .branching import branch_of
-from .container import Container
+from .commands import QUEUE, Refill
+from .container import Container, require_limit
 from .items import ContextItem
 from .joining import merge_into
 from .read_only import ReadOnly
-from .rules.commands import QUEUE, Refill
-from .rules.decide import QUEUES
+from .rules import QUEUES
 from .saving import container_to_dict, fill_from_dict
-from .settings import require_limit
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..context.attachment import Home
 from ..errors import DecisionRefusedError
 from ..frozen import freeze
-from ..home import Home
 from ..hooks import HookDecorator
-from .state.fold import ContainerState
+from .state import ContainerState
 
 if TYPE_CHECKING:
     from typing import Self

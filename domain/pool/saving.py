@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..content import plain_content, typed_content
 from ..hooks import rebuild_hooks_from_serialization, serialize_hooks_by_type
+from .commands import Add
 from .events import AddedEvent
 from .items import ContextItem
-from .rules.commands import Add
 
 if TYPE_CHECKING:
     from .container import Container

@@ -22,7 +22,7 @@ from .nodes import (
     ToolNode,
 )
 from .run import ReadOnlyRun, Run
-from .shown import QueuedStep
+from .run_view import QueuedStep
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from ..admission import Json, JsonObject, VersionName, VersionNumber, one_of
 from ..canonical import parse_json
 from ..errors import InvalidInputError
+from ..log.admission import Json, JsonObject, VersionName, VersionNumber, one_of
 from ..spans import Ref, Segment
 from .nodes import NODE_TYPES, require_fields
 

@@ -6,19 +6,18 @@ import threading
 from weakref import WeakValueDictionary
 
 from ..canonical import require_unicode
-from ..envelope import Event
+from ..concurrency.locks import synchronized
+from ..concurrency.process_forks import renew_in_child
+from ..context.attached import detached_home
+from ..context.attachment import Home
+from ..context.journal import OPENING, Journal
+from ..context.transaction import current_or_new_transaction
+from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
-from ..home import Home
-from ..homed import detached_home
-from ..journal import OPENING, Journal
-from ..locks import synchronized
-from ..ports import StreamEnd
-from ..process_forks import renew_in_child
-from ..transaction import current_or_new_transaction
-from ..view import Place
+from ..log.envelope import Event
+from ..log.ports import StreamEnd
 from .events import RunOpened
-from .heads import flushed_end
-from .identity import RunId
+from .identity import RunId, flushed_end
 from .rules.commands import Begin
 from .rules.decide import RUNS
 from .run import Run

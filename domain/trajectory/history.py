@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..canonical import parse_json
-from ..envelope import RecordedEvent
 from ..errors import DecisionRefusedError, NotFoundError
-from ..ports import Log
+from ..log.envelope import RecordedEvent
+from ..log.ports import Log
 from ..positions import Position
 from ..spans import Ref
 from .events import NodeChanged, NodeEvent, NodeRemoved, PortraitWritten

@@ -6,9 +6,10 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ..encoded_ids import encoded_id
+from ..context.attachment import Home
 from ..errors import InvalidInputError
-from ..streams import split_stream_id, stream_id
+from ..ids import encoded_id, split_stream_id, stream_id
+from ..log.ports import StreamEnd
 
 KIND = "run"
 ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]+)/(?P<sub>[0-9]+)")
@@ -67,3 +68,18 @@ def run_id_of(context_id: str) -> RunId:
 def is_run_id(context_id: str) -> bool:
     """Return whether a context's id is that of a run."""
     return ID.fullmatch(context_id) is not None
+
+
+def flushed_end(home: Home, stream: str) -> StreamEnd:
+    """
+    Return the end of a stream, once all that was queued for it here is in the log.
+
+    The object that queued it may be gone, and who asks for the run again shall see what it left.
+
+    Raises:
+        ConcurrencyError, StorageError: what was queued did not get in.
+    """
+    for journal in list(home.unflushed or ()):
+        if journal.place.stream == stream:
+            journal.flush()
+    return home.log.end(stream)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..adopting import adopted_events
+from ..context.adopt import adopted_events
+from ..context.attachment import Home
+from ..context.journal import Journal
+from ..context.read_only_views import ReadOnlyView
+from ..context.view import Durability, Place
 from ..errors import InvalidInputError
-from ..home import Home
-from ..journal import Journal
-from ..ports import Log, NewEvents
+from ..log.ports import Log, NewEvents
 from ..positions import Moment
-from ..read_only_views import ReadOnlyView
-from ..view import Durability, Place
 from .comparing import TrajectoryDiff, compared
+from .descriptions.run_descriptions import PortrayedRun
 from .identity import RunId
-from .portrayed import PortrayedRun
 from .rules.commands import NameVersion
 from .state.fold import RunState
 

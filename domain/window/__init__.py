@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .agent_context import AgentContext
 from .items import ContextItem, DroppedItem, EvictedItem
 from .sizing import AdmissionPolicy
-from .window import ContextWindow, ReadOnlyContextWindow
+from .window import AgentContext, ContextWindow, ReadOnlyContextWindow
 
 __all__ = [
     "AdmissionPolicy",

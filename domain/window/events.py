@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from ..admission import Priority, Total, VersionName, VersionNumber, one_of
+from ..log.admission import Priority, Total, VersionName, VersionNumber, one_of
 from ..spans import Span
 from ..totals import Totals
 

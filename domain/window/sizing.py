@@ -7,10 +7,10 @@ import operator
 from typing import Any, Literal
 
 from ..canonical import require_unicode
-from ..chat.counting import TokenCounter
+from ..chat.tokens import TokenCounter
 from ..errors import InvalidInputError, RefusedError
 from .items import QUARTERS_PER_TOKEN, ContextItem
-from .rules.commands import Incoming
+from .rules import Incoming
 
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..canonical import Without, require_unicode
-from ..chat.counting import TokenCounter
+from ..chat.tokens import TokenCounter
+from ..context.attached import HomedContext, detached_home, detached_journal
+from ..context.attachment import Home
+from ..context.journal import Journal, Outcome
+from ..context.read_only_views import ReadOnlyView
 from ..errors import NotFoundError
-from ..home import Home
-from ..homed import detached_home, detached_journal
-from ..journal import Journal, Outcome
-from ..pool.state.naming import ref_of
+from ..frozen import FrozenList
+from ..log.acting import NO_TRACE, Trace
+from ..memory.records import MemoryStore
+from ..pool.state import ref_of
 from ..positions import Moment
-from ..read_only_views import ReadOnlyView
-from ..tracing import NO_TRACE, Trace
 from .events import WindowDropped, WindowOpened
-from .items import ContextItem
-from .rules.commands import (
+from .items import QUARTERS_PER_TOKEN, ContextItem, DroppedItem, EvictedItem
+from .rules import (
+    WINDOWS,
     Add,
     Begin,
+    ChangeSettings,
     Clear,
     Command,
     Evict,
@@ -28,16 +33,118 @@ from .rules.commands import (
     Put,
     Remove,
     Restore,
+    SetItems,
 )
-from .rules.decide import WINDOWS
-from .shown import ShownWindow
-from .sizing import (
-    AdmissionPolicy,
-    incoming_of,
-    require_max_tokens,
-    require_policy,
-)
-from .state.fold import WindowState
+from .sizing import AdmissionPolicy, incoming_of, quarters_of, require_max_tokens, require_policy, section_of
+from .state import Departures, WindowState
+
+
+class ShownWindow(HomedContext):
+    """
+    A window as it is seen. To set its budget, its policy or its items is a change, and an event.
+
+    Like the seed's dataclass it is equal by value, unhashable, and takes no other attributes (SPEC A2.19).
+    """
+
+    _counter: TokenCounter | None
+    _shown: tuple[object, FrozenList[ContextItem]] | None
+
+    @property
+    def _state(self) -> WindowState:
+        state: WindowState = self._journal.state
+        return state
+
+    @property
+    def max_tokens(self) -> int:
+        """The budget. To set it is an event; nothing leaves because of it."""
+        return self._state.max_tokens
+
+    @max_tokens.setter
+    def max_tokens(self, max_tokens: int) -> None:
+        self._set(ChangeSettings(require_max_tokens(max_tokens), self.policy))
+
+    @property
+    def policy(self) -> AdmissionPolicy:
+        """Who is let in where there is no room: `first_come` or `evict_lower_priority`. To set it is an event."""
+        return require_policy(self._state.policy)
+
+    @policy.setter
+    def policy(self, policy: AdmissionPolicy) -> None:
+        self._set(ChangeSettings(self.max_tokens, require_policy(policy)))
+
+    @property
+    def items(self) -> FrozenList[ContextItem]:
+        """
+        The items as they came, as a read-only list (SPEC A2.10).
+
+        To set it is to clear and to take these in; as in the seed they are not tested against the budget (SPEC A2.12).
+        """
+        held = self._state.held
+        if self._shown is None or self._shown[0] is not held:
+            self._shown = (held, FrozenList(one.item for one in held.in_order()))
+        return self._shown[1]
+
+    @items.setter
+    def items(self, items: Iterable[ContextItem]) -> None:
+        self._set(SetItems(tuple(incoming_of(item, self._counter) for item in items)))
+
+    @property
+    def births(self) -> list[str]:
+        """The name of each item's birth, `stream@version`, in order: by it `evict` and `restore` know the item."""
+        return [f"{self.stream}@{held.version}" for held in self._state.held.in_order()]
+
+    def get(self, key: str) -> ContextItem | None:
+        """Return the last item with a key, or None."""
+        items = self._state.with_key(key)
+        return items[-1].item if items else None
+
+    def build(self) -> str:
+        """Return the text for the prompt: a section for each item, a higher priority first (SPEC A2.8 to A2.10)."""
+        in_order = sorted(self.items, key=lambda item: item.priority, reverse=True)
+        return "\n\n".join(map(section_of, in_order))
+
+    def estimated_tokens(self) -> int:
+        """Return the estimated tokens of all items, a running total (SPEC A2.5, A2.17)."""
+        return self._state.tokens
+
+    @staticmethod
+    def _estimate_item_tokens(item: ContextItem) -> int:
+        """Return the seed's estimate of one item (SPEC A2.4)."""
+        return quarters_of(item, None) // QUARTERS_PER_TOKEN
+
+    def dropped(self) -> list[DroppedItem]:
+        """Return the items that were not let in, and are not in now, each with why."""
+        return self._departures().dropped()
+
+    def evicted(self) -> list[EvictedItem]:
+        """Return the items that left and are not back, in the order in which they left, each with how and why."""
+        return self._departures().evicted()
+
+    def _departures(self) -> Departures:
+        self.flush()
+        return Departures(self._journal.log, self.stream, self.version)
+
+    def _set(self, command: Command) -> None:
+        raise NotImplementedError
+
+    def _forget_shown(self) -> None:
+        self._shown = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShownWindow):
+            return NotImplemented
+        return (self.max_tokens, self.items) == (other.max_tokens, other.items)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(max_tokens={self.max_tokens}, items={self.items})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and not isinstance(getattr(type(self), name, None), property):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        super().__setattr__(name, value)
+
 
 if TYPE_CHECKING:
     from typing import Self
@@ -243,3 +350,31 @@ def _detached(
     max_tokens: int, items: list[ContextItem], counter: TokenCounter | None, policy: AdmissionPolicy
 ) -> ContextWindow:
     return ContextWindow(max_tokens, items, counter=counter, policy=policy)
+
+
+@dataclass(slots=True)
+class AgentContext:
+    """
+    One request to an agent: its trace, its endpoint, whose it is, the window for the prompt, and the memory (SPEC A3).
+
+    Without a store the window lives as long as the request. `store.agent_context(...)` gives one whose window is kept
+    for the session and whose memory is the store's; what is recorded through it bears the trace and the endpoint.
+    """
+
+    trace_id: str
+    endpoint_name: str
+    session_id: str | None = None
+    user_id: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    context_window: ContextWindow = field(default_factory=ContextWindow)
+    memory: MemoryStore | None = None
+
+    def add_context(self, key: str, value: str, *, source: str = "agent", priority: int = 0) -> None:
+        """
+        Let an item into the window (SPEC A3.4); one that does not fit is in `context_window.dropped()`.
+
+        Raises:
+            TypeError: key, value or source is no text.
+            InvalidInputError: a text that is no Unicode, or a priority that is no number.
+        """
+        self.context_window.add(ContextItem(key, value, source, priority))

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from ...domain.chat.calls.reading import ChatView
+from ...domain.concurrency.threads import in_thread
 from ...domain.llm.responses import LLMResponse
 from ...domain.llm.tools import tool_schemas
-from ...domain.threads import in_thread
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 
 

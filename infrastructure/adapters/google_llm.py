@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from ...domain.chat.calls.reading import ChatView
+from ...domain.clock import REAL_SYSTEM
 from ...domain.llm.responses import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
-from ...domain.system import REAL_SYSTEM
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...domain.chat.events import ChatItemEvent
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log, Range
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent
-from ...domain.ports import Log, Range
 from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
 from ..stretches import stretches

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import InvalidInputError
-from ...domain.ports import Log
+from ...domain.ids import split_stream_id, stream_id
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
 from ...domain.spans import Ref
-from ...domain.streams import split_stream_id, stream_id
 from .births import births
 
 # A chain is cut here; who wants more goes on from its last event.

@@ -21,7 +21,7 @@ from ...domain.chat.events import (
     Summarized,
     SummaryUndone,
 )
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref, refs_of
 from ..plain_events import plain_fields
 from .trail import Change, Trail

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from ...domain.chat.events import added_item
 from ...domain.chat.kinds import INSTRUCTION_ROLES
 from ...domain.chat.state.fold import active_config
-from ...domain.envelope import RecordedEvent
-from ...domain.ports import Log
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
 from ...domain.spans import Ref
 from ...projections.stays import STILL_THERE
 from ..validity_view import Interval

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...domain.chat.state.fold import EMPTY, fold
 from ...domain.chat.state.loading import complete
 from ...domain.chat.state.sequence import Items
-from ...domain.decider import trusted
-from ...domain.envelope import RecordedEvent
-from ...domain.pool.state import fold as containers
-from ...domain.pool.state.loading import complete as container_events
-from ...domain.ports import Log
+from ...domain.context.decider import trusted
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
+from ...domain.pool import state as containers
+from ...domain.pool.state import complete as container_events
 from ...domain.spans import Ref
-from ...domain.streams import split_stream_id
 from .births import Item, births, full_ref
 from .chats import chat_changes
 from .folded import container_changes, memory_changes, window_changes

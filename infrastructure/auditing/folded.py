@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...domain.memory.events import MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from ...domain.pool.events import (
     AddedEvent,

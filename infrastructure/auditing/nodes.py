@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import InvalidInputError
-from ...domain.ports import Log
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
 from ...domain.trajectory.events import NodeRemoved
 from ...domain.trajectory.naming import parse_node_name
 from ...domain.trajectory.nodes import NODE_TYPES

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...domain.canonical import parse_json
-from ...domain.decider import trusted
-from ...domain.envelope import RecordedEvent
-from ...domain.ports import Log
+from ...domain.context.decider import trusted
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
 from ...domain.spans import Ref
 from ...domain.trajectory import Run
 from ...domain.trajectory.events import (

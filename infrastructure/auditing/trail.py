@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref
 from .births import Item, full_ref, id_of
 

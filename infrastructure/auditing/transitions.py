@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...domain.errors import NotFoundError
-from ...domain.ports import Log
+from ...domain.log.ports import Log
 from ...domain.positions import Position
 from ..codec import tag_of
 from ..plain_items import plain_item

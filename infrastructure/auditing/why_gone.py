@@ -7,13 +7,13 @@ from typing import NamedTuple
 import msgspec
 
 from ...domain.chat.events import Forked
-from ...domain.decider import trusted
-from ...domain.envelope import Event
+from ...domain.context.decider import trusted
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import Event
+from ...domain.log.ports import Log
 from ...domain.memory.events import MemoryForgotten, MemoryRemembered
 from ...domain.pool.events import BranchedEvent, ClearedEvent, MergedEvent, PoolRemoved, PoolReplaced
-from ...domain.ports import Log
 from ...domain.positions import Position
-from ...domain.streams import split_stream_id
 from ...domain.window.events import WindowCleared, WindowDropped, WindowReplaced
 from ..opening import first_event
 from ..projecting.store import ProjectionStore

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import click
 
-from ...domain.addressing import parse_address
 from ...domain.chat.calls.past import ReadOnlyChatContext
 from ...domain.chat.context import ChatContext
 from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.positions import Moment
-from ...domain.streams import split_stream_id, stream_id
 from ..named_contexts import KINDS, streams_named
 from ..store import Store
 from .options import checked_text

@@ -8,7 +8,7 @@ from typing import Any
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.joining import Merging
-from ...domain.pool.rules.merging import Side
+from ...domain.pool.rules import Side
 from .changes import note, report
 from .containers import born, changed, departures_of, made_room, named_shapes, totals_of
 from .naming import counted

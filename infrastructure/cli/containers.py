@@ -11,19 +11,17 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...domain.envelope import Event
 from ...domain.errors import NotFoundError
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import Event
 from ...domain.pool import ContextPool, ContextQueue
 from ...domain.pool.changes import Change
+from ...domain.pool.commands import Command
 from ...domain.pool.container import Container
 from ...domain.pool.events import EvictedEvent
 from ...domain.pool.items import Held
-from ...domain.pool.rules.commands import Command
-from ...domain.pool.state.departures import Departures
-from ...domain.pool.state.fold import ContainerState
-from ...domain.pool.state.loading import complete
+from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
-from ...domain.streams import split_stream_id
 from ...domain.totals import Totals
 from ..auditing.births import births, full_ref
 from ..store import Store

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from ...domain.system import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from .addresses import address
 from .options import as_json, database, summed_up

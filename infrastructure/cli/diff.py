@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from ...domain.errors import InvalidInputError
-from ...domain.streams import split_stream_id
+from ...domain.ids import split_stream_id
 from ..store import Store
 from .addresses import Reference, stream_of
 from .addresses import references as parse_references

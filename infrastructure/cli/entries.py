@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref
 from ..auditing.births import Item, place_of
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 import click
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from .terminal import cut, display_width, is_cut_short, one_line, paint, terminal_width
 from .times import absolute, clock, day
 from .wording import type_of

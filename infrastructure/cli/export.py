@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...domain.ports import LiveLog
+from ...domain.log.ports import LiveLog
 from ..exchange import export_events
 from ..exchange.parquet import export_parquet
 from .addresses import Reference, references, stream_of

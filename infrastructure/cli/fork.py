@@ -8,7 +8,7 @@ import click
 
 from ...domain.chat.calls.forkable import ForkableChat
 from ...domain.chat.context import ChatContext
-from ...domain.streams import split_stream_id
+from ...domain.ids import split_stream_id
 from ...domain.totals import Totals
 from ..named_contexts import KINDS
 from .addresses import Reference, chat_in, new_id, seen_at, stream_of

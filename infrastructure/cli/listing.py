@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from .entries import Entry
 from .speaking import sort_of, speaker_of, style_of
 from .terminal import TEXT_WIDTH_MIN, display_width, one_line, paint, terminal_width, wrapped

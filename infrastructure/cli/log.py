@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import click
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CATALOGUE
 from ...projections.lineage import LINEAGE

@@ -8,7 +8,7 @@ import click
 
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.errors import InvalidInputError
-from ...domain.streams import split_stream_id
+from ...domain.ids import split_stream_id
 from .addresses import Reference, chat_in, existing, stream_of
 from .addresses import reference as parse_reference
 from .chat_merging import merge_chats

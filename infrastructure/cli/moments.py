@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ...domain.envelope import RecordedEvent
+from ...domain.clock import REAL_SYSTEM
+from ...domain.log.envelope import RecordedEvent
 from ...domain.moments import STREAM
-from ...domain.system import REAL_SYSTEM
 from ..exact_times import exact
 from ..store import Store
 from .changes import note

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import click
 
-from ...domain.acting import acting
 from ...domain.errors import StorageError, StorageUnavailableError
+from ...domain.log.acting import acting
 from ..bootstrap import open_store
 from ..store import Store
 from .naming import counted

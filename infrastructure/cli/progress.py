@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import click
 
-from ...domain.system import REAL_SYSTEM, Stopwatch
+from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ..projecting.building import Progress as RebuildTold
 from ..projecting.building import RebuildProgress
 from .times import duration

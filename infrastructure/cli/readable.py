@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError, RefoldError
-from ...domain.ports import LiveLog, Page
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog, Page
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from ..projecting.folding import fold_page

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...domain.chat.items import ChatItem
-from ...domain.chat.replaying import Replay, policy_of
+from ...domain.chat.replay import Replay, policy_of
 from ...domain.errors import InvalidInputError
 from .addresses import existing, opened
 from .changes import note

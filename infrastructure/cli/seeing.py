@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...domain.history import resolve_version
-from ...domain.ports import Log
+from ...domain.context.history import resolve_version
+from ...domain.ids import split_stream_id
+from ...domain.log.ports import Log
 from ...domain.spans import Ref
-from ...domain.streams import split_stream_id
 from ...domain.trajectory.identity import run_id_of
 from ..auditing.births import Item
 from ..named_contexts import KINDS

@@ -8,8 +8,8 @@ from typing import Any
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, Named, Opened
 from ...domain.chat.state.sequence import Items
-from ...domain.envelope import RecordedEvent
-from ...domain.ports import Log
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
 from ...domain.spans import Ref
 from ..auditing.births import Item, births, full_ref
 from .entries import Entry, Left

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ...domain.log.ports import Log
 from ...domain.memory import state as memories
 from ...domain.memory.events import MemoryForgotten
 from ...domain.memory.past import forgotten
-from ...domain.pool.state import fold as containers
-from ...domain.pool.state.departures import Departures
-from ...domain.pool.state.loading import complete as container_events
-from ...domain.ports import Log
+from ...domain.pool import state as containers
+from ...domain.pool.state import Departures
+from ...domain.pool.state import complete as container_events
 from ...domain.spans import Ref, refs_of
 from ...domain.totals import Totals
-from ...domain.window.state import fold as windows
-from ...domain.window.state.departures import Departures as WindowDepartures
-from ...domain.window.state.loading import complete as window_events
+from ...domain.window import state as windows
+from ...domain.window.state import Departures as WindowDepartures
+from ...domain.window.state import complete as window_events
 from ..auditing.births import Item, births, full_ref
 from .entries import Entry, Left
 

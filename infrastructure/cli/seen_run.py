@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...domain.ports import Log
+from ...domain.log.ports import Log
 from ...domain.trajectory import Run
 
 

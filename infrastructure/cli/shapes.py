@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from ...domain.chat.events import ChatItemEvent
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
 from ...projections.catalogue import CatalogueRow
 from ..exact_times import exact
 from ..plain_events import plain_fields

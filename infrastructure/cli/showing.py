@@ -9,10 +9,10 @@ import click
 
 from ...domain.canonical import parse_json
 from ...domain.chat.events import Forked, Opened
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import NotFoundError
+from ...domain.ids import split_stream_id
 from ...domain.pool.events import BranchedEvent
-from ...domain.streams import split_stream_id
-from ...domain.system import REAL_SYSTEM
 from ..auditing.births import Item, event_at, id_of
 from ..exact_times import exact
 from .entries import Entry, Left

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ...domain.system import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ..exact_times import exact

@@ -8,11 +8,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ...domain.admission import admitted
-from ...domain.envelope import encode_payload, require_payload_size
 from ...domain.errors import DamagedError, InvalidInputError
-from ...domain.ports import LiveLog
-from ...domain.streams import split_stream_id, stream_id
+from ...domain.ids import split_stream_id, stream_id
+from ...domain.log.admission import admitted
+from ...domain.log.envelope import encode_payload, require_payload_size
+from ...domain.log.ports import LiveLog
 from ..codec import tag_of
 from ..named_versions import named_versions
 from ..opening import root_of

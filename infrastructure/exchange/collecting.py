@@ -11,9 +11,9 @@ from typing import IO
 
 import msgspec
 
-from ...domain.envelope import RecordedEvent
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
 from ...domain.moments import STREAM as MOMENTS
-from ...domain.ports import LiveLog
 from ..log_pages import pages_up_to_now
 from ..named_versions import named_versions
 from ..opening import root_of

@@ -11,8 +11,8 @@ from typing import IO
 import msgspec
 
 from ...domain.errors import NotFoundError
+from ...domain.log.ports import LiveLog
 from ...domain.moments import STREAM as MOMENTS
-from ...domain.ports import LiveLog
 from .collecting import Collection
 from .files import writing_file
 from .form import FORM_VERSION, End, Header

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from ...domain.errors import InvalidInputError
-from ...domain.ports import LiveLog
+from ...domain.log.ports import LiveLog
 from ..atomic_files import replacing
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...domain.envelope import Meta
+from ...domain.log.envelope import Meta
 
 FORM_VERSION = 1
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import InvalidInputError, NotFoundError
-from ...domain.ports import LiveLog
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ...domain.streams import split_stream_id
 from ..codec import tag_of
 from ..log_pages import pages_up_to_now
 from ..plain_events import plain_fields

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ...domain.envelope import PAYLOAD_BYTES_MAX, encode_payload
 from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.log.envelope import PAYLOAD_BYTES_MAX, encode_payload
 from ..codec import CODEC
 
 _encode = msgspec.json.Encoder().encode

@@ -9,8 +9,8 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from ...domain.envelope import Event, Meta
 from ...domain.errors import InvalidInputError
+from ...domain.log.envelope import Event, Meta
 from .files import reading_file
 from .form import FORM_VERSION, End, EventLine, Header
 from .plain import event_in

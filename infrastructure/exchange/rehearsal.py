@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...domain.chat.events import ITEM_EVENTS, Opened
-from ...domain.chat.formats import anthropic_origin, openai_origin
-from ...domain.encoded_ids import decoded_id
-from ...domain.envelope import Event, Meta, RecordedEvent
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError, RefusedError, StorageError
-from ...domain.overlay_log import OverlayLog
-from ...domain.ports import LiveLog, Range, StreamEnd
+from ...domain.formats.anthropic import source_shape as anthropic_origin
+from ...domain.formats.openai import source_shape as openai_origin
+from ...domain.ids import decoded_id, split_stream_id
+from ...domain.log.envelope import Event, Meta, RecordedEvent
+from ...domain.log.overlay_log import OverlayLog
+from ...domain.log.ports import LiveLog, Range, StreamEnd
 from ...domain.positions import Moment, Position
-from ...domain.streams import split_stream_id
-from ...domain.system import REAL_SYSTEM
 from ...domain.trajectory.identity import run_id_of
 from ..auditing.contexts import context_changes
 from ..auditing.runs import run_changes

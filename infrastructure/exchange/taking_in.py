@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...domain.ports import LiveLog, NewEvents
+from ...domain.log.ports import LiveLog, NewEvents
 from .checking import checked_file
 from .reading import ReadLine, event_lines
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...domain.acting import acting
 from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked
-from ...domain.chat.formats.anthropic_origin import message_of
-from ...domain.chat.formats.json_patch import is_same
 from ...domain.errors import InvalidInputError
-from ...domain.streams import stream_id
+from ...domain.formats.anthropic.source_shape import message_of
+from ...domain.formats.source_json import is_same
+from ...domain.ids import stream_id
+from ...domain.log.acting import acting
 from ..store import Store
 from .claude_branches import Branch, fork_names, named_forks, new_branches
 from .reports import ImportedContext

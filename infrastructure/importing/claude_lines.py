@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ...domain.chat.formats.openai_fields import Fields
-from ...domain.system import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM
+from ...domain.formats.openai.receive import Fields
 
 MESSAGE_TYPES = ("user", "assistant")
 # Short descriptions of the session, from its beginning or by and by.

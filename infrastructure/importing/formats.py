@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...domain.chat.formats.openai_fields import kind_of
 from ...domain.errors import InvalidInputError
+from ...domain.formats.openai.receive import kind_of
 from .dialects import Dialect, dialects_of
 from .reading import Document
 

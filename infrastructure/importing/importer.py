@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from ...domain.acting import acting
 from ...domain.canonical import parse_json
 from ...domain.chat.events import ITEM_EVENTS, Forked, Opened
-from ...domain.chat.formats.anthropic_origin import source_messages
-from ...domain.chat.formats.json_patch import is_same
-from ...domain.chat.formats.openai_messages import openai_messages
 from ...domain.errors import InvalidInputError
-from ...domain.streams import stream_id
+from ...domain.formats.anthropic.source_shape import source_messages
+from ...domain.formats.openai.send import openai_messages
+from ...domain.formats.source_json import is_same
+from ...domain.ids import stream_id
+from ...domain.log.acting import acting
 from ..store import Store
 from .claude_importer import planned_session, write_session
 from .formats import Format

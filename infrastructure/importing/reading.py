@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ...domain.admission import JSON_DEPTH_MAX
 from ...domain.errors import InvalidInputError
+from ...domain.log.admission import JSON_DEPTH_MAX
 from ..foreign_json import parse_foreign, read_bounded
 
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from ...domain.admission import JSON_DEPTH_MAX, is_deeper
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded
-from ...domain.chat.formats.batches import Batch, turns_of
-from ...domain.chat.formats.openai_fields import as_plain_data
-from ...domain.chat.formats.openai_shape import shape_messages
 from ...domain.errors import InvalidInputError
+from ...domain.formats.openai.receive import as_plain_data, shape_messages
+from ...domain.formats.send import Batch, turns_of
+from ...domain.log.admission import JSON_DEPTH_MAX, is_deeper
 from ...domain.messages import message_to_dict
 
 # What a record of a message has fields for; anything else is kept beside them.

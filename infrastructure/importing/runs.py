@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...domain.admission import admitted
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent
-from ...domain.chat.formats.anthropic_shape import AnthropicShaper, shape_anthropic_messages
-from ...domain.chat.formats.openai_shape import shape_messages
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError
-from ...domain.streams import stream_id
-from ...domain.system import REAL_SYSTEM
+from ...domain.formats.anthropic.receive import AnthropicShaper, shape_anthropic_messages
+from ...domain.formats.openai.receive import shape_messages
+from ...domain.ids import stream_id
+from ...domain.log.admission import admitted
 from .claude_sessions import PlacedLine, Session, sessions_in
 from .formats import Conversation, Format, conversations_in, entries_of, is_session, safe_id
 from .reading import Document, read_document

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from ...domain.acting import acting
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import FunctionCalled, FunctionReturned, MessageAdded
-from ...domain.chat.formats.batches import Batch, arguments_of
 from ...domain.errors import InvalidInputError, RefusedError
+from ...domain.formats.send import Batch, arguments_of
+from ...domain.log.acting import acting
 from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
 from ..exchange.rehearsal import require_projectable, store_above

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...domain.chat.events import ChatItemEvent
-from ...domain.chat.formats.openai_messages import openai_messages
+from ...domain.formats.openai.send import openai_messages
 from .claude_branches import fork_names, named_forks, new_branches
 from .runs import Run
 

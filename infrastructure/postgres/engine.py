@@ -15,9 +15,9 @@ import psycopg
 from psycopg.rows import DictRow
 from psycopg_pool import ConnectionPool
 
+from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.locks import News
 from ...domain.errors import DamagedError, StorageError
-from ...domain.locks import News
-from ...domain.system import REAL_SYSTEM
 from ..compression import Compression
 from ..group_commit import GroupCommitter, Ticket
 from ..postgres_log.appending import Appender

@@ -15,7 +15,7 @@ from eventsourcing.persistence import IntegrityError, OperationalError, Recorder
 from psycopg import Cursor, errors
 from psycopg.rows import DictRow
 
-from ...domain.streams import SLICES
+from ...domain.ids import SLICES
 from ..event_recorders import LogRecorder, ProcessingRecorder, SequenceRecorder, Versions
 from ..postgres_log.schema import CREATE_ATTEMPTS_MAX, TAKEN, schema_statements
 from ..postgres_log.wire import Call, Rows, int4, int8

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import psycopg
 
+from ...domain.clock import System
+from ...domain.concurrency.process_forks import renew_in_child
 from ...domain.errors import StorageUnavailableError
-from ...domain.ports import NewEvents, Receipt
-from ...domain.process_forks import renew_in_child
-from ...domain.system import System
+from ...domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
 from ..records import Request
 from .database import PostgresDatabase, pause_before

@@ -18,9 +18,9 @@ from weakref import WeakSet
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from ...domain.concurrency.locks import News, locked
+from ...domain.concurrency.process_forks import renew_in_child
 from ...domain.errors import StorageBusyError, StorageClosedError, StorageUnavailableError
-from ...domain.locks import News, locked
-from ...domain.process_forks import renew_in_child
 from ..row_faults import opening
 from .translation import first_line, is_lost_connection, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from ...domain.concurrency.process_forks import renew_in_child
 from ...domain.errors import DamagedError, StorageError
-from ...domain.process_forks import renew_in_child
 from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .database import PostgresDatabase
 from .wire import Call, Wire, int4

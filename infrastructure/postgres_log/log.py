@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ...domain.envelope import Event, RecordedEvent, encode_payload
+from ...domain.clock import REAL_SYSTEM, System
+from ...domain.concurrency.locks import News
+from ...domain.concurrency.promises import Settled
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
-from ...domain.locks import News
-from ...domain.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ...domain.ids import slice_of
+from ...domain.log.envelope import Event, RecordedEvent, encode_payload
+from ...domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
-from ...domain.promises import Settled
-from ...domain.streams import slice_of
-from ...domain.system import REAL_SYSTEM, System
 from ..acknowledged import Acknowledged, Witness, is_small
 from ..codec import CODEC, Codec
 from ..compression import DICTIONARY_EVENTS
@@ -47,7 +47,7 @@ LogTicket = Ticket[Batch, list[Receipt]]
 
 class PostgresLog:
     """
-    A log in a PostgreSQL database; see `refold.domain.ports.LiveLog` for what its methods promise.
+    A log in a PostgreSQL database; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
     Its tables are made in the connection's current schema where there are none, unless `create` is false.
     Nothing waits for a silent server longer than `patience_seconds`.

@@ -13,8 +13,8 @@ from itertools import accumulate, pairwise, repeat
 from struct import Struct
 from typing import NamedTuple
 
-from ...domain.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
 from ...domain.errors import DamagedError
+from ...domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
 from ...domain.positions import Position
 from ..chain import CheckedBefore, require_digests
 from ..codec import Codec, decode_meta

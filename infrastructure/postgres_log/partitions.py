@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...domain.ports import Page
+from ...domain.log.ports import Page
 from ...domain.positions import Moment
 from .paging import Pager
 from .reading import Reader

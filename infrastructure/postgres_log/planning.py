@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from ...domain.envelope import NO_DIGEST, chain_digest
 from ...domain.errors import ConcurrencyError
+from ...domain.log.envelope import NO_DIGEST, chain_digest
 from ...domain.positions import Position
 from ..codec import encode_meta
 from ..compression import Compression, mark_references

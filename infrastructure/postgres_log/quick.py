@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...domain.admission import admitted
-from ...domain.envelope import RecordedEvent, chain_digest
 from ...domain.errors import LimitExceededError
-from ...domain.ports import ANY_VERSION, NewEvents, Receipt
+from ...domain.ids import slice_of
+from ...domain.log.admission import admitted
+from ...domain.log.envelope import RecordedEvent, chain_digest
+from ...domain.log.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
-from ...domain.streams import slice_of
 from ..codec import encode_meta, tag_of
 from ..compression import Compression
 from ..texts import LARGE_TEXT_BYTES

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...domain.envelope import NO_DIGEST, Event, RecordedEvent
 from ...domain.errors import DamagedError
-from ...domain.ports import Range, StreamEnd
+from ...domain.log.envelope import NO_DIGEST, Event, RecordedEvent
+from ...domain.log.ports import Range, StreamEnd
 from ...domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression

@@ -12,7 +12,7 @@ from importlib import resources
 import psycopg
 
 from ...domain.errors import StorageUnavailableError
-from ...domain.streams import SLICES
+from ...domain.ids import SLICES
 from .wire import BEGIN, COMMIT, Call, Wire
 
 # 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import ProjectionError, StorageBusyError, StorageError
-from ...domain.ports import PagedLog
+from ...domain.log.ports import PagedLog
 from ...domain.positions import Moment
-from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
 from .leases import TAKE_OVER_SECONDS, Lease, holder_of
 from .runner import ProjectionRunner

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError, ProjectionError, StorageError
+from ...domain.log.envelope import RecordedEvent
 from ...projections.contract import Projection, StoppableProjection
 from .folding import fold_page
 from .store import ProjectionStore, SetAside

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ...domain.admission import require_few_named
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
+from ...domain.log.admission import require_few_named
+from ...domain.log.envelope import RecordedEvent
 from ...projections.contract import BulkProjection, Projection, SelectiveProjection
 from .storable import require_keys, require_storable
 

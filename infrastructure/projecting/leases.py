@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import uuid
 
-from ...domain.process_forks import renew_in_child
-from ...domain.system import Stopwatch
+from ...domain.clock import Stopwatch
+from ...domain.concurrency.process_forks import renew_in_child
 from .store import ProjectionStore
 
 BEAT_SECONDS = 0.5

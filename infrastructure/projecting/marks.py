@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import InvalidInputError, StorageError
-from ...domain.ports import PagedLog
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import PagedLog
 from ...domain.positions import Moment, Position
 from ...projections.contract import Projection
 from .store import ProjectionStore

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
+from ...domain.clock import Stopwatch
 from ...domain.errors import RefoldError
-from ...domain.ports import LiveLog, PartitionedLog
+from ...domain.ids import SLICES
+from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition
-from ...domain.streams import SLICES
-from ...domain.system import Stopwatch
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
 from ..databases import open_database
 from .building import Build, Stop

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from psycopg import errors
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
+from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..postgres_log.appending import TRIP_BYTES_MAX

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import DamagedError
-from ...domain.ports import LiveLog
+from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
-from ...domain.system import REAL_SYSTEM, Stopwatch
 from ...projections.contract import Projection
 from .building import Build, Progress, Stop
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable

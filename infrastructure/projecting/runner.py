@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ...domain.envelope import RecordedEvent, Undecodable
 from ...domain.errors import DamagedError, LogWentBackError, StorageError
-from ...domain.ports import Page, PagedLog
+from ...domain.log.envelope import RecordedEvent, Undecodable
+from ...domain.log.ports import Page, PagedLog
 from ...domain.positions import Moment
 from ...projections.contract import (
     Found,

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
+from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ..row_faults import REBUILD, opening

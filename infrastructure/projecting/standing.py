@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...domain.ports import LiveLog
+from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .faults import fault_of
 from .leases import holder_of

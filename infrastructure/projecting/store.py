@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...domain.envelope import RecordedEvent
+from ...domain.concurrency.locks import synchronized
+from ...domain.concurrency.process_forks import fork_safe_lock
 from ...domain.errors import DamagedError, InvalidInputError
-from ...domain.locks import synchronized
+from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
-from ...domain.process_forks import fork_safe_lock
 from ...projections.contract import Found, Projection, SearchQuery
 from ..row_faults import REBUILD, opening
 

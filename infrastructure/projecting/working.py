@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.concurrency.process_forks import renew_in_child
 from ...domain.errors import ProjectionError, StorageClosedError, StorageError
-from ...domain.ports import LiveLog
-from ...domain.process_forks import renew_in_child
-from ...domain.system import REAL_SYSTEM, Stopwatch
+from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .faults import Fault, fault_of, note_fault, sets_aside
 from .leases import Lease

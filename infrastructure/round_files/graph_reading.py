@@ -10,8 +10,7 @@ import msgspec
 from ...domain.errors import InvalidInputError
 from ...domain.trajectory.naming import parse_node_name
 from ...domain.trajectory.rounds import RoundChange, RoundEdge, RoundNode
-from ...domain.trajectory.rules.edges import edge_type
-from ...domain.trajectory.rules.registering import RESERVED
+from ...domain.trajectory.rules.registering import RESERVED, edge_type
 from .form import FORMAT, OWN_KEYS, GraphHeader, MetaHeader, OwnPart
 
 S = TypeVar("S", bound=msgspec.Struct)

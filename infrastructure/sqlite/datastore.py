@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from eventsourcing.persistence import InterfaceError
 
-from ...domain.locks import News, synchronized
-from ...domain.process_forks import renew_in_child
+from ...domain.concurrency.locks import News, synchronized
+from ...domain.concurrency.process_forks import renew_in_child
 from ..recording import IdType, Stored, opened_state, translated_for_eventsourcing
 from ..records import Appended, Request
 from ..sqlite_log.database import BUSY_TIMEOUT_SECONDS, SqliteDatabase

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ...domain.locks import News, locked
-from ...domain.process_forks import pause_for_forks, renew_in_child
-from ...domain.system import REAL_SYSTEM
+from ...domain.clock import REAL_SYSTEM
+from ...domain.concurrency.locks import News, locked
+from ...domain.concurrency.process_forks import pause_for_forks, renew_in_child
 from ..compression import Compression
 from ..group_commit import GroupCommitter, Ticket
 from ..recording import no_dictionary

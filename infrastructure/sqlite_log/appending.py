@@ -14,13 +14,13 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...domain.admission import admitted
-from ...domain.envelope import NO_DIGEST, RecordedEvent, chain_digest
+from ...domain.clock import System
 from ...domain.errors import ConcurrencyError, LimitExceededError
-from ...domain.ports import ANY_VERSION, NewEvents, Receipt
+from ...domain.ids import slice_of
+from ...domain.log.admission import admitted
+from ...domain.log.envelope import NO_DIGEST, RecordedEvent, chain_digest
+from ...domain.log.ports import ANY_VERSION, NewEvents, Receipt
 from ...domain.positions import Position
-from ...domain.streams import slice_of
-from ...domain.system import System
 from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
 from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
 from ...domain.errors import DamagedError
+from ...domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
 from ...domain.positions import Position
 from ..chain import CheckedBefore, require_digests
 from ..codec import Codec

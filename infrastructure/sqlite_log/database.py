@@ -20,6 +20,8 @@ from typing import ClassVar, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
+from ...domain.concurrency.locks import locked
+from ...domain.concurrency.process_forks import keep_for_ever, renew_in_child
 from ...domain.errors import (
     DamagedError,
     LogWentBackError,
@@ -32,8 +34,6 @@ from ...domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ...domain.locks import locked
-from ...domain.process_forks import keep_for_ever, renew_in_child
 from ..row_faults import opening
 from .open_files import OpenFiles
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from ...domain.errors import DamagedError
-from ...domain.ports import KeyRow
+from ...domain.log.ports import KeyRow
 from ..compression import Compression
 from ..row_faults import empty_key, nameless_type
 from ..texts import damage_of

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...domain.envelope import Event, RecordedEvent
+from ...domain.clock import REAL_SYSTEM, System
+from ...domain.concurrency.locks import News, locked
+from ...domain.concurrency.process_forks import pause_for_forks
+from ...domain.concurrency.promises import Settled
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
-from ...domain.locks import News, locked
-from ...domain.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ...domain.log.envelope import Event, RecordedEvent
+from ...domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
 from ...domain.positions import BEGINNING, Moment, Partition
-from ...domain.process_forks import pause_for_forks
-from ...domain.promises import Settled
-from ...domain.system import REAL_SYSTEM, System
 from ..acknowledged import Acknowledged, Nothing, is_small
 from ..background import BackgroundWork
 from ..codec import CODEC, Codec
@@ -55,7 +55,7 @@ LogTicket = Ticket[Batch, list[Receipt]]
 
 class SqliteLog:
     """
-    A log in an SQLite file; see `refold.domain.ports.Log` for what its methods promise.
+    A log in an SQLite file; see `refold.domain.log.ports.Log` for what its methods promise.
 
     Raises:
         StorageUnavailableError: the file cannot be opened, is no database, or another program's.

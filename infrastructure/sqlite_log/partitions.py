@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...domain.envelope import RecordedEvent
-from ...domain.ports import Page
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Page
 from ...domain.positions import Moment, Partition
 from .blocks import ONE_SEQUENCE
 

@@ -9,9 +9,9 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from ...domain.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
 from ...domain.errors import DamagedError
-from ...domain.ports import Range
+from ...domain.log.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
+from ...domain.log.ports import Range
 from ...domain.positions import Partition, Position
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references

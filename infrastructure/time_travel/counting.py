@@ -7,7 +7,7 @@ from typing import Any
 from ...domain.chat.calls.home import ChatHome
 from ...domain.chat.calls.reading import ChatSource
 from ...domain.chat.state.fold import ChatState
-from ...domain.ports import LiveLog
+from ...domain.log.ports import LiveLog
 from ...domain.totals import Totals
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
 from ..projecting.runner import ProjectionRunner

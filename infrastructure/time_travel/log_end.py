@@ -4,7 +4,7 @@ Where a log ends, as far as one has to know it: a log only grows, so what lay be
 
 from __future__ import annotations
 
-from ...domain.ports import LiveLog
+from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ...domain.addressing import Address, microseconds, parse_address
 from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ids import Address, microseconds, parse_address
 from ...domain.moments import MomentNames
 from ...domain.positions import Moment, Position
 from .log_end import LogEnd

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...domain.chat.calls.past import ReadOnlyChatContext
+from ...domain.concurrency.threads import in_thread
 from ...domain.errors import NotFoundError
 from ...domain.memory.memory import MemoryAt
 from ...domain.pool.pool import ReadOnlyPool
 from ...domain.pool.queue import ReadOnlyQueue
 from ...domain.positions import Moment
-from ...domain.threads import in_thread
 from ...domain.trajectory import ReadOnlyRun
 from ...domain.window.window import ReadOnlyContextWindow
 from ...projections.catalogue import CATALOGUE, CatalogueRow

@@ -6,16 +6,16 @@ from typing import Any
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
-from ...domain.decider import Decider
+from ...domain.clock import REAL_SYSTEM
+from ...domain.context.attachment import Home
+from ...domain.context.decider import Decider
+from ...domain.context.journal import Journal
+from ...domain.context.view import Place
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
-from ...domain.home import Home
-from ...domain.journal import Journal
-from ...domain.overlay_log import OverlayLog
+from ...domain.ids import stream_id
+from ...domain.log.overlay_log import OverlayLog
+from ...domain.log.ports import LiveLog
 from ...domain.pool import ContextPool, ContextQueue
-from ...domain.ports import LiveLog
-from ...domain.streams import stream_id
-from ...domain.system import REAL_SYSTEM
-from ...domain.view import Place
 from ..opening import first_event, root_of
 from .moments import Cut
 

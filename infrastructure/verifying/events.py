@@ -12,9 +12,9 @@ import functools
 from collections.abc import Iterator
 from itertools import islice
 
-from ...domain.envelope import RecordedEvent
 from ...domain.errors import DamagedError
-from ...domain.ports import LiveLog
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ..named_versions import named_versions
 from .damage import Unreadable, asked, damage_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...domain.envelope import RecordedEvent
-from ...domain.ports import LiveLog
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment, Position
 from .damage import damage_of
 from .report import Problem

@@ -9,7 +9,6 @@ Refold: an event-sourced context store for LLM agents. Git for what an agent kno
 
 from __future__ import annotations
 
-from refold.domain.acting import acting
 from refold.domain.chat import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -24,7 +23,7 @@ from refold.domain.chat import (
     ReadOnlyChatContext,
 )
 from refold.domain.chat import ContextWindow as ChatWindow
-from refold.domain.envelope import RecordedEvent
+from refold.domain.concurrency.threads import to_async
 from refold.domain.errors import (
     ConcurrencyError,
     DamagedError,
@@ -37,11 +36,12 @@ from refold.domain.errors import (
     RefoldError,
     StorageError,
 )
+from refold.domain.log.acting import acting
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.memory import InMemoryMemoryStore, MemoryKind, MemoryRecord, MemoryStore
 from refold.domain.pool import ContextItem as PoolItem
 from refold.domain.pool import ContextPool, ContextQueue
 from refold.domain.positions import Moment, Position
-from refold.domain.threads import to_async
 from refold.domain.trajectory import Run
 from refold.domain.window import AgentContext
 from refold.domain.window import ContextItem as BudgetItem

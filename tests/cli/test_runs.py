@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.envelope import NO_META
-from refold.domain.ports import NewEvents
+from refold.domain.log.envelope import NO_META
+from refold.domain.log.ports import NewEvents
 from refold.domain.spans import Ref
 from refold.domain.trajectory.events import (
     PortraitDiscarded,

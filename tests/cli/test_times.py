@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.domain.addressing import microseconds, parse_address
+from refold.domain.ids import microseconds, parse_address
 from refold.infrastructure.cli.times import absolute, relative, told
 from refold.infrastructure.exact_times import exact
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.envelope import encode_payload
 from refold.domain.errors import DamagedError
+from refold.domain.log.envelope import encode_payload
 from refold.infrastructure.compression import Compression, has_references, mark_references, train_dictionary
 
 from ..domain.chat_events import called, returned, said

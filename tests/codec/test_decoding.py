@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refold.domain.envelope import Meta, encode_payload
 from refold.domain.errors import DamagedError
+from refold.domain.log.envelope import Meta, encode_payload
 from refold.infrastructure.codec import CODEC, decode_meta, encode_meta, tag_of
 
 from ..domain.strategies import EVENT, MAYBE, POOL, PROPERTY

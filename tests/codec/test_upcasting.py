@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from refold.domain.envelope import Meta, encode_payload
 from refold.domain.errors import DamagedError
-from refold.domain.ports import ANY_VERSION, NewEvents
+from refold.domain.log.envelope import Meta, encode_payload
+from refold.domain.log.ports import ANY_VERSION, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.codec import Codec, Upcaster
 from refold.infrastructure.sqlite_log.log import SqliteLog

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from refold.domain.acting import acting
 from refold.domain.agent import Agent, AgentRegistry, StopReason, Turn
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.acting import acting
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
-from refold.domain.ports import LiveLog
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

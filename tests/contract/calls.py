@@ -12,9 +12,9 @@ from refold.domain.chat.calls.eviction import Eviction
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, ImageContent
 from refold.domain.errors import IdempotencyError
+from refold.domain.log.ports import LiveLog
 from refold.domain.memory import MemoryRecord
 from refold.domain.pool import ContextItem, ContextPool
-from refold.domain.ports import LiveLog
 from refold.domain.window import ContextItem as WindowItem
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

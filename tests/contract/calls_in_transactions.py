@@ -8,7 +8,7 @@ import pytest
 
 from refold.domain.chat.items import ChatMessage
 from refold.domain.errors import ConcurrencyError, IdempotencyError, NotFoundError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from .calls import seen, store_on
 from .writing import at_once, everything

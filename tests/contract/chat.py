@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from refold.domain.acting import acting
 from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
 from refold.domain.chat.rules.commands import AddItems
+from refold.domain.concurrency.threads import to_async
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError, NotFoundError
-from refold.domain.ports import LiveLog
+from refold.domain.log.acting import acting
+from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
-from refold.domain.threads import to_async
-from refold.domain.transaction import transaction
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record, texts

@@ -9,7 +9,7 @@ from refold.domain.chat.calls.reading import ChatView
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
 from refold.domain.llm import LLM, LLMResponse
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from ..domain.fakes import handle_on
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from refold.domain.chat import ChatContext
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import (
     ConcurrencyError,
     DecisionRefusedError,
@@ -12,8 +13,7 @@ from refold.domain.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from refold.domain.ports import LiveLog
-from refold.domain.transaction import transaction
+from refold.domain.log.ports import LiveLog
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record

@@ -3,9 +3,9 @@
 import pytest
 
 from refold.domain.chat.events import Forked
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import InvalidInputError
-from refold.domain.ports import LiveLog
-from refold.domain.transaction import transaction
+from refold.domain.log.ports import LiveLog
 
 from ..domain.fakes import handle_on
 from .chat_checking import call, config, ids, look, message, output, require_same_from_log, run, stream_of

@@ -7,11 +7,11 @@ import pytest
 
 from refold.domain.chat import ChatContext
 from refold.domain.chat.events import ConflictResolved
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import LiveLog
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
-from refold.domain.transaction import transaction
 
 from ..domain.fakes import handle_on, record
 from .chat_checking import Teller, call, config, ids, look, message, output, require_same_from_log, run, stream_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, NotFoundError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from ..domain.fakes import handle_on
 from .chat_checking import Teller, call, config, ids, look, message, output, require_same_from_log, run

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from refold.domain.concurrency.threads import to_async
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError, NotFoundError
+from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
-from refold.domain.pool.state.fold import EMPTY, fold
-from refold.domain.pool.state.loading import complete
-from refold.domain.ports import LiveLog
-from refold.domain.threads import to_async
-from refold.domain.transaction import transaction
+from refold.domain.pool.state import EMPTY, complete, fold
 
 from ..domain.pool.containers import contents, gone, item, pool_on, queue_of, queue_on
 from ..domain.test_to_async import ATTEMPTS, LAG_SECONDS_MAX, worst_lag

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem
-from refold.domain.ports import LiveLog
 
 from ..domain.pool.containers import Witness, contents, gone, item, pool_on, queue_on
 from .writing import at_once, check_chain

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from refold.domain.errors import DamagedError
-from refold.domain.ports import LiveLog, Range
+from refold.domain.log.ports import LiveLog, Range
 from refold.infrastructure.compression import EXPANDED_MAX
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.events import Opened
-from refold.domain.envelope import Meta
 from refold.domain.errors import ConcurrencyError, StorageClosedError
-from refold.domain.ports import NewEvents
+from refold.domain.log.envelope import Meta
+from refold.domain.log.ports import NewEvents
 
 from .reading import interleaved
 from .stores import Store

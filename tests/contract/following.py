@@ -4,8 +4,8 @@ import random
 import threading
 import time
 
-from refold.domain.envelope import RecordedEvent
-from refold.domain.ports import LiveLog
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING, Moment
 
 from .stores import Store

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from refold.chat import ChatMessage, ChatRole
-from refold.domain import envelope
-from refold.domain import journal as journals
-from refold.domain.envelope import Meta
+from refold.domain.context import journal as journals
+from refold.domain.context.journal import Journal
 from refold.domain.errors import InvalidInputError, LimitExceededError
-from refold.domain.journal import Journal
-from refold.domain.ports import LiveLog, NewEvents, Receipt
+from refold.domain.log import envelope
+from refold.domain.log.envelope import Meta
+from refold.domain.log.ports import LiveLog, NewEvents, Receipt
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 from refold.pool import ContextItem

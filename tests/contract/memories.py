@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from refold.domain.acting import acting
 from refold.domain.errors import ConcurrencyError
+from refold.domain.log.acting import acting
+from refold.domain.log.ports import LiveLog
 from refold.domain.memory import InMemoryMemoryStore, MemoryKind
-from refold.domain.ports import LiveLog
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

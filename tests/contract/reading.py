@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import LogWentBackError
-from refold.domain.ports import LiveLog, Page, Range, StreamEnd
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.ports import LiveLog, Page, Range, StreamEnd
 from refold.domain.positions import BEGINNING, Moment, Position
 
 from .stores import Store

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from refold.domain.errors import ConcurrencyError, IdempotencyError, InvalidInputError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from .writing import append, at_once, check_chain, everything, new, numbers, said
 

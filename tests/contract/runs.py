@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from refold.domain.acting import acting
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
-from refold.domain.ports import LiveLog
-from refold.domain.streams import split_stream_id
+from refold.domain.ids import split_stream_id
+from refold.domain.log.acting import acting
+from refold.domain.log.ports import LiveLog
 from refold.domain.trajectory import Run, RunFactory, RunStateError
 from refold.domain.trajectory.identity import RunId, run_id_of
-from refold.domain.transaction import transaction
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

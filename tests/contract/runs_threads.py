@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.trajectory import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import LiveLog
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import LiveLog
 from refold.infrastructure.sqlite_log.log import SqliteLog
 from tests.support.project import ROOT
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import LiveLog
+from refold.domain.clock import RealSystem
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
-from refold.domain.system import RealSystem
 
 from .agents import AgentsContract
 from .calls import CallsContract

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract

@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from refold.domain.envelope import Meta, encode_payload
 from refold.domain.errors import DamagedError
-from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
+from refold.domain.log.envelope import Meta, encode_payload
+from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.infrastructure.compression import Compression
 
 from .damage import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from refold.domain.envelope import Meta, chain_digests
 from refold.domain.errors import DamagedError
-from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
+from refold.domain.log.envelope import Meta, chain_digests
+from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.sqlite_log.sealing import block_checksum
 

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.domain.errors import ConcurrencyError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.window import ContextItem, ContextWindow
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

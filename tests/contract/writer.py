@@ -6,7 +6,7 @@ import time
 
 from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import ConcurrencyError
-from refold.domain.ports import ANY_VERSION, LiveLog
+from refold.domain.log.ports import ANY_VERSION, LiveLog
 
 from .stores import log_at
 from .writing import append

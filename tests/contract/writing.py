@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import NO_DIGEST, Meta, RecordedEvent, chain_digest, encode_payload
-from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents, Receipt
+from refold.domain.log.envelope import NO_DIGEST, Meta, RecordedEvent, chain_digest, encode_payload
+from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents, Receipt
 from refold.domain.positions import BEGINNING, Moment
 
 NO_META = Meta()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import refold
-from refold.domain.envelope import RecordedEvent
-from refold.domain.ports import LiveLog
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.ports import LiveLog
 from refold.infrastructure.verifying.whole import verify
 from refold.projections.catalogue import CATALOGUE
 

@@ -20,7 +20,7 @@ import msgspec
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import Moment
 
 from ..contract.stores import log_at

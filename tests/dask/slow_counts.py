@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from refold.domain.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent
 
 from ..projecting.counts import Count, Counts
 

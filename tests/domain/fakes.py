@@ -7,12 +7,12 @@ from typing import Any
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.envelope import Meta
-from refold.domain.journal import Journal
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import ANY_VERSION, Log, NewEvents, Pending, Receipt
-from refold.domain.promises import Promise
-from refold.domain.view import Durability, Place
+from refold.domain.concurrency.promises import Promise
+from refold.domain.context.journal import Journal
+from refold.domain.context.view import Durability, Place
+from refold.domain.log.envelope import Meta
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import ANY_VERSION, Log, NewEvents, Pending, Receipt
 
 from .chat_events import OPENED, STREAM, said
 

@@ -4,7 +4,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pytest
 
-from refold.domain.decider import Decider
+from refold.domain.context.decider import Decider
 from refold.domain.errors import RefoldError
 
 S = TypeVar("S")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from refold.domain.acting import acting, current_meta
 from refold.domain.chat import ChatContext
-from refold.domain.envelope import Meta
-from refold.domain.memory_log import MemoryLog
-from refold.domain.threads import to_async
+from refold.domain.concurrency.threads import to_async
+from refold.domain.log.acting import acting, current_meta
+from refold.domain.log.envelope import Meta
+from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED
 from .fakes import handle_on, record

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.addressing import microseconds, parse_address, require_name
 from refold.domain.errors import InvalidInputError
+from refold.domain.ids import microseconds, parse_address, require_name
 from refold.domain.positions import BEGINNING, Moment
 
 from .strategies import ALPHABET, MOMENT, PROPERTY

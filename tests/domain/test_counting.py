@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.chat import ChatContext, ImageContent
-from refold.domain.chat.counting import CHARACTERS, SCRIPTS, tiktoken_counter
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.tokens import RunningTokens, estimate_tokens
+from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, RunningTokens, estimate_tokens, tiktoken_counter
 
 from ..support.deviations.tokens import repaired
 from .strategies import ITEM_EVENT, PROPERTY

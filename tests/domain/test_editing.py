@@ -22,7 +22,7 @@ from refold.domain.chat.rules.commands import (
 )
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.fold import EMPTY, fold
-from refold.domain.chat.state.tails import tail_of
+from refold.domain.chat.state.loading import tail_of
 from refold.domain.errors import DuplicateItemError, InvalidInputError, NotFoundError, RefoldError
 from refold.domain.spans import Ref, Span
 from refold.domain.totals import Totals

@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given
 
-from refold.domain.encoded_ids import decoded_id, encoded_id
-from refold.domain.streams import stream_id
+from refold.domain.ids import decoded_id, encoded_id, stream_id
 
 from .strategies import PROPERTY, TEXT
 

@@ -7,7 +7,7 @@ import pytest
 from refold.domain.chat import ChatContext
 from refold.domain.chat.events import Forked
 from refold.domain.errors import DamagedError, InvalidInputError
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.spans import Segment, Span
 
 from .chat_events import OPENED, called, configured, handed, returned, said

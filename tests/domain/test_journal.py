@@ -7,10 +7,10 @@ import pytest
 from refold.domain.chat import ChatContext, ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.decide import CHAT
+from refold.domain.context.journal import Journal
+from refold.domain.context.view import Place
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, IdempotencyError, InvalidInputError
-from refold.domain.journal import Journal
-from refold.domain.memory_log import MemoryLog
-from refold.domain.view import Place
+from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED, STREAM, said
 from .fakes import CountingSystem, DisturbedLog, handle_on, kept, record, texts

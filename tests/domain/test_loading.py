@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from refold.domain.chat import ChatContext
-from refold.domain.envelope import Event
 from refold.domain.errors import DamagedError
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import Range
+from refold.domain.log.envelope import Event
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import Range
 
 from .chat_events import OPENED, said
 from .fakes import handle_on, record, texts

@@ -8,7 +8,7 @@ import pytest
 
 from refold.domain.chat.events import ConfigUpdated, FunctionCalled, FunctionReturned, MessageAdded
 from refold.domain.chat.items import ChatRole
-from refold.domain.chat.making import make_event
+from refold.domain.chat.views import make_event
 from refold.domain.errors import InvalidInputError
 
 MESSAGE = {"id": "m", "created_at": 1.5, "agent_id": None, "role": "user", "content": ("hi",)}

@@ -2,13 +2,13 @@
 
 import pytest
 
-from refold.domain.envelope import Meta
+from refold.domain.clock import REAL_SYSTEM
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
-from refold.domain.memory_log import MemoryLog
-from refold.domain.overlay_log import OverlayLog
-from refold.domain.ports import NewEvents, Range
+from refold.domain.log.envelope import Meta
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.overlay_log import OverlayLog
+from refold.domain.log.ports import NewEvents, Range
 from refold.domain.positions import BEGINNING, Moment
-from refold.domain.system import REAL_SYSTEM
 from tests.contract.writing import NO_META, append, ids, said
 
 A, B, C = "chat:a", "chat:b", "chat:c"

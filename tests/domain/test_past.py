@@ -7,7 +7,7 @@ import pytest
 
 from refold.domain.chat import ChatContext
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.positions import BEGINNING, Moment
 
 from .chat_events import OPENED, said

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from refold.domain.chat import ChatContext
+from refold.domain.concurrency.promises import Settled
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, StorageError
-from refold.domain.memory_log import MemoryLog
-from refold.domain.promises import Settled
-from refold.domain.transaction import transaction
+from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED, STREAM, said
 from .fakes import LateLog, handle_on, kept, record, texts
@@ -66,8 +66,8 @@ def test_a_refused_entry_is_told_at_flush() -> None:
 
 def new_by_other() -> Any:
     """Return another writer's message for the stream."""
-    from refold.domain.envelope import Meta
-    from refold.domain.ports import ANY_VERSION, NewEvents
+    from refold.domain.log.envelope import Meta
+    from refold.domain.log.ports import ANY_VERSION, NewEvents
 
     event = said("o1", "other")
     return NewEvents(stream=STREAM, expected_version=ANY_VERSION, events=(event,), metas=(Meta(),))
@@ -142,7 +142,7 @@ def test_a_refusal_is_told_by_a_transaction() -> None:
 
 def test_a_refusal_is_told_by_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a call that has to wait because the queue is full."""
-    monkeypatch.setattr("refold.domain.journal.PENDING_MAX", 1)
+    monkeypatch.setattr("refold.domain.context.journal.PENDING_MAX", 1)
     log = LateLog()
     chat = queued(log)
     MemoryLog.append(log, [new_by_other()])

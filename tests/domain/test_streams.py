@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.streams import SLICES, slice_of, split_stream_id, stream_id
+from refold.domain.ids import SLICES, slice_of, split_stream_id, stream_id
 
 from .strategies import PROPERTY, TEXT
 

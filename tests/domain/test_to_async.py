@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from refold.domain.chat import ChatContext
+from refold.domain.concurrency.threads import in_thread, to_async
 from refold.domain.errors import DuplicateItemError
-from refold.domain.threads import in_thread, to_async
 
 from .chat_events import OPENED
 from .fakes import SlowLog, handle_on, record, texts

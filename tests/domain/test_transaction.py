@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from refold.domain.chat import ChatContext
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.positions import BEGINNING
-from refold.domain.transaction import transaction
 
 from .chat_events import OPENED, said
 from .fakes import LateLog, handle_on, record, texts

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from refold.domain.acting import acting
 from refold.domain.chat import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -15,10 +14,11 @@ from refold.domain.chat import (
     FunctionCallOutput,
     ImageContent,
 )
+from refold.domain.context.transaction import transaction
+from refold.domain.context.view import Durability
 from refold.domain.errors import InvalidInputError
-from refold.domain.memory_log import MemoryLog
-from refold.domain.transaction import transaction
-from refold.domain.view import Durability
+from refold.domain.log.acting import acting
+from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED
 from .fakes import handle_on, record

@@ -10,8 +10,8 @@ from eventsourcing.domain import Aggregate
 from eventsourcing.persistence import DataError, IntegrityError, OperationalError, ProgrammingError, Tracking
 from eventsourcing.utils import get_topic
 
+from refold.domain.ids import SLICES
 from refold.domain.positions import BEGINNING
-from refold.domain.streams import SLICES
 from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.eventsourcing.opening import NewFactory, event, events, postgres_variables
 

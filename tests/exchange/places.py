@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.envelope import Meta
+from refold.domain.log.envelope import Meta
 
 PAIRS = [("memory", "sqlite"), ("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "memory")]
 

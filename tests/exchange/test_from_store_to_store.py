@@ -15,8 +15,8 @@ import pytest
 import refold
 from refold.domain.chat.events import ItemsRestored
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.log.ports import LiveLog, Page
 from refold.domain.moments import STREAM as MOMENTS
-from refold.domain.ports import LiveLog, Page
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from refold.infrastructure.atomic_files import replacing

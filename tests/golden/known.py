@@ -28,7 +28,7 @@ from refold.domain.chat.events import (
     SummaryUndone,
 )
 from refold.domain.chat.rules.commands import EvictItems
-from refold.domain.envelope import NO_DIGEST, Event, Meta
+from refold.domain.log.envelope import NO_DIGEST, Event, Meta
 from refold.domain.moments import MomentNamed
 from refold.domain.positions import Moment, Position
 from refold.domain.spans import Ref, Segment, Span

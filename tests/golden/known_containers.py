@@ -3,7 +3,7 @@
 from typing import Any
 
 from refold.domain.content import Content
-from refold.domain.envelope import Event
+from refold.domain.log.envelope import Event
 from refold.domain.pool.events import (
     PoolAdded,
     PoolBranched,

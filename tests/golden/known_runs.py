@@ -1,6 +1,6 @@
 """The known events of runs."""
 
-from refold.domain.envelope import Event
+from refold.domain.log.envelope import Event
 from refold.domain.spans import Ref, Segment
 from refold.domain.trajectory.events import (
     AttributeChange,

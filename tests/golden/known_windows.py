@@ -1,7 +1,7 @@
 """The known events of windows and memories."""
 
 from refold.domain.content import Content
-from refold.domain.envelope import Event
+from refold.domain.log.envelope import Event
 from refold.domain.memory.events import MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from refold.domain.spans import Ref, Span
 from refold.domain.totals import Totals

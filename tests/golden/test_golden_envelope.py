@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from refold.domain.canonical import fingerprint
-from refold.domain.envelope import NO_DIGEST, chain_digest
+from refold.domain.log.envelope import NO_DIGEST, chain_digest
 from refold.infrastructure.codec import decode_meta, encode_meta
 
 from .files import ENVELOPE_FILE, envelope_content, view

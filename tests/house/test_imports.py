@@ -13,7 +13,7 @@ from tests.support.project import PACKAGES, PURE, modules, parsed
 
 ALWAYS_ALLOWED = sys.stdlib_module_names | {"msgspec", "pydantic", "pydantic_core", "typing_extensions"}
 CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}
-ONLY_READER_OF_THE_CLOCK = "refold.domain.system"
+ONLY_READER_OF_THE_CLOCK = "refold.domain.clock"
 HEAVY = ("click", "rich", "eventsourcing.system", "psycopg", "starlette")
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.formats.openai_shape import shape_messages
+from refold.domain.formats.openai.receive import shape_messages
 
 Message = dict[str, Any]
 

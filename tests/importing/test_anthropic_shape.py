@@ -8,11 +8,11 @@ from hypothesis import given
 
 from refold.domain.canonical import canonical_json
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
-from refold.domain.chat.formats import anthropic_shape
-from refold.domain.chat.formats.anthropic import anthropic_messages
-from refold.domain.chat.formats.anthropic_origin import source_messages
-from refold.domain.chat.formats.anthropic_shape import AnthropicShaper, shape_anthropic_messages
-from refold.domain.chat.formats.openai_messages import openai_messages
+from refold.domain.formats.anthropic import receive as anthropic_shape
+from refold.domain.formats.anthropic.receive import AnthropicShaper, shape_anthropic_messages
+from refold.domain.formats.anthropic.send import anthropic_messages
+from refold.domain.formats.anthropic.source_shape import source_messages
+from refold.domain.formats.openai.send import openai_messages
 from tests.domain.chat_events import configured, said
 from tests.domain.formats.provider_contexts import PIXEL
 from tests.domain.strategies import PROPERTY

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.chat.events import Opened
-from refold.domain.chat.formats.batches import NO_OUTPUT
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.send import NO_OUTPUT
 from refold.infrastructure.importing import ImportReport, import_file, import_runs, read_runs
 from tests.domain.strategies import PROPERTY
 from tests.importing.sessions import SESSION, Writing, forked_at, kept_words, result, text, use

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat.formats.json_patch import difference, is_same, patched
+from refold.domain.formats.source_json import difference, is_same, patched
 from tests.domain.strategies import JSON, PROPERTY, TEXT
 
 # What items can be turned into without a patch: texts, null, objects and lists.

@@ -8,8 +8,8 @@ import pytest
 
 from refold.domain.canonical import canonical_json
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
-from refold.domain.chat.formats import openai_shape
-from refold.domain.chat.formats.openai_messages import openai_messages
+from refold.domain.formats.openai import receive as openai_shape
+from refold.domain.formats.openai.send import openai_messages
 from tests.importing.shapes import answered, asked, call, items, said, shaped
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 
 import refold
 from examples.transcripts import transcript
-from refold.domain.chat.formats.openai_shape import shape_messages
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.openai.receive import shape_messages
 from refold.domain.trajectory.events import MessageRecorded
 from refold.domain.trajectory.identity import run_id_of
 from refold.infrastructure.importing import import_as_runs, read_runs, record_transcript

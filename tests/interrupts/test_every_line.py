@@ -24,11 +24,14 @@ POINTS_MIN = 600
 SEALING_POINTS_MIN = 80
 CLOSING_POINTS_MIN = 30
 TRANSACTION_POINTS_MIN = 60
-ALWAYS = {"domain/journal.py", "domain/outbox.py", "domain/transaction.py", "domain/view.py"} | {
-    "infrastructure/projecting/runner.py"
-}
+ALWAYS = {
+    "domain/context/journal.py",
+    "domain/context/outbox.py",
+    "domain/context/transaction.py",
+    "domain/context/view.py",
+} | {"infrastructure/projecting/runner.py"}
 STEPS = {
-    "memory": ALWAYS | {"domain/memory_log.py"},
+    "memory": ALWAYS | {"domain/log/memory_log.py"},
     "sqlite": ALWAYS
     | {"infrastructure/group_commit.py", "infrastructure/sqlite_log/appending.py", "infrastructure/sqlite_log/log.py"},
     "postgres": ALWAYS
@@ -178,7 +181,7 @@ def test_an_interrupt_within_a_keyed_transaction(world: World) -> None:
     first = adding(world.next_id())
     change(world.store, "points", [lambda chat: points.extend(points_of(lambda: first(chat)))])
     reached = 0
-    own = {"domain/journal.py", "domain/transaction.py"}
+    own = {"domain/context/journal.py", "domain/context/transaction.py"}
     for point in (one for one in points if (IS_DEEP or one.time == 1) and path_of(one.path) in own):
         key, numbers = f"key {world.next_id()}", [world.next_id(), world.next_id()]
         one, other = map(adding, numbers)

@@ -5,7 +5,7 @@ import re
 
 from tests.support.project import PACKAGES, ROOT, files, parsed
 
-TAKES_LOCKS = "domain/locks.py"
+TAKES_LOCKS = "domain/concurrency/locks.py"
 LOCK = re.compile(r"(^|[._])(lock|guard|turn|starting|writing)$")
 # Their own methods are Python, in which an interrupt can come between the lock and its release.
 LEAKY = {"Condition", "Semaphore", "BoundedSemaphore", "Barrier"}

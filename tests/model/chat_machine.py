@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from refold.domain.chat import ChatContext
 from refold.domain.chat.rules.decide import CHAT
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, IdempotencyError, NotFoundError
-from refold.domain.ports import LiveLog
-from refold.domain.transaction import transaction
+from refold.domain.log.ports import LiveLog
 
 from ..contract.writing import check_chain
 from ..domain.chat_events import OPENED

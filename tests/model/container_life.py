@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
+from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
-from refold.domain.pool.state.fold import EMPTY, fold
-from refold.domain.pool.state.loading import complete
-from refold.domain.ports import LiveLog
+from refold.domain.pool.state import EMPTY, complete, fold
 
 from ..domain.pool.containers import VetoError, pool_on, queue_on
 from .container_model import ContainerModel, Refused, Row, Told, Veto

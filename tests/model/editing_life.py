@@ -18,7 +18,7 @@ from refold.domain.chat import (
 )
 from refold.domain.chat.calls.reading import ChatView
 from refold.domain.llm import LLM, LLMResponse
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record

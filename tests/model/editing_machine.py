@@ -11,8 +11,8 @@ from hypothesis.stateful import precondition, rule
 from refold.domain.chat import ChatContext, ChatItem
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
-from refold.domain.transaction import transaction
 from tests.support.provider_rules import anthropic, google, openai
 
 from ..domain.fakes import handle_on

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import Meta
 from refold.domain.errors import ConcurrencyError
-from refold.domain.ports import ANY_VERSION, LiveLog, NewEvents
+from refold.domain.log.envelope import Meta
+from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import Moment
 
 from ..contract.writing import check_chain, check_order, everything

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from refold.domain.errors import NotFoundError
+from refold.domain.log.ports import LiveLog
 from refold.domain.memory import Memory, MemoryKind
-from refold.domain.ports import LiveLog
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from refold.domain.errors import ConcurrencyError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.trajectory import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError
 from refold.domain.messages import HumanMessage
 from refold.domain.trajectory import Run
-from refold.domain.transaction import transaction
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

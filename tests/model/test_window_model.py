@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import LiveLog
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import LiveLog
 
 from ..contract.stores import log_at
 from .lives import live

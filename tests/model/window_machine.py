@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from refold.domain.errors import ConcurrencyError, LimitExceededError, NotFoundError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.window import ContextItem, ContextWindow
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

@@ -2,8 +2,8 @@
 Puts defects into Refold, one at a time, and looks which of them no test notices.
 
 `python -m tests.mutants.sample --record` notes once which tests run which lines, and how long they take. Then
-`python -m tests.mutants.sample --count 200 [--seed N] [--in domain/journal.py]` draws defects, and runs for each of
-them, in a copy of the project, tests that run its line: from every file of tests the fastest first.
+`python -m tests.mutants.sample --count 200 [--seed N] [--in domain/context/journal.py]` draws defects, and runs for
+each of them, in a copy of the project, tests that run its line: from every file of tests the fastest first.
 """
 
 import argparse

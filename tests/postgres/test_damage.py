@@ -6,8 +6,8 @@ from typing import Any, LiteralString
 
 import pytest
 
-from refold.domain.envelope import chain_digests
 from refold.domain.errors import DamagedError
+from refold.domain.log.envelope import chain_digests
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, said

@@ -17,7 +17,7 @@ from refold.domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from refold.domain.streams import slice_of
+from refold.domain.ids import slice_of
 from refold.infrastructure.postgres_log.log import PostgresLog
 from refold.infrastructure.postgres_log.translation import translate
 from tests.contract.writing import append, said

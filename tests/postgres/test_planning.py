@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from refold.domain.envelope import NO_DIGEST, NO_META
 from refold.domain.errors import ConcurrencyError
+from refold.domain.log.envelope import NO_DIGEST, NO_META
 from refold.infrastructure.compression import Compression
 from refold.infrastructure.postgres_log.planning import (
     Answer,

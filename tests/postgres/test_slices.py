@@ -4,9 +4,9 @@ import psycopg
 import pytest
 
 from refold.domain.errors import DamagedError
-from refold.domain.ports import ANY_VERSION
+from refold.domain.ids import slice_of
+from refold.domain.log.ports import ANY_VERSION
 from refold.domain.positions import BEGINNING, Moment, Position
-from refold.domain.streams import slice_of
 from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import append, everything, new, said
 

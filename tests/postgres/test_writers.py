@@ -3,7 +3,7 @@
 import threading
 import time
 
-from refold.domain.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.postgres_log.log import PostgresLog
 from tests.contract.writing import at_once, check_chain, check_order, new, said

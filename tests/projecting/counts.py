@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent
 
 
 class Count(msgspec.Struct, frozen=True):

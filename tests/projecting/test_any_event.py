@@ -23,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.domain import admission, memory_log
 from refold.domain.canonical import canonical_json
 from refold.domain.chat.events import (
     ITEM_EVENTS,
@@ -34,8 +33,9 @@ from refold.domain.chat.events import (
     Origin,
 )
 from refold.domain.content import Content
-from refold.domain.envelope import RecordedEvent, encode_payload
 from refold.domain.errors import DamagedError, InvalidInputError, RefoldError
+from refold.domain.log import admission, memory_log
+from refold.domain.log.envelope import RecordedEvent, encode_payload
 from refold.domain.memory.events import MemoryRemembered
 from refold.domain.moments import STREAM as MOMENTS
 from refold.domain.pool.events import QueueBranched

@@ -8,7 +8,7 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import refold
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from refold.domain import memory_log, ordered_map
-from refold.domain.memory_log import MemoryLog
+from refold.domain import ordered_map
+from refold.domain.log import memory_log
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import ANY_VERSION
 from refold.domain.ordered_map import OrderedMap
-from refold.domain.ports import ANY_VERSION
 from refold.domain.positions import BEGINNING, Moment, Position
 from refold.infrastructure.projecting import store as rows_in_memory
 from refold.infrastructure.projecting.store import MemoryProjectionStore, SetAside

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from refold.domain.envelope import NO_DIGEST, NO_META, RecordedEvent
+from refold.domain.log.envelope import NO_DIGEST, NO_META, RecordedEvent
 from refold.domain.positions import Position
 from refold.projections.contract import BulkProjection
 from refold.projections.rollup import ROLLUP, RollupRow

@@ -12,8 +12,8 @@ from hypothesis.stateful import rule
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem
-from refold.domain.ports import LiveLog
 from refold.infrastructure.entries_view import EntryStay
 from refold.infrastructure.stay_levels import holds
 from refold.projections.stays import rows_prefix

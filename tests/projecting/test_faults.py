@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import ProjectionError
+from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting.faults import fault_of
 from refold.infrastructure.projecting.standing import ProjectionStatus
 from refold.infrastructure.projecting.working import ProjectionWorker

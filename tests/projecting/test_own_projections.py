@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting.storable import require_row
 from refold.infrastructure.store import Store
 

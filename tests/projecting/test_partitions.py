@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import InvalidInputError, ProjectionError
-from refold.domain.ports import NewEvents, PartitionedLog
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Partition
 from refold.infrastructure.projecting import sqlite_keeping
 from refold.infrastructure.projecting.building import RebuildProgress

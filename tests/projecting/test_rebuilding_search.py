@@ -14,7 +14,7 @@ import pytest
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.words import parse_query, words_of
 from refold.projections.contract import SearchedRow, SearchQuery
 

@@ -11,7 +11,7 @@ import pytest
 
 import refold
 from refold.domain.errors import StorageBusyError
-from refold.domain.ports import LiveLog, Page
+from refold.domain.log.ports import LiveLog, Page
 from refold.domain.positions import Moment
 from refold.infrastructure.projecting import building
 from refold.infrastructure.projecting.rebuilding import check, rebuild

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.envelope import NO_META
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.ports import NewEvents
+from refold.domain.log.envelope import NO_META
+from refold.domain.log.ports import NewEvents
 from refold.domain.positions import BEGINNING
 from refold.domain.trajectory import Run
 from refold.domain.trajectory.events import QueryRegistered, RunOpened

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
-from refold.domain.ports import Page
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.ports import Page
 from refold.domain.positions import Moment
 from refold.infrastructure.projecting import runner as runner_module
 from refold.infrastructure.projecting.runner import ProjectionRunner

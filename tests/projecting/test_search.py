@@ -12,10 +12,10 @@ import psycopg
 
 import refold
 from refold.domain.content import Content
-from refold.domain.envelope import NO_META, RecordedEvent
+from refold.domain.log.envelope import NO_META, RecordedEvent
+from refold.domain.log.ports import NewEvents
 from refold.domain.memory.events import MemoryRemembered
 from refold.domain.pool.events import PoolAdded, PoolOpened, PoolReplaced, QueueAppended, QueueOpened
-from refold.domain.ports import NewEvents
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Ref
 from refold.domain.totals import Totals

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import DamagedError, ProjectionError
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.codec import CODEC, Codec
 from refold.infrastructure.postgres_log.log import PostgresLog

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageReadOnlyError
+from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
 
 from ..contract.writing import everything

@@ -11,7 +11,7 @@ from hypothesis.stateful import rule
 import refold
 from refold.domain.chat import ChatMessage, ChatRole
 from refold.domain.errors import NotFoundError
-from refold.domain.ports import LiveLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from refold.domain.errors import DamagedError
-from refold.domain.ports import Range
+from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.sqlite_log import log as log_module
 from refold.infrastructure.sqlite_log.log import SqliteLog

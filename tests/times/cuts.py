@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from refold.domain.envelope import RecordedEvent
-from refold.domain.memory_log import MemoryLog
-from refold.domain.ports import LiveLog
+from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

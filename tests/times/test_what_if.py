@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.adopting import named_streams
+from refold.domain.context.adopt import named_streams
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, StorageError
 from refold.domain.positions import Moment
 from tests.support.every_kind import fill, seen

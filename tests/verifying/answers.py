@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import refold
+from refold.domain.ids import split_stream_id
 from refold.domain.positions import BEGINNING
-from refold.domain.streams import split_stream_id
 from refold.infrastructure.exchange import export_events
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.search import SEARCH

@@ -9,7 +9,7 @@ import pytest
 import refold
 from refold.domain.chat.events import ItemsEvicted
 from refold.domain.errors import InvalidInputError
-from refold.domain.ports import Range
+from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING
 from refold.domain.spans import Span
 from refold.domain.totals import Totals

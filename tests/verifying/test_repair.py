@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.domain.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
 from refold.projections.contract import Projection
 from refold.projections.growth import GROWTH

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.envelope import NO_META, chain_digest
 from refold.domain.errors import DamagedError
+from refold.domain.log.envelope import NO_META, chain_digest
 from refold.domain.positions import Position
 from refold.infrastructure.verifying import Report
 from tests.contract.damage import FORGERIES, forge_blocks

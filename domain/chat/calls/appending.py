@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from ...clock import require_time
+from ...context.journal import Outcome
 from ...errors import InvalidInputError
-from ...journal import Outcome
-from ...seconds import require_time
 from ..events import (
     ChatItemEvent,
     ConfigUpdated,
@@ -27,9 +27,8 @@ from ..items import (
     FunctionCall,
     FunctionCallOutput,
 )
-from ..making import make_event
 from ..rules.commands import AddItems, ReplaceInstructions
-from ..views import item_of, recorded_form
+from ..views import item_of, make_event, recorded_form
 from .writing import MADE_UP, WritableChat, as_given, items_as_given
 
 Item = TypeVar("Item", bound=ChatItem)

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Sequence, Set
 from typing import TypeVar, cast
 
 from ...canonical import Without
-from ...journal import Outcome
-from ..counting import TokenCounter
+from ...context.journal import Outcome
 from ..events import added_item
 from ..items import ChatItem
 from ..rules.commands import Clear, EvictItems, InsertItems, PinItems, RestoreItems, Truncate
 from ..state.sequence import Items
-from ..tokens import DEFAULT
+from ..tokens import DEFAULT, TokenCounter
 from ..views import item_of, recorded_form
 from .eviction import Eviction
 from .writing import WritableChat, items_as_given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..formats.openai_messages import openai_messages
+from ...formats.openai.send import openai_messages
 from ..state.sequence import Items
 
 

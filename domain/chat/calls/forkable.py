@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...context.journal import Journal
+from ...context.view import Place
 from ...errors import ConcurrencyError, InvalidInputError
-from ...journal import Journal
-from ...streams import split_stream_id, stream_id
-from ...view import Place
+from ...ids import split_stream_id, stream_id
 from ..events import ChatItemEvent, Forked, MessageAdded
 from ..function_tools import tool_names
-from ..making import make_event
 from ..rules.commands import Begin
 from ..rules.decide import CHAT
 from ..rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns
 from ..state.fold import ChatState, Resolved, fold
+from ..views import make_event
 from .other_side import named_as_given
 from .reading import ChatView
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...home import Home
-from ...journal import Journal
-from ...ports import Log
-from ...system import System
-from ...view import Durability
+from ...clock import System
+from ...context.attachment import Home
+from ...context.journal import Journal
+from ...context.view import Durability
+from ...log.ports import Log
 
 if TYPE_CHECKING:
     # A context opens its forks through its home; only the name of its class is needed here.

@@ -8,19 +8,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
+from ...concurrency.threads import in_thread
 from ...errors import InvalidInputError
 from ...spans import Segment
-from ...threads import in_thread
 from ..events import MessageAdded
 from ..items import ChatMessage, ChatRole
-from ..rendering import render_items
 from ..rules.commands import Merge, MergeRule, OtherSide, Summarize, TellOther, UndoSummary
 from ..rules.decide import CHAT
 from ..rules.merging import fork_point
 from ..rules.summaries import SummaryPlan, plan_summary
 from ..state.loading import complete
 from ..state.sequence import Items
-from ..summarising import SummaryAnswer, ask_for_summary
+from ..summarising import SummaryAnswer, ask_for_summary, render_items
 from ..views import recorded_form
 from .other_side import other_as_given, seen_from
 from .reading import ChatView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...adopting import adopted_copy
-from ...transaction import current_or_new_transaction
+from ...context.adopt import adopted_copy
+from ...context.transaction import current_or_new_transaction
 from ..rules.commands import OtherSide
 from ..rules.decide import CHAT
 from ..state.fold import ChatState

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from ...decider import trusted
+from ...context.decider import trusted
 from ...errors import DecisionRefusedError
-from ...ports import StreamEnd
+from ...log.ports import StreamEnd
 from ...totals import Totals
+from ..dict_form import items_from_dict
 from ..items import ChatItem
 from ..rules.decide import CHAT
-from ..seed_dict import items_from_dict
 from ..state.fold import ChatState
 from ..state.loading import complete
 from .forkable import ForkableChat

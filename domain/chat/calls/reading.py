@@ -12,22 +12,20 @@ from typing import Any, Protocol
 import msgspec
 
 from ...errors import NotFoundError
+from ...formats.anthropic.send import anthropic_messages
+from ...formats.google.send import google_contents, to_google_types
+from ...formats.openai.send import openai_messages
+from ...formats.responses.send import openai_responses_input
 from ...frozen import FrozenList
 from ...totals import Totals
-from ..counting import TokenCounter
+from ..dict_form import items_to_dict
 from ..events import ChatItemEvent
-from ..formats.anthropic import anthropic_messages
-from ..formats.google import google_contents
-from ..formats.google_types import to_google_types
-from ..formats.openai_messages import openai_messages
-from ..formats.openai_responses import openai_responses_input
 from ..items import ChatItem, ChatMessage
-from ..seed_dict import items_to_dict
 from ..state.arena import Arena
 from ..state.fold import ChatState, active_config
+from ..state.loading import last_items
 from ..state.sequence import Items
-from ..state.tails import last_items
-from ..tokens import RunningTokens
+from ..tokens import RunningTokens, TokenCounter
 from ..views import item_of
 from .home import ChatHome
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from ...system import REAL_SYSTEM
+from ...clock import REAL_SYSTEM
+from ...formats.anthropic.receive import items_from_anthropic
+from ...formats.google.receive import items_from_google
+from ...formats.openai.receive import items_from_openai_messages
+from ...formats.responses.receive import items_from_openai_responses
 from ..events import ChatItemEvent
-from ..formats.anthropic_items import items_from_anthropic
-from ..formats.google_items import items_from_google
-from ..formats.openai_shape import items_from_openai_messages
-from ..formats.responses_shape import items_from_openai_responses
 from .writing import WritableChat
 
 Self = TypeVar("Self", bound="ReceivingChat")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...canonical import Without
-from ...journal import Journal, Outcome
-from ...system import System
+from ...clock import System
+from ...context.journal import Journal, Outcome
 from ...totals import Totals
 from ..events import ChatItemEvent, Image
 from ..items import ChatItem

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from ...addressing import require_name
-from ...decider import Decider
+from ...context.decider import Decider
 from ...errors import InvalidInputError
+from ...ids import require_name
 from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
-from ..state.loading import complete
-from ..state.tails import with_tail
+from ..state.loading import complete, with_tail
 from .adding import insert_items, new_items, replace_instructions, require_ids
 from .commands import (
     AddItems,

@@ -26,8 +26,8 @@ from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved, active_config
+from ..state.loading import tail_of
 from ..state.sequence import Items
-from ..state.tails import tail_of
 
 
 class Parent(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ...locks import synchronized
-from ...process_forks import fork_safe_lock
+from ...concurrency.locks import synchronized
+from ...concurrency.process_forks import fork_safe_lock
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..kinds import is_user

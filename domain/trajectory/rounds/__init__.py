@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .bringing import IMPORTED, bring_in
-from .checking import checked_round
+from .export_round import told_round
+from .import_round import IMPORTED, bring_in, checked_round
 from .record import RoundChange, RoundEdge, RoundNode, RoundRecord, are_same
-from .telling import told_round
 
 __all__ = [
     "IMPORTED",

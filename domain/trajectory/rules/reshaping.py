@@ -14,8 +14,7 @@ from ..nodes import NODE_TYPES
 from ..state.attributes import DESCRIPTION, attributes_of
 from ..state.graph import RunGraph
 from .commands import AddEdge, ModifyNode, MovePointers, RemoveNode
-from .edges import edge_type
-from .registering import require_open
+from .registering import edge_type, require_open
 
 
 def modified(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:

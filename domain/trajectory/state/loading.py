@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ports import Log, Range
+from ...log.ports import Log, Range
 from ..events import RoundsRestored, RunEvent
 from .fold import EMPTY, PastRound, RestoredRounds, fold
 from .graph import leaves_of

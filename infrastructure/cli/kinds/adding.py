@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from ....domain.errors import NotFoundError
+from ....domain.pool.commands import Add
 from ....domain.pool.container import Container
 from ....domain.pool.events import PoolReplaced
 from ....domain.pool.items import ContextItem
-from ....domain.pool.rules.commands import Add
 from ....domain.spans import Ref
 from ...store import Store
 from ..addresses import stream_of

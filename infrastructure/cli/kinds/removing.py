@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from ....domain.pool.commands import Evict, Remove
 from ....domain.pool.container import Container
 from ....domain.pool.items import Held
-from ....domain.pool.rules.commands import Evict, Remove
 from ..addresses import existing, stream_of
 from ..changes import items, report
 from ..containers import changed, container_in, held_in, named_items, named_shapes, totals_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ....domain.pool.commands import Restore
 from ....domain.pool.items import Held
-from ....domain.pool.rules.commands import Restore
 from ..addresses import existing, stream_of
 from ..changes import items, report
 from ..containers import changed, container_in, departures_of, made_room, named_items, named_shapes, totals_of

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ....domain.encoded_ids import decoded_id
 from ....domain.errors import NotFoundError
+from ....domain.ids import decoded_id, split_stream_id
 from ....domain.memory import MemoryScope
-from ....domain.streams import split_stream_id
 from ...store import Store
 from ..addresses import existing, stream_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from ....domain.streams import split_stream_id
+from ....domain.ids import split_stream_id
 from ....domain.trajectory import Trajectory, TrajectoryDiff, TrajectoryEdge
 from ....domain.trajectory.comparing import compared
 from ..seen_run import SeenRun

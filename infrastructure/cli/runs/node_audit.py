@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from ....domain.errors import InvalidInputError, NotFoundError
-from ....domain.streams import split_stream_id
+from ....domain.ids import split_stream_id
 from ....domain.trajectory import RunId
 from ....domain.trajectory.naming import parse_node_name
 from ....domain.trajectory.nodes import DATA

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import click
 
-from ....domain.addressing import parse_address
 from ....domain.errors import InvalidInputError, NotFoundError
-from ....domain.streams import split_stream_id, stream_id
+from ....domain.ids import parse_address, split_stream_id, stream_id
 from ....domain.trajectory import RunId
 from ....domain.trajectory.identity import KIND, run_id_of
 from ....projections.catalogue import CatalogueRow

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from ....domain.clock import REAL_SYSTEM
 from ....domain.errors import StorageError
-from ....domain.system import REAL_SYSTEM
 from ..naming import counted
 from ..options import database, keeping, shown
 from ..terminal import one_line

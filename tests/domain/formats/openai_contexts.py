@@ -9,8 +9,8 @@ from openai.types.responses import ResponseInputParam
 from pydantic import TypeAdapter
 
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.formats.openai_shape import items_from_openai_messages
-from refold.domain.chat.formats.responses_shape import items_from_openai_responses
+from refold.domain.formats.openai.receive import items_from_openai_messages
+from refold.domain.formats.responses.receive import items_from_openai_responses
 from tests.domain.fakes import CountingSystem
 from tests.domain.formats.provider_contexts import POOL
 from tests.importing.shapes import answered, asked, call, said

@@ -9,8 +9,8 @@ from hypothesis import given
 from pydantic import TypeAdapter, ValidationError
 
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.formats.anthropic import anthropic_messages
-from refold.domain.chat.formats.batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
+from refold.domain.formats.anthropic.send import anthropic_messages
+from refold.domain.formats.send import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
 from tests.domain.chat_events import configured, handed, said
 from tests.support.provider_rules.anthropic import blocks_of, faults
 

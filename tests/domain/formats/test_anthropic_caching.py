@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.formats.anthropic import anthropic_messages
-from refold.domain.chat.formats.anthropic_caching import BLOCKS_A_ROW
-from refold.domain.chat.formats.batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
+from refold.domain.formats.anthropic.send import BLOCKS_A_ROW, anthropic_messages
+from refold.domain.formats.send import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
 from tests.domain.chat_events import said
 from tests.support.provider_rules.anthropic import MARKS_MAX, blocks_of
 

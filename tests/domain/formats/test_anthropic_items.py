@@ -7,10 +7,10 @@ from hypothesis import given
 
 from refold.domain.canonical import parse_json
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
-from refold.domain.chat.formats.anthropic import anthropic_messages
-from refold.domain.chat.formats.anthropic_items import items_from_anthropic
-from refold.domain.envelope import encode_payload
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.anthropic.receive import items_from_anthropic
+from refold.domain.formats.anthropic.send import anthropic_messages
+from refold.domain.log.envelope import encode_payload
 from tests.domain.fakes import CountingSystem
 
 from .provider_contexts import CONTEXTS, MANY, PIXEL, unmarked

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from refold.domain.chat.formats.anthropic import anthropic_messages
+from refold.domain.formats.anthropic.send import anthropic_messages
 from tests.support.deviations.anthropic import NUMBERS, explain, modelled
 from tests.support.deviations.seed_items import recorded_items
 from tests.support.deviations.switches import UNEXPLAINED

@@ -8,9 +8,8 @@ from google.genai.types import Content
 from hypothesis import given
 
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.formats.batches import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
-from refold.domain.chat.formats.google import google_contents
-from refold.domain.chat.formats.google_types import to_google_types
+from refold.domain.formats.google.send import google_contents, to_google_types
+from refold.domain.formats.send import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
 from tests.domain.chat_events import configured, handed, said
 from tests.support.provider_rules.google import faults
 

@@ -7,11 +7,10 @@ from hypothesis import given
 
 from refold.domain.canonical import parse_json
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
-from refold.domain.chat.formats.google import google_contents
-from refold.domain.chat.formats.google_items import items_from_google
-from refold.domain.chat.formats.google_types import to_google_types
-from refold.domain.envelope import encode_payload
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.google.receive import items_from_google
+from refold.domain.formats.google.send import google_contents, to_google_types
+from refold.domain.log.envelope import encode_payload
 from tests.domain.fakes import CountingSystem
 
 from .provider_contexts import CONTEXTS, FEW, MANY, PIXEL, call, output, pictured

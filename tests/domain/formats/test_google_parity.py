@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from refold.domain.chat.formats.google import google_contents
+from refold.domain.formats.google.send import google_contents
 from tests.support.deviations.google import NUMBERS, explain, modelled
 from tests.support.deviations.seed_items import recorded_items
 from tests.support.deviations.switches import UNEXPLAINED

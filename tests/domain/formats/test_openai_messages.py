@@ -8,10 +8,9 @@ from openai.types.chat import ChatCompletionMessage
 
 from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
 from refold.domain.chat.events import ChatItemEvent, Image, MessageAdded
-from refold.domain.chat.formats.batches import NO_OUTPUT
-from refold.domain.chat.formats.openai_messages import openai_messages
-from refold.domain.chat.formats.openai_rules import function_name, unique_call_ids
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.openai.send import function_name, openai_messages, unique_call_ids
+from refold.domain.formats.send import NO_OUTPUT
 from tests.domain.chat_events import configured
 from tests.domain.formats.openai_contexts import LONG, OLD_CALL, TEXT, imported
 from tests.importing.shapes import Message, answered, asked, call, items, said

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from refold.domain.chat.formats.openai_messages import openai_messages
+from refold.domain.formats.openai.send import openai_messages
 from tests.support.deviations.openai import NUMBERS, explain
 from tests.support.deviations.seed_items import recorded_items
 from tests.support.deviations.switches import UNEXPLAINED

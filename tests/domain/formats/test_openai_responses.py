@@ -7,10 +7,10 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from refold.domain.chat import ChatContext
 from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
-from refold.domain.chat.formats.batches import NO_OUTPUT
-from refold.domain.chat.formats.openai_messages import openai_messages
-from refold.domain.chat.formats.openai_responses import openai_responses_input
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.openai.send import openai_messages
+from refold.domain.formats.responses.send import openai_responses_input
+from refold.domain.formats.send import NO_OUTPUT
 from tests.domain.formats.openai_contexts import (
     ANSWER,
     LONG,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from refold.domain.chat.formats.openai_messages import openai_messages
-from refold.domain.chat.formats.openai_responses import openai_responses_input
 from refold.domain.chat.pairing import pair_calls
+from refold.domain.formats.openai.send import openai_messages
+from refold.domain.formats.responses.send import openai_responses_input
 from tests.domain.formats.openai_contexts import (
     EDITED,
     PIECES,

@@ -1,8 +1,8 @@
 """One request says more than the context, and the context stays as it is (SPEC V15.3)."""
 
 from refold.domain.chat.events import ChatItemEvent, Image
-from refold.domain.chat.formats.openai_messages import openai_messages
-from refold.domain.chat.formats.overlay import with_prefix
+from refold.domain.formats.openai.send import openai_messages
+from refold.domain.formats.source_json import with_prefix
 from tests.domain.chat_events import called, said
 from tests.importing.shapes import items
 from tests.importing.shapes import said as told

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from refold.domain.content import Content
 from refold.domain.errors import DamagedError, InvalidInputError
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.memory.events import MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from refold.domain.memory.rules import MEMORIES, Forget, NameVersion, Remember, Restore
 from refold.domain.memory.state import Held, Resolved, fold
-from refold.domain.memory_log import MemoryLog
 from refold.domain.spans import Ref, Span
 from refold.domain.totals import Totals
 

@@ -3,13 +3,13 @@
 import functools
 from typing import Any
 
+from refold.domain.context.view import Durability
 from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
+from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.commands import Begin
 from refold.domain.pool.events import PoolOpened, QueueOpened
-from refold.domain.pool.rules.commands import Begin
-from refold.domain.pool.rules.decide import POOLS, QUEUES
-from refold.domain.ports import LiveLog
-from refold.domain.view import Durability
+from refold.domain.pool.rules import POOLS, QUEUES
 from refold.infrastructure.opening import Opening, home_of, open_journal
 
 Container = ContextQueue[Any] | ContextPool[Any]

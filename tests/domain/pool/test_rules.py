@@ -6,7 +6,8 @@ import pytest
 
 from refold.domain.content import Content
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.memory_log import MemoryLog
+from refold.domain.pool.commands import Add, Begin, ChangeSettings, Clear, Evict, NameVersion, Refill, Remove, Restore
 from refold.domain.pool.events import (
     PoolAdded,
     PoolCleared,
@@ -25,19 +26,8 @@ from refold.domain.pool.events import (
     QueueSettingsChanged,
 )
 from refold.domain.pool.items import Held
-from refold.domain.pool.rules.commands import (
-    Add,
-    Begin,
-    ChangeSettings,
-    Clear,
-    Evict,
-    NameVersion,
-    Refill,
-    Remove,
-    Restore,
-)
-from refold.domain.pool.rules.decide import POOLS, QUEUES
-from refold.domain.pool.state.fold import Resolved
+from refold.domain.pool.rules import POOLS, QUEUES
+from refold.domain.pool.state import Resolved
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 

@@ -9,7 +9,7 @@ from refold.domain.chat import ChatRole
 from refold.domain.errors import InvalidInputError
 from refold.domain.llm import LLM, LLMResponse
 from refold.domain.pool import ContextItem, ContextPool
-from refold.domain.pool.selecting import SelectionError
+from refold.domain.pool.pool import SelectionError
 
 
 class Scripted(LLM):

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from refold.domain.trajectory import Run, RunFactory
+from refold.domain.trajectory.descriptions.prompts import portrait_question
 from refold.domain.trajectory.events import PortraitDiscarded, PortraitFailed, PortraitRequested, PortraitWritten
-from refold.domain.trajectory.portraits.prompting import portrait_question
 from refold.domain.trajectory.state.graph import RunGraph
 
 WRITTEN = ["PortraitRequested", "PortraitWritten"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
-from refold.domain.transaction import transaction
 from refold.infrastructure.context_factory import HeldContexts
 from refold.trajectory import Context, ContextFactory, ContextInitOptions, Run, build_context_init_options
 

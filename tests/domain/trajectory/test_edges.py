@@ -8,7 +8,7 @@ import pytest
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
 from refold.domain.trajectory import NodeNotFoundError, RunFactory
 from refold.domain.trajectory.nodes import DATA, NODE_TYPES
-from refold.domain.trajectory.rules.edges import edge_type
+from refold.domain.trajectory.rules.registering import edge_type
 from refold.domain.trajectory.state.graph import RunGraph
 from tests.support.effort import calls_of
 

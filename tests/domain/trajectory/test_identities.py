@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.trajectory import RunFactory, Trajectory, TrajectoryEdge, TrajectoryNode
-from refold.domain.trajectory.identities import merged_by_identity
+from refold.domain.trajectory.trajectory import merged_by_identity
 
 from .runs import add, asked
 

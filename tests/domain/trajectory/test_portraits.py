@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from refold.domain.acting import acting
+from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
+from refold.domain.log.acting import acting
 from refold.domain.pool.read_only import ReadOnlyError
-from refold.domain.trajectory import RunFactory, portrayed
+from refold.domain.trajectory import RunFactory
+from refold.domain.trajectory.descriptions import run_descriptions as portrayed
 from refold.domain.trajectory.nodes import DATA, own_fields
-from refold.domain.transaction import transaction
 
 from ..llm.models import ScriptedLLM
 from .finds import WRITTEN, Portrayer, describe, description, find, run_that_acted, run_with_finds, told

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError, InvalidInputError, LimitExceededError, NotFoundError
-from refold.domain.memory_log import MemoryLog
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
 from refold.domain.window.events import (
@@ -20,7 +20,8 @@ from refold.domain.window.events import (
     WindowSettingsChanged,
 )
 from refold.domain.window.items import Held
-from refold.domain.window.rules.commands import (
+from refold.domain.window.rules import (
+    WINDOWS,
     Add,
     Begin,
     ChangeSettings,
@@ -33,8 +34,7 @@ from refold.domain.window.rules.commands import (
     Restore,
     SetItems,
 )
-from refold.domain.window.rules.decide import WINDOWS
-from refold.domain.window.state.fold import Resolved, fold
+from refold.domain.window.state import Resolved, fold
 
 from ..fakes import record
 from ..scenario import Scenario

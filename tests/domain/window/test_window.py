@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat.counting import SCRIPTS
+from refold.domain.chat.tokens import SCRIPTS
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, LimitExceededError, NotFoundError
 from refold.domain.window import ContextItem, ContextWindow
 

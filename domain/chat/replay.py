@@ -1,0 +1,296 @@
+"""What a model is shown, call by call, kept so that many prompts of a long history take no more than the history."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import InvalidInputError
+from .context import ChatContext
+from .events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
+from .items import ChatItem
+from .rules.commands import Truncate
+from .rules.decide import CHAT
+from .rules.rolling import RollingTruncation
+from .state.fold import ChatState, recorded_event
+from .state.sequence import Items
+from .tokens import estimate_tokens
+from .views import item_of
+
+
+class Prompts:
+    """Prompts of any kind: each as what it shares with the beginning of the one before, and what follows that."""
+
+    def __init__(self) -> None:
+        self._last = Items()
+        self._steps: list[tuple[int, tuple[ChatItemEvent, ...]]] = []
+
+    def add(self, items: Items) -> int:
+        """Add a prompt, and return the estimated tokens of the beginning that the one before had too."""
+        shared, tokens = _shared(items, self._last)
+        self._steps.append((shared, tuple(items[shared:])))
+        self._last = items
+        return tokens
+
+    def items(self, number: int) -> list[ChatItemEvent]:
+        """Return the items of a prompt, counted from 0."""
+        parts: list[tuple[ChatItemEvent, ...]] = []
+        end: int | None = None
+        for shared, behind in reversed(self._steps[: number + 1]):
+            parts.append(behind if end is None else behind[: max(0, end - shared)])
+            end = shared if end is None else min(end, shared)
+        return [item for part in reversed(parts) for item in part]
+
+
+def _shared(items: Items, earlier: Items) -> tuple[int, int]:
+    """Return how many items two prompts begin with alike, and their tokens."""
+    if items.continues(earlier):
+        return len(earlier), earlier.tokens
+    count = tokens = 0
+    for mine, other in zip(items, earlier, strict=False):
+        if mine is not other and mine != other:
+            break
+        count, tokens = count + 1, tokens + estimate_tokens(mine)
+    return count, tokens
+
+
+class TruncatedPrompts:
+    """Prompts of a history that is truncated before each: how much of it had come, and what had left."""
+
+    def __init__(self, history: RollingTruncation) -> None:
+        self._history = history
+        self._tokens = 0
+        # How many items had come at each prompt, and in which one each that left was missing first.
+        self._reach: list[int] = []
+        self._gone: dict[int, int] = {}
+
+    def add(self) -> int:
+        """Truncate for a prompt, and return the estimated tokens of the beginning that the one before had too."""
+        history = self._history
+        leaving = history.truncate()
+        self._gone.update(dict.fromkeys(leaving, len(self._reach)))
+        is_shorter = bool(leaving and self._reach and leaving[0] < self._reach[-1])
+        shared = history.tokens_before(leaving[0]) if is_shorter else self._tokens
+        self._reach.append(len(history.items))
+        self._tokens = history.tokens
+        return shared
+
+    def items(self, number: int) -> list[ChatItemEvent]:
+        """Return the items of a prompt, counted from 0."""
+        come = self._history.items[: self._reach[number]]
+        return [item for place, item in enumerate(come) if self._gone.get(place, number + 1) > number]
+
+
+Policy = Callable[[ChatContext], Awaitable[object] | object]
+
+
+class ReplayedCall(NamedTuple):
+    """
+    A call of the model: `version` brought the first item of its answer. Tokens are estimates; `cached` are those that
+    the prompt shares with the beginning of the one before, `then` as it was and `now` under the policy.
+    """
+
+    version: int
+    tokens_then: int
+    tokens_now: int
+    cached_then: int
+    cached_now: int
+
+
+class Replay:
+    """What a replay found: the calls in order, their sums, and the prompts of each."""
+
+    def __init__(self, now: Prompts | TruncatedPrompts) -> None:
+        self.calls: list[ReplayedCall] = []
+        self._then, self._now = Prompts(), now
+        # The places of the calls, by version.
+        self._places: dict[int, int] = {}
+
+    @property
+    def tokens_then(self) -> int:
+        """The tokens of all prompts as they were."""
+        return sum(call.tokens_then for call in self.calls)
+
+    @property
+    def tokens_now(self) -> int:
+        """The tokens of all prompts under the policy."""
+        return sum(call.tokens_now for call in self.calls)
+
+    @property
+    def cached_then(self) -> int:
+        """The tokens that a cache would have had, as it was."""
+        return sum(call.cached_then for call in self.calls)
+
+    @property
+    def cached_now(self) -> int:
+        """The tokens that a cache would have had under the policy."""
+        return sum(call.cached_now for call in self.calls)
+
+    def seen(self, version: int, *, then: bool = False) -> list[ChatItem]:
+        """
+        Return the items that the model would have seen for the call of a version; `then` those that it did see.
+
+        Raises:
+            InvalidInputError: no call has this version.
+        """
+        if version not in self._places:
+            known = ", ".join(str(call.version) for call in self.calls[:10])
+            raise InvalidInputError(
+                f"no call of the model has version {version}: the first ones have {known or 'none'}"
+            )
+        prompts = self._then if then else self._now
+        return [item_of(event) for event in prompts.items(self._places[version])]
+
+    def add(self, version: int, was: Items, *, tokens_now: int, cached_now: int) -> None:
+        """Note a call, given what could be seen before it, and how much can be under the policy."""
+        cached_then = self._then.add(was)
+        self._places[version] = len(self.calls)
+        self.calls.append(ReplayedCall(version, was.tokens, tokens_now, cached_then, cached_now))
+
+
+class _Step(NamedTuple):
+    """The items that a version brought, what was seen before it, and whether the model was asked for them."""
+
+    version: int
+    items: tuple[ChatItemEvent, ...]
+    before: Items
+    is_call: bool
+
+
+class _KeepNewest(msgspec.Struct, frozen=True):
+    """The policy that truncates to a number of tokens, or of items, before each call."""
+
+    limits: Truncate
+
+    def __call__(self, chat: ChatContext) -> None:
+        """Truncate a context."""
+        chat.truncate(self.limits.max_items, self.limits.max_tokens)
+
+
+def replayed(events: Sequence[Any], first_version: int, policy: Policy) -> tuple[Replay, Iterator[Any]]:
+    """
+    Return an empty replay, and what fills it: it gives what each turn of the policy returned, to be awaited if need be.
+
+    `events` are those of a context, completed, the first of them of version `first_version`; what it has of its parents
+    comes before version 1.
+    """
+    steps = _steps(events, first_version)
+    if isinstance(policy, _KeepNewest):
+        history = RollingTruncation(policy.limits)
+        truncated = TruncatedPrompts(history)
+        replay = Replay(truncated)
+        return replay, _run_truncation(steps, replay, history, truncated)
+    prompts = Prompts()
+    replay = Replay(prompts)
+    return replay, _run(steps, replay, policy, prompts)
+
+
+def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompts) -> Iterator[Any]:
+    scratch = ChatContext()
+    for step in steps:
+        if step.is_call:
+            yield policy(scratch)
+            now = scratch.recorded_items()
+            replay.add(step.version, step.before, tokens_now=now.tokens, cached_now=prompts.add(now))
+        scratch.record_items(step.items)
+
+
+def _run_truncation(
+    steps: Iterator[_Step], replay: Replay, history: RollingTruncation, prompts: TruncatedPrompts
+) -> Iterator[Any]:
+    """A context would look at all of it at each call; what is truncated for its sake alone is not looked at again."""
+    for step in steps:
+        if step.is_call:
+            cached = prompts.add()
+            replay.add(step.version, step.before, tokens_now=history.tokens, cached_now=cached)
+            yield None
+        history.add(step.items)
+
+
+def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
+    """
+    Run a replay whose policy does not wait for anything.
+
+    Raises:
+        InvalidInputError: it does: `areplay` is for such.
+    """
+    for turn in turns:
+        if inspect.isawaitable(turn):
+            if inspect.iscoroutine(turn):
+                turn.close()
+            raise InvalidInputError("this policy is to be awaited: use areplay()")
+    return replay
+
+
+async def replay_awaited(replay: Replay, turns: Iterator[Any]) -> Replay:
+    """Run a replay whose policy may wait for something, as a summary by a model does."""
+    for turn in turns:
+        if inspect.isawaitable(turn):
+            await turn
+    return replay
+
+
+def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
+    state: ChatState = CHAT.initial_state
+    seen: set[str] = set()
+    was_model = False
+    for version, event in enumerate(events, first_version):
+        before = state.items
+        state = CHAT.fold(state, [event])
+        if isinstance(recorded_event(event), Summarized):
+            # What a model wrote about items is no item of the history.
+            seen.update(item.id for item in state.items)
+            continue
+        new = tuple(item for item in _added(event, before, state.items) if item.id not in seen)
+        if not new:
+            continue
+        seen.update(item.id for item in new)
+        is_model = _is_model(new[0])
+        # A parent's calls are its own matter.
+        yield _Step(version, new, before, is_model and not was_model and version > 0)
+        was_model = _is_model(new[-1])
+
+
+def _added(event: Any, before: Items, after: Items) -> Sequence[ChatItemEvent]:
+    if isinstance(event, ITEM_EVENTS):
+        return (event,)
+    return () if after is before else list(after)
+
+
+def _is_model(item: ChatItemEvent) -> bool:
+    return isinstance(item, FunctionCalled) or (isinstance(item, MessageAdded) and item.role == "assistant")
+
+
+# Policies that have a name
+
+
+def keep_all(_chat: ChatContext) -> None:
+    """Let everything stay."""
+
+
+def keep_tokens(count: int) -> Policy:
+    """Return the policy that truncates to a number of tokens before each call."""
+    return _KeepNewest(Truncate(max_tokens=count))
+
+
+def keep_last(count: int) -> Policy:
+    """Return the policy that truncates to a number of items before each call."""
+    return _KeepNewest(Truncate(max_items=count))
+
+
+def policy_of(name: str) -> Policy:
+    """
+    Return the policy that a text names: `all`, `tokens:N` or `items:N`.
+
+    Raises:
+        InvalidInputError: there is no such policy.
+    """
+    what, _, number = name.partition(":")
+    if name == "all":
+        return keep_all
+    if what in ("tokens", "items") and number.isdecimal() and int(number) > 0:
+        return keep_tokens(int(number)) if what == "tokens" else keep_last(int(number))
+    raise InvalidInputError(f"there is no policy {name!r}: take all, tokens:8000 or items:50")

@@ -1,0 +1,1 @@
+"""Locks, promises, threads and forks of the process."""

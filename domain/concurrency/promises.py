@@ -1,0 +1,143 @@
+"""
+Results that are there already, or will be: what a log gives back for an append.
+
+`concurrent.futures.Future` would do, at ten times the cost, but an interrupt of a thread that waits for one can leave
+its inner lock locked, and the thread that settles it would then wait for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from ..clock import REAL_SYSTEM
+
+Result = TypeVar("Result")
+SLEEP_SECONDS_MAX = 0.1
+
+
+def _nothing() -> None: ...
+
+
+class Settled(Generic[Result]):
+    """A result that was there before anybody could wait for it."""
+
+    __slots__ = ("_error", "_result")
+
+    def __init__(self, result: Result | None, error: BaseException | None = None) -> None:
+        self._result = result
+        self._error = error
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Return the result, or raise the error in its place."""
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # there is one where there is no error
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error, if there is one."""
+        return self._error
+
+    def done(self) -> bool:
+        """Return True: it always is."""
+        return True
+
+    def add_done_callback(self, call: Callable[[Any], object], /) -> None:
+        """Call `call` with this at once."""
+        call(self)
+
+
+class Promise(Settled[Result]):
+    """
+    A result that another thread may settle, without locks that could stay locked.
+
+    Whoever waits for it calls `look_after` now and then, so that a thread that has ended is started again.
+    """
+
+    __slots__ = ("_callbacks", "_is_done", "_look_after", "_sleep")
+
+    def __init__(self, look_after: Callable[[], object] = _nothing) -> None:
+        super().__init__(None)
+        self._look_after = look_after
+        self._is_done = False
+        self._callbacks: list[Callable[[Any], object]] = []
+        self._sleep = threading.Lock()
+        self._sleep.acquire()
+
+    def set_result(self, result: Result) -> None:
+        """Settle it."""
+        self._result = result
+        self._settle()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Settle it by an error."""
+        self._error = error
+        self._settle()
+
+    def result(self, timeout: float | None = None) -> Result:
+        """
+        Wait for the result and return it, or raise the error in its place.
+
+        Raises:
+            TimeoutError: it was not settled in `timeout` seconds.
+        """
+        self._wait(timeout)
+        return super().result()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """
+        Wait for the end and return the error, if there is one.
+
+        Raises:
+            TimeoutError: it was not settled in `timeout` seconds.
+        """
+        self._wait(timeout)
+        return self._error
+
+    def done(self) -> bool:
+        """Return whether it is settled."""
+        return self._is_done
+
+    def add_done_callback(self, call: Callable[[Any], object], /) -> None:
+        """Call `call` with this once it is settled: at once if it is, else in the thread that settles it."""
+        self._callbacks.append(call)
+        if self._is_done:
+            self._call_back()
+
+    def sleep(self, seconds: float = SLEEP_SECONDS_MAX) -> None:
+        """Return when somebody calls `wake`, when it is settled, or when the time is up."""
+        self._sleep.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        """Let a thread that sleeps look again."""
+        # It may be awake already.
+        with suppress(RuntimeError):
+            self._sleep.release()
+
+    def _settle(self) -> None:
+        self._is_done = True
+        self.wake()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        # Both who settles and who adds may be here at once; each callback is taken out once.
+        while self._callbacks:
+            try:
+                call = self._callbacks.pop()
+            except IndexError:
+                return
+            call(self)
+
+    def _wait(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else REAL_SYSTEM.monotonic() + timeout
+        while not self._is_done:
+            remaining = SLEEP_SECONDS_MAX if deadline is None else deadline - REAL_SYSTEM.monotonic()
+            if remaining <= 0:
+                raise TimeoutError("it is not settled yet")
+            self.sleep(min(SLEEP_SECONDS_MAX, remaining))
+            if not self._is_done:
+                self._look_after()
+        # Others may sleep here too.
+        self.wake()

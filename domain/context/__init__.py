@@ -1,0 +1,1 @@
+"""What contexts of all kinds share: deciding, recording, reading a past version."""

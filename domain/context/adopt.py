@@ -1,0 +1,142 @@
+"""
+Taking a context into another log: its own events, and those of every stream that they name.
+
+An event names streams of its own log only, so the ancestors of a fork or branch and the sources of a merge come
+along, under names made from the context's new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..clock import System
+from ..ids import split_stream_id, stream_id
+from ..log.envelope import Event, Meta
+from ..log.memory_log import MemoryLog
+from ..log.ports import Log, NewEvents
+from ..spans import Ref, Segment, Span
+
+Names = Mapping[str, str]
+
+
+def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_names: bool = False) -> list[NewEvents]:
+    """
+    Return what is to be appended to another log so that `stream` of `log` is there as `new_stream`: those that it
+    names first, itself last. They get names made from the new one, unless `keep_names`.
+
+    Raises:
+        InvalidInputError: the new id leaves no room for the names of those that come along.
+    """
+    names: dict[str, str] = {stream: new_stream}
+    parts: list[NewEvents] = []
+    waiting = [stream]
+    while waiting:
+        current = waiting.pop()
+        past = log.read(current)
+        for name in (name for recorded in past for name in named_streams(recorded.event)):
+            if name not in names:
+                kind, context_id = split_stream_id(new_stream)
+                names[name] = name if keep_names else stream_id(kind, f"{context_id}~{len(names)}")
+                waiting.append(name)
+        parts.append(
+            NewEvents(
+                stream=current,
+                expected_version=0,
+                events=tuple(recorded.event for recorded in past),
+                metas=tuple(_without_call(recorded.meta) for recorded in past),
+                root=root,
+            )
+        )
+    return [_renamed_part(part, names, root) for part in reversed(parts)]
+
+
+def _without_call(meta: Meta) -> Meta:
+    """Return a meta that says nothing of the call: in another log its key does not stand for it."""
+    return meta if meta.fingerprint is None else msgspec.structs.replace(meta, fingerprint=None)
+
+
+class AdoptedCopy(NamedTuple):
+    """What a stream of one log will be in another: its name there, what brings it there, and a log that has it."""
+
+    stream: str
+    events: list[NewEvents]
+    log: Log
+
+
+def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: System) -> AdoptedCopy:
+    """
+    Return what `stream` of `log` will be in the log of the stream `beside`, under an id made from that.
+
+    The names that its events have there are known once they lie in a log: for looking, one in memory will do.
+    """
+    kind, context_id = split_stream_id(beside)
+    adopted_as = stream_id(kind, context_id + system.new_id("~"))
+    events = adopted_events(log, stream, adopted_as, root=root)
+    scratch = MemoryLog(system)
+    scratch.append(events).result()
+    return AdoptedCopy(adopted_as, events, scratch)
+
+
+def named_streams(event: Event) -> Iterator[str]:
+    """Yield the streams that an event names, but its own."""
+    yield from streams_said(event)
+    for named in names_in(event):
+        if named.stream:
+            yield named.stream
+
+
+def streams_said(event: Event) -> Iterator[str]:
+    """Yield the streams whose plain names an event holds."""
+    for field in _stream_fields(event):
+        yield getattr(event, field)
+
+
+def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
+    """Yield what an event names, items and streams, those of its own stream too."""
+    waiting = _holding(getattr(event, field) for field in event.__struct_fields__)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Ref | Segment | Span):
+            yield value
+        elif isinstance(value, tuple):
+            waiting += _holding(value)
+        else:
+            waiting += _holding(getattr(value, field) for field in value.__struct_fields__)
+
+
+def _holding(values: Iterable[object]) -> list[tuple[object, ...] | msgspec.Struct]:
+    """Return those that may name something: most are texts and numbers."""
+    return [value for value in values if isinstance(value, tuple | msgspec.Struct)]
+
+
+def _renamed_part(part: NewEvents, names: Names, root: str) -> NewEvents:
+    events = tuple(_renamed_event(event, names, root) for event in part.events)
+    return msgspec.structs.replace(part, stream=names[part.stream], events=events)
+
+
+def _renamed_event(event: Event, names: Names, root: str) -> Event:
+    renamed: Event = _renamed(event, names)
+    changed = {field: names[getattr(renamed, field)] for field in _stream_fields(event)}
+    if "root" in event.__struct_fields__:
+        changed["root"] = root
+    return msgspec.structs.replace(renamed, **changed) if changed else renamed
+
+
+def _stream_fields(event: Event) -> tuple[str, ...]:
+    """Return the fields of an event that hold the plain name of another stream: its class says so."""
+    fields: tuple[str, ...] = getattr(event, "STREAM_FIELDS", ())
+    return fields
+
+
+def _renamed(value: Any, names: Names) -> Any:
+    if isinstance(value, Ref | Segment | Span):
+        return msgspec.structs.replace(value, stream=names.get(value.stream, value.stream))
+    if isinstance(value, tuple):
+        return tuple(_renamed(one, names) for one in value)
+    if not isinstance(value, msgspec.Struct) or not any(True for _ in names_in(value)):
+        return value
+    changed = {field: _renamed(getattr(value, field), names) for field in value.__struct_fields__}
+    return msgspec.structs.replace(value, **changed)

@@ -1,0 +1,423 @@
+"""
+The command handler: one stream as one process sees it.
+
+A journal decides on its folded state, hands the events to the log, and folds what was recorded. It does so in
+three ways: at once ("commit"), in the background until `flush()` ("enqueue"), or as part of a transaction.
+The state is a value, so taking a decision back is putting the old value in its place.
+
+An interrupt may come upon any line. What a call had begun is then unsettled: the next call asks the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from ..canonical import fingerprint, require_key
+from ..concurrency.locks import synchronized
+from ..errors import (
+    ConcurrencyError,
+    DecisionRefusedError,
+    IdempotencyError,
+    InvalidInputError,
+    RefoldError,
+    RefusedError,
+    StorageError,
+)
+from ..log.acting import current_meta
+from ..log.envelope import Event, RecordedEvent, encode_payload, require_payload_size
+from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_same_call
+from .decider import trusted
+from .outbox import Outbox
+from .transaction import Call, Transaction, current_transaction, is_of_no_call
+from .view import Durability, Place, View
+
+S = TypeVar("S")
+CATCH_UPS_MAX = 100
+PENDING_MAX = 10_000
+# Events that nobody looked at since the state was used last; with as many as the state had before, it is dropped.
+UNUSED_EVENTS_MAX = 1_024
+SETTLED_KEPT_MAX = 1_024
+# Stands for the call that a context is opened by: within a transaction that is repeated it is there already.
+OPENING = "opening"
+
+
+class Outcome(NamedTuple):
+    """
+    The events a command led to; `replayed` when its idempotency key was known: then the old ones, which end at
+    `version`.
+    """
+
+    events: tuple[Event, ...]
+    replayed: bool = False
+    version: int = 0
+
+
+class _Keyed(NamedTuple):
+    """An idempotency key, None where it is the transaction's, and the fingerprint of the call that it stands for."""
+
+    key: str | None
+    fingerprint: bytes
+
+
+class Journal(View[S]):
+    """One stream's state in this process, and what is decided on it; all methods may be called from any thread."""
+
+    @synchronized
+    def refresh(self) -> tuple[RecordedEvent, ...]:
+        """
+        Catch up with what others wrote; return it.
+
+        Raises:
+            LogWentBackError: the log lacks what this view shows; the view is as it was.
+        """
+        if self._is_unsettled or self._transaction is not None:
+            self._settle_interrupted()
+        self.flush()
+        known = StreamEnd(self._version - len(self._in_transaction), self._digest)
+        news = tuple(self.log.read(self.place.stream, after=self._version, known=known))
+        if news:
+            with trusted(self.place.stream):
+                events = self.decider.complete(self.log, [one.event for one in news])
+                self._advance(events, by=len(news), digest=news[-1].digest)
+        return news
+
+    @synchronized
+    def execute(
+        self,
+        command: object,
+        *,
+        call: object = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        catch_up: bool = True,
+    ) -> Outcome:
+        """
+        Decide a command and record its events.
+
+        With `catch_up` (appends) the view catches up when somebody else came first, and decides again;
+        what came between is then in `came_between`. Otherwise, or with `expected_version`, it is an error.
+
+        A key stands for `call` (see `canonical.fingerprint`), by default the command. The same call under it
+        gives what was recorded the first time, whether or not it could be decided so now.
+
+        Raises:
+            ConcurrencyError: another writer came first; the view is as it was.
+            IdempotencyError: another call was recorded under the key; the view is as it was.
+            RefusedError: the decision was refused, or the stream is gone with the event that opened it; nothing was
+                changed.
+            StorageError: the database refused; the view is as it was. LogWentBackError: it lacks what the view shows.
+        """
+        call = command if call is None else call
+        keyed = None if idempotency_key is None else _Keyed(require_key(idempotency_key), fingerprint(call))
+        if self._is_void:
+            raise DecisionRefusedError(
+                f"{self.place.stream} was rolled back with all it held, or is gone from the database: begin it again"
+            )
+        if self._is_unsettled or self._transaction is not None:
+            self._settle_interrupted()
+        if self._unflushed:
+            self._wait_for_queue()
+        self.came_between = ()
+        open_transaction = current_transaction(self.log)
+        if open_transaction is not None:
+            return self._execute_within(open_transaction, command, call, keyed, expected_version, catch_up)
+        try:
+            outcome = self._catching_up(command, keyed, expected_version, catch_up)
+        except (RefusedError, ConcurrencyError):
+            # What cannot be done a second time was perhaps done the first time.
+            known = None if keyed is None else self._recorded_before(keyed)
+            if known is None:
+                raise
+            return known
+        return outcome if outcome.events or keyed is None else self._recorded_before(keyed) or outcome
+
+    @synchronized
+    def repeated(self, call: object, idempotency_key: str | None) -> Outcome | None:
+        """
+        Return what a call led to, if it was made before under its key or that of the open transaction: for calls that
+        must look at more than the state before there is a command.
+
+        Raises:
+            IdempotencyError: another call was recorded under the key.
+        """
+        open_transaction = current_transaction(self.log)
+        if open_transaction is not None:
+            found = open_transaction.call_in(self.place.stream, call)
+            return None if found is None else self._repeated_within(open_transaction, found)
+        if idempotency_key is None:
+            return None
+        return self._recorded_before(_Keyed(require_key(idempotency_key), fingerprint(call)))
+
+    def _recorded_before(self, keyed: _Keyed) -> Outcome | None:
+        self.flush()
+        recorded = self.log.recorded_under(self.place.stream, keyed.key or "")
+        if not recorded:
+            # A log that went back may have lost it.
+            self.require_known()
+            return None
+        require_same_call(self.place.stream, keyed.key or "", keyed.fingerprint, recorded)
+        return self._replay(recorded)
+
+    def _execute_within(
+        self,
+        open_transaction: Transaction,
+        command: object,
+        call: object,
+        keyed: _Keyed | None,
+        expected_version: int | None,
+        catch_up: bool,
+    ) -> Outcome:
+        if keyed is not None:
+            raise InvalidInputError("give the idempotency key to the transaction, not to a call within it")
+        made = None if call is OPENING else open_transaction.call_in(self.place.stream, call)
+        if made is None:
+            return self._catching_up(command, None, expected_version, catch_up, open_transaction)
+        repeated = self._repeated_within(open_transaction, made)
+        if repeated is not None:
+            return repeated
+        if made.recorded:
+            # It changed nothing then, and does so now, or it is another call.
+            if self.decider.decide(command, self.state):
+                raise IdempotencyError(self.place.stream, open_transaction.idempotency_key or "", made.recorded)
+            return Outcome(())
+        return self._catching_up(command, _Keyed(None, made.own), expected_version, catch_up, open_transaction)
+
+    def _repeated_within(self, open_transaction: Transaction, made: Call) -> Outcome | None:
+        """Return what a call led to, where the transaction is a repetition and recorded this call then."""
+        if made.recorded and self._version < made.recorded[-1].version:
+            self._base = None
+            self.refresh()
+        if not made.events:
+            return None
+        open_transaction.note_repeated(self.place.stream, made)
+        return _replayed(made.events)
+
+    def _catching_up(
+        self,
+        command: object,
+        keyed: _Keyed | None,
+        expected_version: int | None,
+        catch_up: bool,
+        within: Transaction | None = None,
+    ) -> Outcome:
+        strict = expected_version is not None or not catch_up
+        if expected_version not in (None, self._version):
+            self.require_known()
+            actual = max(self._version, self.log.head(self.place.stream))
+            raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
+        for attempt in range(CATCH_UPS_MAX):
+            try:
+                return self._decide_and_record(command, keyed, within)
+            except ConcurrencyError:
+                if strict or attempt == CATCH_UPS_MAX - 1:
+                    self.require_known()
+                    raise
+                self.came_between += self.refresh()
+        raise AssertionError("the loop returns or raises")
+
+    def _wait_for_queue(self) -> None:
+        """Flush where the queue is full, or a transaction begins: what was queued goes before it, on its own."""
+        begins = self._transaction is None and self in self._unflushed and current_transaction(self.log)
+        if begins or len(self._outbox) >= PENDING_MAX:
+            self.flush()
+
+    def _decide_and_record(self, command: object, keyed: _Keyed | None, within: Transaction | None) -> Outcome:
+        known = self._state
+        if known is None:
+            # Another thread may have let the state go since its owner read it; what is fresh does not need it.
+            needs_state = self._version > 0 and not getattr(command, "fresh", False)
+            known = self.state if needs_state else self.decider.initial_state
+        decided = tuple(self.decider.decide(command, known))
+        if not decided:
+            return Outcome(())
+        events = tuple([self.decider.recorded(event) for event in decided])
+        key, call = keyed or (None, None)
+        meta = current_meta(default_actor=self.place.actor, idempotency_key=key, fingerprint=call)
+        new = NewEvents(
+            stream=self.place.stream,
+            expected_version=self._version,
+            events=events,
+            metas=(meta,) * len(events),
+            root=self.place.root,
+            idempotency_key=key,
+            expected_digest=self._known_digest() if self._unflushed else self._digest,
+        )
+        if within is not None or self.durability == "enqueue":
+            _require_sizes(events)
+        if within is not None:
+            return self._join(within, new, decided)
+        if self.durability == "enqueue":
+            return self._enqueue(new, decided)
+        self._is_unsettled = True
+        try:
+            receipt = self.log.append((new,)).result()[0]
+        except RefoldError:
+            # Either nothing was written, or the next call meets a conflict and catches up.
+            self._is_unsettled = False
+            raise
+        return self._settle(receipt, decided)
+
+    def _settle(self, receipt: Receipt, decided: Sequence[Any]) -> Outcome:
+        if receipt.replayed:
+            # What was decided just now is not what was recorded then.
+            self._base, self._is_unsettled = None, False
+            return self._replay(receipt.events)
+        self._advance(decided, digest=receipt.events[-1].digest)
+        self._is_unsettled = False
+        return Outcome(tuple([one.event for one in receipt.events]))
+
+    def _replay(self, recorded: Sequence[RecordedEvent]) -> Outcome:
+        self._base = None
+        self.refresh()
+        return _replayed([one for one in recorded if not is_of_no_call(one.meta.fingerprint)])
+
+    def _advance(self, decided: Sequence[Any], *, by: int | None = None, digest: bytes | None = None) -> None:
+        """
+        Fold events into the state, which take the version on `by` so many, their own number if not given; with a
+        `digest` they are known to be in the log, and it is that of the last.
+        """
+        state, version = self._state, self._version + (len(decided) if by is None else by)
+        if state is not None and decided:
+            # Whoever looks again reads no more than was appended meanwhile, and again as much.
+            is_unused = version - self._used_at > max(UNUSED_EVENTS_MAX, self._used_at)
+            state = None if is_unused else self.decider.fold(state, decided)
+        # At once: an interrupt between two of them would have the same events folded again.
+        self._state, self._version, self._digest = state, version, self._digest if digest is None else digest
+
+    def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
+        self._is_unsettled = True
+        is_first = self._transaction is None
+        if is_first:
+            self._transaction, self._before_transaction = open_transaction, (self._version, self._state)
+        try:
+            open_transaction.add(new, self._settle_transaction)
+        except RefoldError:
+            if is_first:
+                self._transaction, self._before_transaction = None, None
+            self._is_unsettled = False
+            raise
+        self._advance(decided)
+        self._in_transaction.extend(decided)
+        self._is_unsettled = False
+        return Outcome(new.events)
+
+    @synchronized
+    def _settle_transaction(self, receipt: Receipt | None) -> None:
+        self._is_unsettled = True
+        before = self._before_transaction
+        if before is not None and (receipt is None or receipt.replayed):
+            self._version, self._state = before
+            self._base = None if self._version == 0 else self._base
+            self._is_void = self._version == 0 and receipt is None
+        elif receipt is not None and receipt.events:
+            self._digest = receipt.events[-1].digest
+        self._transaction, self._before_transaction, self._in_transaction = None, None, []
+        self._is_unsettled = False
+        if receipt is not None and receipt.replayed:
+            self.refresh()
+
+    def _settle_interrupted(self) -> None:
+        """Put the view right after a call that was interrupted: what it had decided may be recorded, or may not."""
+        joined, before = self._transaction, self._before_transaction
+        if joined is not None and before is not None and joined.is_under_way:
+            if self._is_unsettled:
+                events = joined.events_of(self.place.stream)
+                self._version, self._state, self._in_transaction = before[0] + len(events), None, events
+        elif joined is not None and before is not None:
+            # It ended, and was interrupted before it told this view.
+            self._is_unsettled = True
+            self._transaction, self._before_transaction, self._in_transaction = None, None, []
+            self.forget()
+            self._is_void = self._version == 0 and (self._is_void or before[0] == 0)
+        elif self._is_unsettled:
+            self._outbox.wait()
+            self.forget()
+        self._is_unsettled = False
+
+    def _enqueue(self, new: NewEvents, decided: Sequence[Any]) -> Outcome:
+        self._is_unsettled = True
+        is_first = self not in self._unflushed
+        self._outbox.put(new, lambda: self._unflushed.add(self))
+        if is_first and len(self._unflushed) % SETTLED_KEPT_MAX == 0:
+            _let_go_of_settled(self._unflushed)
+        self._advance(decided)
+        self._is_unsettled = False
+        return Outcome(new.events)
+
+    @synchronized
+    def flush(self) -> None:
+        """
+        Wait until everything queued is on disk.
+
+        Raises:
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in; the
+                view has been set back to what the log holds.
+        """
+        if self not in self._unflushed:
+            return
+        self._outbox.wait()
+        settlement = self._outbox.settlement
+        if settlement.failure is None and not settlement.replayed:
+            self._unflushed.discard(self)
+            self._digest = settlement.digest
+            self._outbox.start_afresh()
+            self._unflushed.discard(self)
+            return
+        failure = settlement.failure
+        if isinstance(failure, ConcurrencyError) and not settlement.replayed:
+            recorded = StreamEnd(self._version - len(settlement.refused), settlement.digest or self._digest)
+            failure = self._went_back(recorded) or failure
+        self.forget()
+        if isinstance(failure, ConcurrencyError | IdempotencyError | StorageError):
+            failure.refused = settlement.refused
+        # As late as can be: who is interrupted before is told by the next flush.
+        self._unflushed.discard(self)
+        self._outbox.start_afresh()
+        if failure is not None:
+            raise failure
+
+    @synchronized
+    def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
+        """Go on in another log, where the same events were recorded as a stream of their own."""
+        self.log, self.place, self._base = log, place, None
+        self._outbox = Outbox(log)
+        self._state, self._digest = None, b""
+        self.durability, self._unflushed = durability, unflushed
+
+    def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:
+        """
+        Refresh and run `attempt`, again as long as another writer comes first.
+
+        Raises:
+            ConcurrencyError: `attempts_max` attempts were not enough.
+        """
+        for number in range(attempts_max):
+            self.refresh()
+            try:
+                result = attempt()
+                self.flush()
+                return result
+            except ConcurrencyError:
+                if number == attempts_max - 1:
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+
+def _require_sizes(events: Sequence[Event]) -> None:
+    """Refuse at the call what is too large: the log would do so later. It has words for what cannot be encoded."""
+    for event in events:
+        with suppress(ValueError, TypeError, OverflowError):
+            require_payload_size(encode_payload(event))
+
+
+def _let_go_of_settled(unflushed: set[Journal[Any]]) -> None:
+    """Forget journals whose events are all on disk: whoever opened them may never flush, and let go of them."""
+    for journal in list(unflushed):
+        journal._outbox.forget_if_settled(partial(unflushed.discard, journal))
+
+
+def _replayed(recorded: Sequence[RecordedEvent]) -> Outcome:
+    return Outcome(tuple([one.event for one in recorded]), True, recorded[-1].version if recorded else 0)

@@ -1,0 +1,157 @@
+"""
+The outbox of one stream: events that were decided and queued, and are not known to be on disk yet.
+
+One batch at a time is on its way; what comes meanwhile waits and goes together as the next. What was decided on
+events that did not get in must not get in either, so a refusal refuses everything that waits behind it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import takewhile
+from typing import NamedTuple
+
+import msgspec
+
+from ..concurrency.locks import synchronized
+from ..log.envelope import Event
+from ..log.ports import Log, NewEvents, Pending, Receipt
+
+
+class Settlement(NamedTuple):
+    """
+    How it went since the last time: what refused which events, whether any were only repeated, and the digest of the
+    last event that got in.
+    """
+
+    failure: BaseException | None
+    refused: tuple[Event, ...]
+    replayed: bool
+    digest: bytes = b""
+
+
+class Outbox:
+    """Queues decisions on one stream, and hands them to the log without waiting."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.RLock()
+        self._waiting: list[NewEvents] = []
+        self._on_its_way: NewEvents | None = None
+        self._pending: Pending[list[Receipt]] | None = None
+        self._failure: BaseException | None = None
+        self._refused: list[Event] = []
+        self._replayed = False
+        self._digest = b""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    @synchronized
+    def is_ahead(self) -> bool:
+        """Whether something is not known to be on disk yet."""
+        return bool(self._on_its_way or self._waiting)
+
+    @synchronized
+    def forget_if_settled(self, forget: Callable[[], object]) -> None:
+        """Call `forget` if everything is on disk, and `settlement` has nothing to say."""
+        if not (self._on_its_way or self._waiting or self._failure or self._replayed):
+            forget()
+
+    @property
+    @synchronized
+    def events(self) -> tuple[Event, ...]:
+        """What is not known to be on disk yet, in order."""
+        parts = [self._on_its_way, *self._waiting] if self._on_its_way else self._waiting
+        return tuple(event for part in parts for event in part.events)
+
+    @synchronized
+    def put(self, new: NewEvents, remember: Callable[[], object]) -> None:
+        """
+        Queue a decision; refused at once, as `settlement` tells, when one before it was.
+
+        `remember` is called in the same step: whoever forgets what is settled sees either both or neither.
+        """
+        remember()
+        if self._failure is not None:
+            self._refused.extend(new.events)
+            return
+        self._waiting.append(new)
+        self._send_next()
+
+    def wait(self) -> None:
+        """Wait until nothing is on its way; `settlement` then tells how it went."""
+        while (pending := self._send_next()) is not None:
+            # Without the lock: the thread that settles it takes that.
+            pending.exception()
+            self._settle(pending)
+
+    @property
+    @synchronized
+    def settlement(self) -> Settlement:
+        """How it went since the last start."""
+        return Settlement(self._failure, tuple(self._refused), self._replayed, self._digest)
+
+    @synchronized
+    def start_afresh(self) -> None:
+        """Forget how it went so far."""
+        self._failure, self._replayed, self._refused, self._digest = None, False, [], b""
+
+    @synchronized
+    def _send_next(self) -> Pending[list[Receipt]] | None:
+        """Hand the next batch to the log unless one is on its way; return what is on its way then."""
+        if self._on_its_way is not None and self._pending is None:
+            self._look_after_interrupt(self._on_its_way)
+        while self._on_its_way is None and self._waiting:
+            batch, parts = _joined(self._waiting)
+            if self._digest:
+                # It was decided on events that had no digest yet.
+                batch = msgspec.structs.replace(batch, expected_digest=self._digest)
+            # Both at once: an interrupt comes before or behind, and finds every event in one place.
+            self._on_its_way, self._waiting = batch, self._waiting[parts:]
+            pending = self._log.append((batch,), wait=False)
+            self._pending = pending
+            pending.add_done_callback(self._settle)
+        return self._pending
+
+    def _look_after_interrupt(self, batch: NewEvents) -> None:
+        """Find out what became of a batch that an interrupt came upon while it was handed to the log."""
+        # Behind all that was handed in before.
+        self._log.append(()).result()
+        first = batch.expected_version + 1
+        recorded = self._log.read_events(batch.stream, after=first - 1, until=first - 1 + len(batch.events))
+        if tuple(recorded) == batch.events:
+            self._on_its_way, self._digest = None, b""
+        else:
+            self._on_its_way, self._waiting = None, [batch, *self._waiting]
+
+    @synchronized
+    def _settle(self, pending: Pending[list[Receipt]]) -> None:
+        if self._pending is not pending or self._on_its_way is None:
+            return
+        failure = pending.exception()
+        if failure is None:
+            receipt = pending.result()[0]
+            replayed = self._replayed or receipt.replayed
+            digest = b"" if replayed or not receipt.events else receipt.events[-1].digest
+            self._on_its_way, self._pending, self._replayed, self._digest = None, None, replayed, digest
+            self._send_next()
+        else:
+            if self._failure is not failure:
+                parts = [self._on_its_way, *self._waiting]
+                refused = [*self._refused, *(event for part in parts for event in part.events)]
+                self._failure, self._refused, self._waiting = failure, refused, []
+            self._on_its_way, self._pending = None, None
+
+
+def _joined(waiting: list[NewEvents]) -> tuple[NewEvents, int]:
+    """Return as many decisions as make one, and their number: those with an idempotency key go by themselves."""
+    first = waiting[0]
+    parts = [first]
+    if first.idempotency_key is None:
+        parts += takewhile(lambda new: new.idempotency_key is None, waiting[1:])
+    events = tuple(event for part in parts for event in part.events)
+    metas = tuple(meta for part in parts for meta in part.metas)
+    return msgspec.structs.replace(first, events=events, metas=metas), len(parts)

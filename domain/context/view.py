@@ -1,0 +1,234 @@
+"""
+The view of one stream: what it shows in this process, and what is known of it to be in the log.
+
+It reads and folds; `Journal` is the view on which decisions are made.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from ..concurrency.locks import locked, synchronized
+from ..concurrency.process_forks import renew_in_child
+from ..errors import InvalidInputError, LogWentBackError
+from ..log.envelope import Event, RecordedEvent
+from ..log.ports import Log, StreamEnd, require_known
+from .decider import Decider, trusted
+from .outbox import Outbox
+from .transaction import Transaction
+
+S = TypeVar("S")
+Durability = Literal["commit", "enqueue"]
+UNKNOWN = -1
+
+
+def require_durability(durability: str) -> Durability:
+    """
+    Return `durability` if there is one of that name.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
+    if durability not in ("commit", "enqueue"):
+        raise InvalidInputError(f"durability is {durability!r}: take 'commit' or 'enqueue'")
+    return "commit" if durability == "commit" else "enqueue"
+
+
+class Place(NamedTuple):
+    """Where a journal lies: its stream, the root that decides its slice, and who acts by default."""
+
+    stream: str
+    root: str
+    actor: str | None = None
+
+
+class View(Generic[S]):
+    """One stream's state in this process; all methods may be called from any thread."""
+
+    def __init__(
+        self,
+        log: Log,
+        place: Place,
+        decider: Decider[S],
+        *,
+        version: int,
+        digest: bytes = b"",
+        durability: Durability = "commit",
+        unflushed: set[Any] | None = None,
+        base: S | None = None,
+    ) -> None:
+        # The state at version 1 where it is known already, as a fork's is from its parent's.
+        self._base = base
+        self.log, self.place, self.decider = log, place, decider
+        self.durability: Durability = require_durability(durability)
+        # Its owner's list of journals with queued events, so that none is forgotten before its flush.
+        self._unflushed: set[Any] = set() if unflushed is None else unflushed
+        self._lock: threading.RLock | _FirstLook = threading.RLock()
+        self._version = version
+        # Of the last event that is known to be in the log; empty while that is not known.
+        self._digest = digest
+        self._state: S | None = decider.initial_state if version == 0 and base is None else None
+        self._outbox = Outbox(log)
+        # True while a decision is handed over; found so by the next call, it was interrupted.
+        self._is_unsettled = False
+        # The version at which somebody asked for the state: what is only appended to need not be kept.
+        self._used_at = 0
+        self._transaction: Transaction | None = None
+        self._in_transaction: list[Any] = []
+        self._before_transaction: tuple[int, S | None] | None = None
+        self.came_between: tuple[RecordedEvent, ...] = ()
+        # Whether its stream is gone, with a transaction that was rolled back, or with a log that went back: so there is
+        # nothing to go on from.
+        self._is_void = False
+        renew_in_child(self)
+
+    @property
+    def unflushed(self) -> set[Any]:
+        """Where journals with queued events are noted: its owner's list."""
+        return self._unflushed
+
+    @property
+    def version(self) -> int:
+        """The version this view has reached."""
+        return self._version if self._version != UNKNOWN else locked(self._lock, lambda: self._version)
+
+    @property
+    def state(self) -> S:
+        """The folded state at `version`; read from the log at the first use."""
+        state, self._used_at = self._state, self._version
+        if state is not None:
+            # Whoever is waiting for the disk holds the lock, and to look must not wait for that.
+            return state
+        return self._loaded()
+
+    @synchronized
+    def _loaded(self) -> S:
+        if self._state is None:
+            self._state = self.past(self._version)
+        return self._state
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the stream is gone with the event that opened it, so that nothing can be recorded in it."""
+        return self._is_void
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the state is in memory; appending does not need it."""
+        return self._state is not None
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something was decided that is not known to be in the log yet."""
+        return bool(self._in_transaction) or self._outbox.is_ahead
+
+    @property
+    def queued(self) -> int:
+        """How many events were queued and are not known to be on disk, those included that were refused."""
+        return len(self._outbox.events) + len(self._outbox.settlement.refused)
+
+    @synchronized
+    def events(self, *, after: int = 0, until: int) -> list[Event]:
+        """Return the events of this view: from the log, and behind them those that are not known to be in it yet."""
+        decided = [*self._outbox.events, *self._in_transaction]
+        recorded = self._version - len(decided)
+        last = min(until, recorded)
+        # Behind an interrupt, what is decided and what is recorded may not be told apart yet.
+        known = None if self._is_unsettled else StreamEnd(last, self._known_digest() if last == recorded else b"")
+        events = self.log.read_events(self.place.stream, after=after, until=last, known=known)
+        return events + decided[max(0, after - recorded) : max(0, until - recorded)]
+
+    def _known_digest(self) -> bytes:
+        """Return the digest of the last event that is known to be in the log; empty where the queue may know better."""
+        return b"" if self in self._unflushed else self._digest
+
+    def _went_back(self, recorded: StreamEnd) -> LogWentBackError | None:
+        try:
+            require_known(self.log, self.place.stream, recorded)
+        except LogWentBackError as error:
+            return error
+        return None
+
+    @property
+    @synchronized
+    def known(self) -> StreamEnd:
+        """The last version that this view knows to be in the log."""
+        recorded = self._version - len(self._outbox.events) - len(self._in_transaction)
+        return StreamEnd(recorded, self._known_digest())
+
+    def require_known(self) -> None:
+        """
+        Require that the log still has what this view knows to be in it.
+
+        Raises:
+            LogWentBackError: it does not.
+        """
+        require_known(self.log, self.place.stream, self.known)
+
+    def past(self, version: int) -> S:
+        """Return the state as it was at a version."""
+        base = self._base
+        with trusted(self.place.stream):
+            if base is not None and version:
+                later = self.events(after=1, until=version)
+                return self.decider.fold(base, self.decider.complete(self.log, later))
+            events = self.decider.complete(self.log, self.events(until=version))
+            return self.decider.fold(self.decider.initial_state, events)
+
+    @synchronized
+    def decided_past(self, version: int) -> S | None:
+        """Return the state at a version that only this view knows of, within a transaction; None for one in the log."""
+        return self.past(version) if version > self._version - len(self._in_transaction) else None
+
+    @synchronized
+    def forget(self) -> None:
+        """
+        Drop the state and go to the head of the log; the state is read again at its next use.
+
+        Where something is decided that is not in the log yet, the version stays: that counts too.
+        """
+        self._state = None
+        if self.is_ahead:
+            return
+        self._base, before = None, self._version
+        self._version, self._digest = self.log.end(self.place.stream)
+        # The event that opened it is gone too: nobody could open again what would be recorded without it.
+        self._is_void = self._version == 0 and (self._is_void or (before != 0 and self.decider.is_opened))
+        if self._version == 0:
+            self._state = self.decider.initial_state
+
+    def _after_fork(self) -> None:
+        """Leave to the parent what was queued, and what another thread or a transaction was changing."""
+        is_whole = isinstance(self._lock, _FirstLook) or self._lock.acquire(blocking=False)
+        if is_whole and not (self in self._unflushed or self._transaction is not None):
+            if not isinstance(self._lock, _FirstLook):
+                self._lock.release()
+            return
+        self._unflushed.discard(self)
+        self._outbox = Outbox(self.log)
+        self._transaction, self._before_transaction, self._in_transaction = None, None, []
+        self._state, self._version, self._is_unsettled = None, UNKNOWN, False
+        self._lock = _FirstLook(self)
+
+
+class _FirstLook:
+    """The lock of a view that a child cannot use as it is: whoever comes first goes to the head of the log."""
+
+    def __init__(self, view: View[Any]) -> None:
+        self._view = view
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        try:
+            if self._view._lock is self:
+                self._view._lock = self._lock
+                self._view.forget()
+        except BaseException:
+            self._view._lock = self
+            self._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

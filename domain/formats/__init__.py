@@ -1,0 +1,1 @@
+"""What model providers send and receive, to and from items of a chat."""

@@ -1,0 +1,311 @@
+"""
+From Anthropic messages back to items.
+
+A message becomes the outputs in it, then one message of its texts and images, then its calls. Blocks that items
+have no field for, such as thinking, lie in `extra["anthropic"]` of that message or in `metadata["anthropic"]` of
+the call they stood before, and are sent again from there where the provider takes them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...canonical import canonical_json
+from ...chat.events import ChatItemEvent, FunctionReturned, Image, Origin
+from ...clock import System
+from ...errors import InvalidInputError
+from ..receive import IdsOfPlaces, Receiver, as_text, field_of
+from ..source_json import difference, is_same
+from .source_shape import SYSTEM, AnthropicMessage, Beside, message_of, plain_blocks, role_of
+
+Block = Mapping[str, Any]
+Placed = tuple[int, Block]
+ROLES = ("user", "assistant", "system")
+
+
+def items_from_anthropic(
+    messages: Iterable[Mapping[str, Any]], system: str | Sequence[Block] | None = None, *, system_clock: System
+) -> list[ChatItemEvent]:
+    """
+    Return the items that Anthropic messages, and a system text, stand for; cache marks are left out.
+
+    Raises:
+        InvalidInputError: something is no message or block; the message says where and what was expected.
+    """
+    reader = AnthropicReader(system_clock)
+    if system is not None:
+        reader.read("system", system, "system")
+    for index, message in enumerate(messages):
+        reader.read_message(message, f"message {index} (from 0)")
+    return reader.items
+
+
+class AnthropicReader:
+    """
+    Goes through the messages, and knows the names of the calls so far.
+
+    `places` has for each item the indexes of the blocks that it stands for: those beside it, then its own.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._receiver = Receiver(system)
+        self._names: dict[str, str] = {}
+        self.places: list[list[int]] = []
+
+    @property
+    def items(self) -> list[ChatItemEvent]:
+        """The items of all messages so far."""
+        return self._receiver.items
+
+    def read_message(self, message: object, where: str) -> None:
+        """Add the items of one message."""
+        if not isinstance(message, Mapping):
+            raise InvalidInputError(f"{where}: found {type(message).__name__}, expected an object")
+        role = message.get("role")
+        if role not in ROLES:
+            raise InvalidInputError(f"{where}, field role: {role!r} is no role, expected one of {', '.join(ROLES)}")
+        self.read(role, message.get("content"), where)
+
+    def read(self, role: str, content: object, where: str) -> None:
+        """Add the items of a content."""
+        if isinstance(content, str):
+            self._receiver.say(role, content, {}, where)
+            self.places.append([0])
+            return
+        if not isinstance(content, list | tuple):
+            raise InvalidInputError(f"{where}, field content: expected text or a list of blocks")
+        said = _Said()
+        kept: list[Placed] = []
+        calls: list[tuple[Placed, list[Placed]]] = []
+        for place, block in enumerate(content):
+            there = f"{where}, content[{place}]"
+            if not isinstance(block, Mapping):
+                raise InvalidInputError(f"{there}: found {type(block).__name__}, expected an object")
+            kind = block.get("type")
+            if kind == "tool_use":
+                calls.append(((place, block), kept))
+                kept = []
+            elif kind == "tool_result":
+                self._answered(place, block, there)
+            elif (part := self._part(block, there)) is None:
+                kept.append((place, block))
+            else:
+                # A message is sent as its blocks, its images, its texts: what comes in another order is another one.
+                if said.parts and (kept or (isinstance(part, Image) and isinstance(said.parts[-1][1], str))):
+                    self._say(role, said, where)
+                    said = _Said()
+                said.parts.append((place, part))
+                said.beside += kept
+                kept = []
+        if said.parts and kept and role == "user":
+            self._say(role, said, where)
+            said = _Said()
+        said.beside += kept
+        if said.parts or said.beside or not content:
+            self._say(role, said, where)
+        for (place, block), before in calls:
+            self._called(place, block, before, f"{where}, content[{place}]")
+
+    def _say(self, role: str, said: _Said, where: str) -> None:
+        self._receiver.say(role, [part for _, part in said.parts], _beside(said.beside), where)
+        self.places.append([place for place, _ in (*said.beside, *said.parts)])
+
+    def _part(self, block: Block, where: str) -> str | Image | None:
+        if block.get("type") == "text":
+            return str(field_of(block, "text", str, where))
+        if block.get("type") != "image":
+            return None
+        source = field_of(block, "source", dict, where)
+        if source.get("type") == "url":
+            return self._receiver.image(field_of(source, "url", str, where))
+        if source.get("type") != "base64":
+            return None
+        media_type, data = field_of(source, "media_type", str, where), field_of(source, "data", str, where)
+        return self._receiver.image(f"data:{media_type};base64,{data}")
+
+    def _called(self, place: int, block: Block, before: list[Placed], where: str) -> None:
+        name, call_id = field_of(block, "name", str, where), field_of(block, "id", str, where)
+        call_id = self._receiver.call(name, block.get("input", {}), call_id, _beside(before), where)
+        self._names[call_id] = name
+        self.places.append([*(beside for beside, _ in before), place])
+
+    def _answered(self, place: int, block: Block, where: str) -> None:
+        call_id = field_of(block, "tool_use_id", str, where)
+        output = _output_of(block.get("content", ""), where)
+        is_error = bool(block.get("is_error"))
+        self._receiver.answer(self._names.get(call_id, ""), output, call_id, is_error=is_error, where=where)
+        self.places.append([place])
+
+
+class _Said:
+    """Texts and images that become one message, and the other blocks that lie beside it."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, str | Image]] = []
+        self.beside: list[Placed] = []
+
+
+def _beside(blocks: list[Placed]) -> dict[str, Any]:
+    unmarked = [{key: value for key, value in block.items() if key != "cache_control"} for _, block in blocks]
+    return {"anthropic": {"blocks": unmarked}} if unmarked else {}
+
+
+def _output_of(content: Any, where: str) -> str:
+    """Texts are joined; anything else in an output is kept as the JSON that it is, and null is nothing."""
+    if content is None:
+        return ""
+    if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
+        return "\n".join(field_of(part, "text", str, where) for part in content)
+    return as_text(content, where)
+
+
+def shape_anthropic_messages(
+    messages: Sequence[AnthropicMessage], system: Any = None, *, context_id: str, created_at: float
+) -> list[list[ChatItemEvent]]:
+    """
+    Return the items of the system text, if there is one, and of each message; their ids follow from `context_id` and
+    their place alone.
+
+    Raises:
+        InvalidInputError: something is no message or block; the error names the message's index, the field, and
+            what was expected there.
+    """
+    shaper = AnthropicShaper(context_id)
+    first = [] if system is None else [shaper.system_items(system, created_at=created_at)]
+    return first + [
+        shaper.items_of(index, message, f"message {index} (from 0)", created_at=created_at)
+        for index, message in enumerate(messages)
+    ]
+
+
+class AnthropicShaper:
+    """Goes through the messages of one source, in the order in which they came."""
+
+    def __init__(self, context_id: str) -> None:
+        self._places = _Places(IdsOfPlaces(context_id))
+        self._reader = AnthropicReader(self._places)
+
+    def system_items(self, system: Any, *, created_at: float) -> list[ChatItemEvent]:
+        """Return the items of a request's system text."""
+        return self._shaped(SYSTEM, {"role": SYSTEM, "content": system}, SYSTEM, created_at, beside={SYSTEM: True})
+
+    def items_of(
+        self,
+        place: int | str,
+        message: Any,
+        where: str,
+        *,
+        created_at: float,
+        continues: bool = False,
+        source: Mapping[str, Any] | None = None,
+    ) -> list[ChatItemEvent]:
+        """
+        Return the items of the message at `place`.
+
+        With `continues` it goes on with the message before. `source` is kept beside the first item.
+        """
+        beside = {"continues": True} if continues else {}
+        return self._shaped(place, message, where, created_at, beside=beside, source=source or {})
+
+    def _shaped(
+        self,
+        place: int | str,
+        message: Any,
+        where: str,
+        created_at: float,
+        *,
+        beside: Beside,
+        source: Mapping[str, Any] | None = None,
+    ) -> list[ChatItemEvent]:
+        self._places.go_to(place)
+        reader, count = self._reader, len(self._reader.items)
+        reader.read_message(message, where)
+        items, places = reader.items[count:], reader.places[count:]
+        besides = _besides(items, places, message)
+        besides[0] = {**beside, **besides[0]}
+        starts = "continues" not in beside
+        shaped = _with_origins(items, besides, source or {}, created_at, starts=starts, where=where)
+        if is_same(message_of(shaped), message):
+            return shaped
+        besides = [{"role": one["role"]} if "role" in one else {} for one in besides]
+        besides[0] |= {**beside, "whole": message, "items": len(items)}
+        return _with_origins(items, besides, source or {}, created_at, starts=starts, where=where)
+
+
+class _Places:
+    """What the reader takes for clock and chance: ids follow from the place it is at."""
+
+    def __init__(self, ids: IdsOfPlaces) -> None:
+        self._ids = ids
+        self._place: int | str = 0
+        self._part = 0
+
+    def go_to(self, place: int | str) -> None:
+        """Go on to the next message."""
+        self._place, self._part = place, 0
+
+    def now(self) -> float:
+        """Return no time in particular: each message has its own."""
+        return 0.0
+
+    def new_id(self, prefix: str) -> str:
+        """Return the id of the next part of the message."""
+        self._part += 1
+        return self._ids.made(prefix, self._place, self._part - 1)
+
+
+def _besides(
+    items: Sequence[ChatItemEvent], places: Sequence[Sequence[int]], message: AnthropicMessage
+) -> list[Beside]:
+    """Return what the items do not say of their message."""
+    content, role = message["content"], message["role"]
+    others = {name: value for name, value in message.items() if name not in ("role", "content")}
+    first = {"message": others} if others else {}
+    if isinstance(content, str):
+        return [first]
+    in_order = [place for some in places for place in some] == list(range(len(content)))
+    besides = []
+    for item, some in zip(items, places, strict=True):
+        beside = _beside_blocks(item, [content[place] for place in some])
+        beside |= {} if in_order else {"places": list(some)}
+        besides.append(beside if role_of(item) == role else {**beside, "role": role})
+    return [{**first, **besides[0]}, *besides[1:]]
+
+
+def _beside_blocks(item: ChatItemEvent, blocks: Sequence[Any]) -> Beside:
+    beside = _form_of_output(blocks[0].get("content")) if isinstance(item, FunctionReturned) else {}
+    patches = {
+        str(index): patch
+        for index, (plain, came) in enumerate(zip(plain_blocks(item, beside), blocks, strict=True))
+        if (patch := difference(plain, came))
+    }
+    return {**beside, "blocks": patches} if patches else beside
+
+
+def _form_of_output(content: Any) -> Beside:
+    if content is None or isinstance(content, str):
+        return {}
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        return {"texts": [len(part["text"]) for part in content]}
+    return {"json": True}
+
+
+def _with_origins(
+    items: Sequence[ChatItemEvent],
+    besides: Sequence[Beside],
+    source: Mapping[str, Any],
+    created_at: float,
+    *,
+    starts: bool,
+    where: str,
+) -> list[ChatItemEvent]:
+    shaped = []
+    for part, (item, beside) in enumerate(zip(items, besides, strict=True)):
+        # The first item says that this came from Anthropic, even where it says nothing else.
+        rest = {**source, "anthropic": beside} if part == 0 else {"anthropic": beside} if beside else None
+        origin = Origin(starts=starts and part == 0, rest=canonical_json(rest, what=where) if rest is not None else b"")
+        shaped.append(msgspec.structs.replace(item, created_at=created_at, origin=origin))
+    return shaped

@@ -1,0 +1,230 @@
+"""
+Where the cache breakpoints stand (SPEC V10.11): at most four, and moving them changes nothing else.
+
+One ends the system text, which also covers the tools before it. Two stand at the ends of the last two messages of
+the user: the later one is written by this request, the earlier one is what the last request wrote. The fourth
+stands still for a while: it ends the last user's message that lies wholly within full rows of BLOCKS_A_ROW blocks,
+so that something is found even where the latest turns are sent differently, or the context has grown by more
+blocks than the provider looks back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...canonical import parse_json
+from ...chat.events import ChatItemEvent, Image, MessageAdded
+from ..send import (
+    DUMMY_FIRST,
+    DUMMY_LAST,
+    MALFORMED,
+    NO_OUTPUT,
+    Batch,
+    Config,
+    UniqueIds,
+    arguments_of,
+    inline_of,
+    instructions_in_force,
+    left_out,
+    tell,
+)
+from .source_shape import messages_as_came
+
+BLOCKS_A_ROW = 20
+
+
+def marked_system(system: str | None) -> str | list[dict[str, Any]] | None:
+    """Return the system text as a block with a breakpoint; what is blank cannot have one."""
+    if system is None or not system.strip():
+        return system
+    return [_marked({"type": "text", "text": system})]
+
+
+def mark_messages(messages: Sequence[dict[str, Any]]) -> None:
+    """Set up to three breakpoints into `messages`, whose content is blocks."""
+    ends, blocks = [], 0
+    for message in messages:
+        blocks += len(message["content"])
+        if message["role"] == "user":
+            ends.append((blocks, message["content"][-1]))
+    for _, block in ends[-2:]:
+        _marked(block)
+    if len(ends) < 3:
+        return
+    full = ends[-2][0] // BLOCKS_A_ROW * BLOCKS_A_ROW
+    still = [block for end, block in ends[:-2] if end <= full]
+    if still:
+        _marked(still[-1])
+
+
+def _marked(block: dict[str, Any]) -> dict[str, Any]:
+    block["cache_control"] = {"type": "ephemeral"}
+    return block
+
+
+AnthropicMessage = dict[str, Any]
+AnthropicSystem = str | list[dict[str, Any]] | None
+
+# Blocks that items have no field for: read back they are kept beside the item, and sent again before it.
+# For each role, the types of such blocks, and the fields that they must have to be sent.
+KEPT_BLOCKS: dict[str, dict[str, dict[str, type]]] = {
+    "user": {"document": {"source": dict}},
+    "assistant": {"thinking": {"thinking": str, "signature": str}, "redacted_thinking": {"data": str}},
+}
+MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+NAME_LENGTH_MAX = 128
+_SENDABLE = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def anthropic_messages(
+    items: Iterable[ChatItemEvent],
+    *,
+    config: Config | None = None,
+    caching: bool = False,
+    allow_prefill: bool = False,
+    exact: bool = False,
+) -> tuple[list[AnthropicMessage], AnthropicSystem]:
+    """
+    Return the Anthropic messages and the system text that `items` stand for (SPEC V10.1).
+
+    `config` is the active instructions and tools, where they are known already. `caching` sets up to four cache
+    breakpoints, and gives all content as blocks. `allow_prefill` lets the assistant have the last word, which
+    newer models refuse. With `exact` what was imported from Anthropic messages is as it came, valid or not, and
+    nothing else is asked for.
+    """
+    listed = list(items)
+    came = messages_as_came(listed) if exact else None
+    if came is not None:
+        return came
+    system = instructions_in_force(listed, config)
+    thread = _Thread()
+    tell(thread, listed)
+    is_closed = thread.close(allow_prefill=allow_prefill)
+    if caching:
+        mark_messages(thread.messages[:-1] if is_closed else thread.messages)
+        return thread.messages, marked_system(system)
+    for message in thread.messages:
+        blocks = message["content"]
+        if len(blocks) == 1 and blocks[0]["type"] == "text":
+            message["content"] = blocks[0]["text"]
+    return thread.messages, system
+
+
+class _Thread:
+    """The messages so far; neighbours of one role are one message (SPEC V10.9)."""
+
+    def __init__(self) -> None:
+        self.messages: list[AnthropicMessage] = []
+        self._ids = UniqueIds(_sendable)
+
+    def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
+        messages = self.messages
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"].extend(blocks)
+            return
+        if not messages and role == "assistant":
+            messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})
+        messages.append({"role": role, "content": blocks})
+
+    def say(self, message: MessageAdded) -> None:
+        """Add what a user or an assistant said, if it is anything."""
+        if blocks := _blocks_of(message):
+            self._add(message.role, blocks)
+
+    def ask(self, batch: Batch) -> None:
+        """Add calls, and their outputs in the order of the calls (SPEC V10.6)."""
+        uses, results = [], []
+        for call, answer in batch:
+            call_id = self._ids.take(call.call_id)
+            if call.metadata:
+                uses.extend(_kept(call.metadata, "assistant"))
+            uses.append({
+                "type": "tool_use", "id": call_id, "name": _sendable(call.name)[:NAME_LENGTH_MAX],
+                "input": arguments_of(call.arguments),
+            })  # fmt: skip
+            results.append({
+                "type": "tool_result", "tool_use_id": call_id,
+                "content": NO_OUTPUT if answer is None else answer.output,
+                "is_error": answer is None or answer.is_error,
+            })  # fmt: skip
+        self._add("assistant", uses)
+        self._add("user", results)
+
+    def close(self, *, allow_prefill: bool) -> bool:
+        """End as the provider wants it; return whether that took a message that nobody wrote."""
+        messages = self.messages
+        if not messages:
+            messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})
+            return True
+        if messages[-1]["role"] == "user":
+            return False
+        if allow_prefill:
+            # An assistant's last words are refused with blanks behind them; they are always text.
+            last = messages[-1]["content"][-1]
+            last["text"] = last["text"].rstrip()
+            return False
+        messages.append({"role": "user", "content": [_text(DUMMY_LAST)]})
+        return True
+
+
+def _sendable(name: str) -> str:
+    # By far most names are of these characters alone, and asking that is cheaper than looking for others.
+    return name if _SENDABLE(name) else _FOREIGN.sub("_", name) or "_"
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
+    """Images come first, as in the seed (SPEC V10.3); blank texts are refused by the provider (V10.10)."""
+    content = message.content
+    if len(content) == 1 and isinstance(content, tuple):
+        # By far the most frequent form is one text, which is worth not looping over.
+        content = content[0] if isinstance(content[0], str) else content
+    if isinstance(content, str):
+        blocks = [] if not content or content.isspace() else [{"type": "text", "text": content}]
+    else:
+        images = [_image_of(part, message.role) for part in content if isinstance(part, Image)]
+        texts = [part for part in content if isinstance(part, str) and part and not part.isspace()]
+        blocks = images + [_text(part) for part in texts]
+    if message.extra and b'"anthropic"' in message.extra and (blocks or message.role == "user"):
+        return _kept(message.extra, message.role) + blocks
+    return blocks
+
+
+def _image_of(image: Image, role: str) -> dict[str, Any]:
+    url = image.image
+    is_inline = url[:5].lower() == "data:"
+    if role == "assistant":
+        return _text(left_out(image, "an assistant's message cannot hold one" + ("" if is_inline else f": {url}")))
+    if not is_inline:
+        if url[:8].lower() == "https://":
+            return {"type": "image", "source": {"type": "url", "url": url}}
+        return _text(left_out(image, f"only https addresses can be sent: {url}"))
+    inline = inline_of(url)
+    if inline is None:
+        return _text(left_out(image, MALFORMED))
+    media_type, data = inline
+    if media_type not in MEDIA_TYPES:
+        return _text(left_out(image, f"{media_type} cannot be sent"))
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def _kept(extra: bytes, role: str) -> list[dict[str, Any]]:
+    kept = parse_json(extra).get("anthropic")
+    blocks = kept.get("blocks") if isinstance(kept, dict) else None
+    if not isinstance(blocks, list):
+        return []
+    return [
+        {key: value for key, value in block.items() if key != "cache_control"}
+        for block in blocks
+        if isinstance(block, dict) and _is_whole(block, KEPT_BLOCKS[role].get(str(block.get("type"))))
+    ]
+
+
+def _is_whole(block: dict[str, Any], fields: dict[str, type] | None) -> bool:
+    return fields is not None and all(isinstance(block.get(field), kind) for field, kind in fields.items())

@@ -1,0 +1,240 @@
+"""
+Anthropic messages as they came: each imported message in the shape it had (`Origin`). Nothing is moved, left out or
+mended here.
+
+`Origin.rest` of the first item of an imported message has `anthropic`, that of its other items where there is
+something to say. Its keys, each left out where it has nothing to say:
+
+    message    other fields than its role and content       blocks  patches of the item's blocks, by their index
+    system     it was the system text of the request        places  where the item's blocks stood, if not in order
+    continues  the message goes on with the one before,     texts   lengths of the text blocks of an output
+               from which its source had parted it          json    an output that was no text, but this as JSON
+    role       of the message, where others have such items whole   the message as it was, of `items` items
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...canonical import parse_json
+from ...chat.events import (
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    Image,
+    MessageAdded,
+)
+from ...chat.kinds import is_instructions
+from ...chat.state.fold import active_config
+from ...errors import MISSHAPEN
+from ..send import arguments_of
+from ..source_json import patched
+
+SYSTEM = "system"
+Beside = dict[str, Any]
+AnthropicMessage = dict[str, Any]
+AsCame = tuple[list[AnthropicMessage], str | list[dict[str, Any]] | None]
+
+
+def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
+    """
+    Return the messages and the system text of a context that was imported, or None where nothing of it was.
+
+    What was added since has the shape that follows from its items; neighbours of one role are then one message.
+    """
+    listed = list(items)
+    if listed and all(beside_of(item) is None for item in listed):
+        return None
+    groups = _grouped(listed)
+    said = [group for group in groups if not _is_system_text(group[0])]
+    return [_joined(group) for group in said], _system_text(
+        listed, groups, {item.id for group in said for item in group}
+    )
+
+
+def source_messages(items: Iterable[ChatItemEvent]) -> list[AnthropicMessage]:
+    """Return all messages, a system text among them, each as its source had it, also where it goes on with another."""
+    return [message_of(piece) for group in _grouped(items) for piece in _pieces(group)]
+
+
+def beside_of(item: ChatItemEvent) -> Beside | None:
+    """Return what lies beside an item of an Anthropic message, or None."""
+    if item.origin is None or b'"anthropic"' not in item.origin.rest:
+        return None
+    beside = parse_json(item.origin.rest).get("anthropic")
+    return beside if isinstance(beside, dict) else None
+
+
+def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
+    """Return the message that these neighbouring items were."""
+    try:
+        return _message_of(piece, [beside_of(item) or {} for item in piece])
+    except MISSHAPEN:
+        return _message_of(piece, [{}] * len(piece))
+
+
+def require_shape(items: Sequence[ChatItemEvent]) -> None:
+    """
+    Require that messages can be made of items and of all that lies beside them, before they are taken in.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: they cannot.
+    """
+    for piece in (piece for group in _grouped(items) for piece in _pieces(group)):
+        _message_of(piece, [beside_of(item) or {} for item in piece])
+
+
+def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> AnthropicMessage:
+    first = besides[0]
+    if "whole" in first and first["items"] == len(piece):
+        return dict(first["whole"])
+    return {"role": role_of(piece[0]), "content": _content(piece, besides), **first.get("message", {})}
+
+
+def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
+    """Return the blocks that an item stands for, before their patches."""
+    if isinstance(item, MessageAdded):
+        parts = (item.content,) if isinstance(item.content, str) else item.content
+        return _kept(item.extra) + [_text(part) if isinstance(part, str) else _image(part) for part in parts]
+    if isinstance(item, FunctionCalled):
+        use = {"type": "tool_use", "id": item.call_id, "name": item.name, "input": arguments_of(item.arguments)}
+        return [*_kept(item.metadata), use]
+    if isinstance(item, FunctionReturned):
+        result = {"type": "tool_result", "tool_use_id": item.call_id, "content": _output(item.output, beside)}
+        return [{**result, "is_error": True} if item.is_error else result]
+    return []
+
+
+# Which items were one message
+
+
+def _grouped(items: Iterable[ChatItemEvent]) -> list[list[ChatItemEvent]]:
+    groups: list[list[ChatItemEvent]] = []
+    for item in items:
+        if isinstance(item, HandedOff | ConfigUpdated):
+            continue
+        if groups and _belongs(item, groups[-1][-1]):
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups
+
+
+def _belongs(item: ChatItemEvent, last: ChatItemEvent) -> bool:
+    if role_of(item) != role_of(last):
+        return False
+    if item.origin is None:
+        return last.origin is None
+    return not item.origin.starts and last.origin is not None
+
+
+def role_of(item: ChatItemEvent) -> str:
+    """Return the role of the messages in which such items are."""
+    if item.origin is not None and b'"role"' in item.origin.rest:
+        beside = beside_of(item) or {}
+        if "role" in beside:
+            return str(beside["role"])
+    if isinstance(item, MessageAdded):
+        return item.role
+    return "assistant" if isinstance(item, FunctionCalled) else "user"
+
+
+def _pieces(group: Sequence[ChatItemEvent]) -> list[list[ChatItemEvent]]:
+    """Part a message again where its source had parted it."""
+    pieces: list[list[ChatItemEvent]] = []
+    for item in group:
+        if not pieces or (beside_of(item) or {}).get("continues"):
+            pieces.append([])
+        pieces[-1].append(item)
+    return pieces
+
+
+def _joined(group: Sequence[ChatItemEvent]) -> AnthropicMessage:
+    """Return one message; of fields that its pieces have in common the last is right."""
+    first, *others = map(message_of, _pieces(group))
+    for other in others:
+        content = [*_as_blocks(first.get("content", "")), *_as_blocks(other.get("content", ""))]
+        first = {**first, **other, "content": content}
+    return first
+
+
+# The system text
+
+
+def _is_system_text(item: ChatItemEvent) -> bool:
+    """A message of instructions that came among the messages stays there."""
+    beside = beside_of(item)
+    return is_instructions(item) and (beside is None or SYSTEM in beside)
+
+
+def _system_text(
+    items: Iterable[ChatItemEvent], groups: Iterable[list[ChatItemEvent]], said: set[str]
+) -> str | list[dict[str, Any]] | None:
+    bearing = [item for item in items if isinstance(item, ConfigUpdated) or is_instructions(item)]
+    bearing = [item for item in bearing if item.id not in said]
+    telling = [item for item in bearing if getattr(item, "instructions", "") is not None]
+    for group in groups:
+        if telling and group[-1] is telling[-1] and SYSTEM in (beside_of(group[0]) or {}):
+            came: str | list[dict[str, Any]] = message_of(group).get("content", "")
+            return came
+    return active_config(bearing)[0]
+
+
+# Contents and blocks
+
+
+def _content(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> str | list[dict[str, Any]]:
+    first = piece[0]
+    if len(piece) == 1 and isinstance(first, MessageAdded) and isinstance(first.content, str) and not first.extra:
+        return first.content
+    blocks = [_blocks(item, beside) for item, beside in zip(piece, besides, strict=True)]
+    listed = [block for some in blocks for block in some]
+    places = [place for beside in besides for place in beside.get("places", ())]
+    if len(places) != len(listed):
+        # Either they stood in this order, or not all of them are left.
+        return listed
+    return [block for _, block in sorted(zip(places, listed, strict=True), key=lambda placed: placed[0])]
+
+
+def _blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
+    patches = beside.get("blocks", {})
+    return [patched(block, patches.get(str(index), {})) for index, block in enumerate(plain_blocks(item, beside))]
+
+
+def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [_text(content)] if isinstance(content, str) else content
+
+
+def _kept(beside: bytes) -> list[dict[str, Any]]:
+    kept = parse_json(beside).get("anthropic") if b'"anthropic"' in beside else None
+    blocks = kept.get("blocks") if isinstance(kept, dict) else None
+    return [dict(block) for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image(image: Image) -> dict[str, Any]:
+    start, marked, data = image.image.partition(";base64,")
+    if marked and start.startswith("data:"):
+        media_type = start.removeprefix("data:")
+        return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+    return {"type": "image", "source": {"type": "url", "url": image.image}}
+
+
+def _output(output: str, beside: Beside) -> Any:
+    if "json" in beside:
+        return json.loads(output)
+    if "texts" not in beside:
+        return output
+    parts, start = [], 0
+    for length in beside["texts"]:
+        parts.append(_text(output[start : start + length]))
+        # They are joined by the end of a line.
+        start += length + 1
+    return parts

@@ -1,0 +1,144 @@
+"""
+From Google contents back to items.
+
+A content becomes the outputs in it, then one message of its texts and images, then its calls. Thoughts and other
+parts that items have no field for lie in `extra["google"]` of that message. Signatures stay where they were: in
+the call's `metadata["thought_signature"]`, or in `extra["google"]` for a message's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...chat.events import ChatItemEvent, Image
+from ...clock import System
+from ...errors import InvalidInputError
+from ..receive import Receiver, as_text, field_of
+from .send import SIGNATURE, signature_of
+
+Part = Mapping[str, Any]
+ROLES = {"user": "user", "model": "assistant", "function": "user", "tool": "user", "system": "system"}
+CAMEL = {
+    "function_call": "functionCall", "function_response": "functionResponse", "inline_data": "inlineData",
+    "file_data": "fileData", SIGNATURE: "thoughtSignature", "mime_type": "mimeType", "file_uri": "fileUri",
+}  # fmt: skip
+
+
+def items_from_google(
+    contents: Iterable[Any], system_instruction: Any = None, *, system_clock: System
+) -> list[ChatItemEvent]:
+    """
+    Return the items that Google contents, and a system instruction, stand for.
+
+    Contents are plain data, with either spelling of the fields, or objects of google-genai. The instruction is
+    text or a content. A response without an id answers the first call of its name that waits.
+
+    Raises:
+        InvalidInputError: something is no content or part; the message says where and what was expected.
+    """
+    reader = _Reader(system_clock)
+    if isinstance(system_instruction, str):
+        reader.say("system", system_instruction)
+    elif system_instruction is not None:
+        reader.read({**_plain(system_instruction, "system_instruction"), "role": "system"}, "system_instruction")
+    for index, content in enumerate(contents):
+        where = f"content {index} (from 0)"
+        reader.read(_plain(content, where), where)
+    return reader.items
+
+
+def _plain(content: Any, where: str) -> Mapping[str, Any]:
+    if hasattr(content, "model_dump"):
+        content = content.model_dump(mode="json", exclude_none=True)
+    if not isinstance(content, Mapping):
+        raise InvalidInputError(f"{where}: found {type(content).__name__}, expected an object")
+    return content
+
+
+def _get(value: Part, name: str) -> Any:
+    return value.get(name, value.get(CAMEL[name]))
+
+
+class _Reader:
+    """Goes through the contents, and knows which calls wait for an output."""
+
+    def __init__(self, system: System) -> None:
+        self._receiver = Receiver(system)
+        self._waiting: list[tuple[str, str]] = []
+
+    @property
+    def items(self) -> list[ChatItemEvent]:
+        return self._receiver.items
+
+    def say(self, role: str, text: str) -> None:
+        """Add a message that is one text."""
+        self._receiver.say(role, text, {}, role)
+
+    def read(self, content: Mapping[str, Any], where: str) -> None:
+        """Add the items of one content."""
+        role = ROLES.get(content.get("role") or "user")
+        if role is None:
+            raise InvalidInputError(f"{where}, field role: {content['role']!r} is no role, expected user or model")
+        said: list[str | Image] = []
+        beside: dict[str, Any] = {}
+        calls: list[tuple[Part, str]] = []
+        for number, found in enumerate(content.get("parts") or ()):
+            there = f"{where}, parts[{number}]"
+            part = _plain(found, there)
+            if _get(part, "function_call") is not None:
+                calls.append((part, there))
+            elif _get(part, "function_response") is not None:
+                self._answered(_get(part, "function_response"), there)
+            elif part.get("thought") or (made := self._said(part, there)) is None:
+                beside.setdefault("parts", []).append(part)
+            else:
+                said.append(made)
+                if signature := signature_of(_get(part, SIGNATURE)):
+                    # It is sent again on the last part of its message, so the message ends here.
+                    self._receiver.say(role, said, {"google": {**beside, SIGNATURE: signature}}, where)
+                    said, beside = [], {}
+        if said or beside or not content.get("parts"):
+            self._receiver.say(role, said, {"google": beside} if beside else {}, where)
+        if calls:
+            self._waiting = [self._called(part, there) for part, there in calls]
+
+    def _said(self, part: Part, where: str) -> str | Image | None:
+        if isinstance(part.get("text"), str):
+            return str(part["text"])
+        inline, file = _get(part, "inline_data"), _get(part, "file_data")
+        if isinstance(inline, Mapping):
+            kind, data = _get(inline, "mime_type"), signature_of(field_of(inline, "data", str, where))
+            return self._receiver.image(f"data:{kind};base64,{data}") if kind and data else None
+        address = _get(file, "file_uri") if isinstance(file, Mapping) else None
+        return self._receiver.image(address) if isinstance(address, str) else None
+
+    def _called(self, part: Part, where: str) -> tuple[str, str]:
+        call = _plain(_get(part, "function_call"), where)
+        name = field_of(call, "name", str, where)
+        signature = signature_of(_get(part, SIGNATURE))
+        metadata = {SIGNATURE: signature} if signature else {}
+        return self._receiver.call(name, call.get("args") or {}, call.get("id"), metadata, where), name
+
+    def _answered(self, found: Any, where: str) -> None:
+        response = _plain(found, where)
+        name = field_of(response, "name", str, where)
+        output, is_error = _output_of(response.get("response"), where)
+        call_id = self._asked(response.get("id"), name)
+        self._receiver.answer(name, output, call_id, is_error=is_error, where=where)
+
+    def _asked(self, call_id: str | None, name: str) -> str | None:
+        """Return the id of the call that a response answers, which then waits no more."""
+        for place, (waiting_id, waiting_name) in enumerate(self._waiting):
+            if waiting_id == call_id or (not call_id and waiting_name == name):
+                del self._waiting[place]
+                return waiting_id
+        return call_id
+
+
+def _output_of(response: Any, where: str) -> tuple[str, bool]:
+    if isinstance(response, Mapping) and len(response) == 1:
+        (kind, value) = next(iter(response.items()))
+        if kind in ("output", "error") and isinstance(value, str):
+            return value, kind == "error"
+    return as_text(response, where), False

@@ -1,0 +1,189 @@
+"""From plain contents to the objects of google-genai: the one module that imports it, and only when it is used."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...canonical import parse_json
+from ...chat.events import ChatItemEvent, FunctionCalled, Image, MessageAdded
+from ..send import (
+    DUMMY_FIRST,
+    DUMMY_LAST,
+    MALFORMED,
+    NO_OUTPUT,
+    Batch,
+    Config,
+    UniqueIds,
+    arguments_of,
+    inline_of,
+    instructions_in_force,
+    left_out,
+    tell,
+)
+
+
+def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:
+    """
+    Return what `google_contents` made as `google.genai.types.Content` (SPEC V11.1).
+
+    Raises:
+        ImportError: the package google-genai is not installed.
+    """
+    try:
+        from google.genai.types import Content
+    except ImportError as error:
+        raise ImportError(
+            'Google contents need the package google-genai: pip install "refold[google]"', name="google.genai"
+        ) from error
+    # By way of JSON, where the package reads text as base64; as Python data it would take the text's own bytes.
+    return [Content.model_validate_json(json.dumps(content)) for content in contents]
+
+
+GoogleContent = dict[str, Any]
+
+SIGNATURE = "thought_signature"
+NAME_LENGTH_MAX = 64
+ADDRESSES = ("https://", "http://", "gs://")
+# An address needs a media type, which only its ending can tell.
+MEDIA_TYPES = {
+    "png": "image/png", "webp": "image/webp", "gif": "image/gif", "heic": "image/heic", "heif": "image/heif",
+}  # fmt: skip
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_.:-]")
+
+
+def google_contents(
+    items: Iterable[ChatItemEvent],
+    *,
+    config: Config | None = None,
+    thought_signatures: Mapping[str, str | bytes] | None = None,
+) -> tuple[list[GoogleContent], str | None]:
+    """
+    Return the Google contents and the system instruction that `items` stand for (SPEC V11.1).
+
+    `config` is the active instructions and tools, where they are known already. `thought_signatures` has, for
+    names of functions, the signature that the model gave last: it goes to the first call of that name in the
+    newest batch that has one, unless that call has its own (SPEC V11.6).
+    """
+    listed = list(items)
+    system = instructions_in_force(listed, config)
+    thread = _Thread()
+    tell(thread, listed)
+    for name, signature in (thought_signatures or {}).items():
+        thread.sign(name, signature_of(signature))
+    return thread.closed(), system
+
+
+class _Thread:
+    """The contents so far; neighbours of one kind are one content, and outputs are a kind of their own."""
+
+    def __init__(self) -> None:
+        self._contents: list[GoogleContent] = []
+        self._kind = ""
+        self._ids = UniqueIds(lambda call_id: call_id or "call")
+        self._first_of: dict[str, tuple[FunctionCalled, dict[str, Any]]] = {}
+
+    def _add(self, kind: str, parts: list[dict[str, Any]]) -> None:
+        if kind == self._kind:
+            self._contents[-1]["parts"].extend(parts)
+            return
+        if not self._kind and kind == "model":
+            self._contents.append({"parts": [{"text": DUMMY_FIRST}], "role": "user"})
+        self._kind = kind
+        self._contents.append({"parts": parts, "role": "model" if kind == "model" else "user"})
+
+    def say(self, message: MessageAdded) -> None:
+        """Add what a user or the model said, if it is anything."""
+        if parts := _parts_of(message):
+            self._add("user" if message.role == "user" else "model", parts)
+
+    def ask(self, batch: Batch) -> None:
+        """Add calls, and as many outputs in the same order (SPEC V11.7)."""
+        calls, responses = [], []
+        named = set()
+        for call, answer in batch:
+            call_id, name = self._ids.take(call.call_id), _sendable(call.name)
+            part = {"function_call": {"id": call_id, "name": name, "args": arguments_of(call.arguments)}}
+            if call.metadata and (signature := _own_signature(call)):
+                part[SIGNATURE] = signature  # type: ignore[assignment]  # a part is open JSON
+            if call.name not in named:
+                named.add(call.name)
+                self._first_of[call.name] = (call, part)
+            calls.append(part)
+            failed = answer is None or answer.is_error
+            said = NO_OUTPUT if answer is None else answer.output
+            response = {"id": call_id, "name": name, "response": {"error" if failed else "output": said}}
+            responses.append({"function_response": response})
+        self._add("model", calls)
+        self._add("responses", responses)
+
+    def sign(self, name: str, signature: str | None) -> None:
+        """Give a signature that was kept by name to the call it is of; what was recorded with a call stands."""
+        call, part = self._first_of.get(name, (None, {}))
+        if call is not None and signature and SIGNATURE not in (parse_json(call.metadata) or {}):
+            part[SIGNATURE] = signature
+
+    def closed(self) -> list[GoogleContent]:
+        """Return the contents, with a user's at the end, as the provider wants it."""
+        if self._kind in ("", "model"):
+            text = DUMMY_LAST if self._kind else DUMMY_FIRST
+            self._contents.append({"parts": [{"text": text}], "role": "user"})
+        return self._contents
+
+
+def _sendable(name: str) -> str:
+    cleaned = _FOREIGN.sub("_", name)[:NAME_LENGTH_MAX]
+    if cleaned and (cleaned[0].isalpha() or cleaned[0] == "_"):
+        return cleaned
+    return f"_{cleaned}"[:NAME_LENGTH_MAX]
+
+
+def _parts_of(message: MessageAdded) -> list[dict[str, Any]]:
+    """The parts in their order (SPEC V11.4); an empty text is refused by the provider."""
+    content = message.content
+    whole = (content,) if isinstance(content, str) else content
+    parts = [{"text": part} if isinstance(part, str) else _image_of(part) for part in whole if part != ""]
+    if parts and message.extra and b'"google"' in message.extra:
+        kept = parse_json(message.extra).get("google")
+        signature = kept.get(SIGNATURE) if isinstance(kept, dict) else None
+        if checked := signature_of(signature):
+            parts[-1][SIGNATURE] = checked
+    return parts
+
+
+def _image_of(image: Image) -> dict[str, Any]:
+    url = image.image
+    if url[:5].lower() == "data:":
+        inline = inline_of(url)
+        if inline is None:
+            return {"text": left_out(image, MALFORMED)}
+        return {"inline_data": {"mime_type": inline.media_type, "data": inline.data}}
+    if not url.lower().startswith(ADDRESSES):
+        return {"text": left_out(image, f"only web addresses can be sent: {url}")}
+    ending = url.partition("?")[0].rpartition(".")[2].lower()
+    return {"file_data": {"file_uri": url, "mime_type": MEDIA_TYPES.get(ending, "image/jpeg")}}
+
+
+def _own_signature(call: FunctionCalled) -> str | None:
+    return signature_of(parse_json(call.metadata).get(SIGNATURE)) if b'"thought_signature"' in call.metadata else None
+
+
+def signature_of(signature: object) -> str | None:
+    """Return a signature as standard base64, or None where it is none that can be decoded (SPEC V11.6)."""
+    if isinstance(signature, bytes):
+        return base64.b64encode(signature).decode("ascii") or None
+    if not isinstance(signature, str):
+        return None
+    standard = signature.translate(_STANDARD)
+    try:
+        return standard if binascii.a2b_base64(standard, strict_mode=True) else None
+    except ValueError:
+        return None
+
+
+# The package writes base64 in the alphabet for URLs.
+_STANDARD = str.maketrans("-_", "+/")

@@ -1,0 +1,305 @@
+"""
+The fields of an OpenAI message, taken out with care: a wrong one is an error that says where it stands, what was
+found and what was expected.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...canonical import canonical_json
+from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ...clock import System
+from ...errors import InvalidInputError
+from ..receive import IdsOfPlaces
+from ..source_json import difference, is_same
+from .source_shape import OpenAIMessage, message_of, plain_call, plain_message
+
+MESSAGE_ROLES = ("system", "developer", "user", "assistant")
+OUTPUT_ROLES = ("tool", "function")
+ROLES = MESSAGE_ROLES + OUTPUT_ROLES
+KINDS = {
+    dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number",
+    type(None): "null",
+}  # fmt: skip
+
+
+def kind_of(value: Any) -> str:
+    """Return what JSON calls the kind of a value."""
+    return KINDS.get(type(value), type(value).__name__)
+
+
+def as_plain_data(value: Any) -> Any:
+    """Return an object of the openai package as plain data with the fields that were set, anything else as it is."""
+    return value.model_dump(mode="json", exclude_unset=True) if hasattr(value, "model_dump") else value
+
+
+class Fields:
+    """An object of a message: `where` names the message, `path` the object within it."""
+
+    def __init__(self, where: str, value: Any, path: str = "") -> None:
+        self.where, self.path = where, path
+        if not isinstance(value, dict):
+            raise self.unexpected("", value, "an object")
+        self.value: dict[str, Any] = value
+
+    def unexpected(self, name: str, found: Any, expected: str) -> InvalidInputError:
+        """Return the error for a field that holds something else than `expected`."""
+        return self._error(name, f"found {kind_of(found)}", expected)
+
+    def unexpected_value(self, name: str, found: Any, expected: str) -> InvalidInputError:
+        """Return the error for a field whose value is none of those that are `expected`."""
+        return self._error(name, f"found {found!r}", expected)
+
+    def _error(self, name: str, fault: str, expected: str) -> InvalidInputError:
+        path = f"{self.path}.{name}".strip(".").replace(".[", "[")
+        field = f", field {path}" if path else ""
+        return InvalidInputError(f"{self.where}{field}: {fault}, expected {expected}")
+
+    def text(self, name: str) -> str:
+        """Return a field that must be text."""
+        if name not in self.value:
+            raise self._error(name, "missing", "text")
+        if not isinstance(self.value[name], str):
+            raise self.unexpected(name, self.value[name], "text")
+        return str(self.value[name])
+
+    def role(self) -> str:
+        """Return the role."""
+        expected = "one of " + ", ".join(ROLES)
+        if "role" not in self.value:
+            raise self._error("role", "missing", expected)
+        role = self.value["role"]
+        if not isinstance(role, str):
+            raise self.unexpected("role", role, expected)
+        if role not in ROLES:
+            raise self._error("role", f"{role!r} is no role", expected)
+        return role
+
+    def content(self) -> str | list[dict[str, Any]] | None:
+        """Return the content: text, checked parts, or None where there is none."""
+        content = self.value.get("content")
+        if content is None or isinstance(content, str):
+            return content
+        if not isinstance(content, list):
+            raise self.unexpected("content", content, "text, a list of parts, or null")
+        for index, part in enumerate(content):
+            fields = Fields(self.where, part, f"content[{index}]")
+            if part.get("type") == "text":
+                fields.text("text")
+        return content
+
+    def calls(self) -> list[Fields]:
+        """Return the entries of `tool_calls`."""
+        calls = self.value.get("tool_calls")
+        if calls is None:
+            return []
+        if not isinstance(calls, list):
+            raise self.unexpected("tool_calls", calls, "a list")
+        return [Fields(self.where, call, f"tool_calls[{index}]") for index, call in enumerate(calls)]
+
+    def legacy_call(self) -> list[Fields]:
+        """Return the `function_call` of old, if there is one."""
+        call = self.value.get("function_call")
+        return [] if call is None else [Fields(self.where, call, "function_call")]
+
+    def named_arguments(self) -> tuple[str, str]:
+        """Return the name and the arguments of a call, or the name and the input of a custom one."""
+        if "function" not in self.value and isinstance(self.value.get("custom"), dict):
+            custom = Fields(self.where, self.value["custom"], f"{self.path}.custom")
+            return custom.text("name"), custom.text("input")
+        if "function" not in self.value:
+            raise self._error("function", "missing", "an object")
+        function = Fields(self.where, self.value["function"], f"{self.path}.function")
+        return function.text("name"), function.text("arguments")
+
+
+DETAILS = ("low", "high")
+Rest = dict[str, Any]
+Draft = tuple[ChatItemEvent, Rest]
+
+
+def shape_messages(
+    messages: Sequence[OpenAIMessage], *, context_id: str, created_at: float
+) -> list[list[ChatItemEvent]]:
+    """
+    Return the items of each message; their ids follow from `context_id` and their place alone.
+
+    Raises:
+        InvalidInputError: something is no message; the error names the message's index, the field, and what
+            was expected there.
+    """
+    shaper = _Shaper(IdsOfPlaces(context_id).made, created_at)
+    return [shaper.items_of(index, message) for index, message in enumerate(messages)]
+
+
+def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System) -> list[ChatItemEvent]:
+    """
+    Return the items that OpenAI chat messages stand for, with new ids, all as of one moment.
+
+    Messages are plain data or objects of the openai package, such as a choice's `message`. `openai_messages` gives
+    back what is valid as it came.
+
+    Raises:
+        InvalidInputError: something is no message, or holds text that is not Unicode; the error names the message's
+            index, the field, and what was expected there.
+    """
+    shaper = _Shaper(lambda prefix, index, part: system_clock.new_id(prefix), system_clock.now())
+    items: list[ChatItemEvent] = []
+    for index, message in enumerate(messages):
+        plain = as_plain_data(message)
+        canonical_json(plain, what=f"message {index} (from 0)")
+        items += shaper.items_of(index, plain)
+    return items
+
+
+class _Unanswered:
+    """Calls that wait for their output, by a key; those of the latest message come first, in their order there."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
+
+    def ask(self, key: tuple[str, str], index: int, answer: str) -> None:
+        """Remember what the output under `key` will want to know of the call in the message at `index`."""
+        self._waiting.setdefault(key, []).append((index, answer))
+
+    def take(self, key: tuple[str, str], default: str) -> str:
+        """Return what was remembered of the call that this output answers, once."""
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return default
+        first = bisect_left(waiting, waiting[-1][0], key=lambda entry: entry[0])
+        return waiting.pop(first)[1]
+
+
+class _Shaper:
+    """Goes through the messages of one context, in order."""
+
+    def __init__(self, new_id: Callable[[str, int, int], str], created_at: float) -> None:
+        self._id = new_id
+        self._created_at = created_at
+        self._unanswered = _Unanswered()
+
+    def items_of(self, index: int, message: Any) -> list[ChatItemEvent]:
+        """Return the items of the message at `index`."""
+        fields = Fields(f"message {index} (from 0)", message)
+        role = fields.role()
+        drafts = self._spoken(index, role, fields) if role in MESSAGE_ROLES else [self._returned(index, role, fields)]
+        items = _with_origins(drafts, fields.where)
+        if is_same(message_of(items), message):
+            return items
+        whole = {"whole": message, "items": len(items)}
+        return _with_origins([(items[0], whole), *((item, {}) for item in items[1:])], fields.where)
+
+    # What people and models say
+
+    def _spoken(self, index: int, role: str, fields: Fields) -> list[Draft]:
+        content = fields.content()
+        calls = fields.calls() if role == "assistant" else []
+        legacy = fields.legacy_call() if role == "assistant" else []
+        # The calls are entries of their own; an empty list or a null stays with the message.
+        apart = {"tool_calls"} if calls else set()
+        apart |= {"function_call"} if legacy else set()
+        wanted = {key: value for key, value in fields.value.items() if key not in apart}
+        drafts: list[Draft] = []
+        if content or not apart:
+            drafts.append(self._message(index, role, content, wanted))
+        for call in calls:
+            drafts.append(self._call(index, len(drafts), call))
+        for call in legacy:
+            drafts.append(self._legacy_call(index, len(drafts), call))
+        if isinstance(drafts[0][0], FunctionCalled):
+            patch = difference(plain_message(drafts[0][0], {}), wanted)
+            drafts[0][1].update({"message": patch} if patch else {})
+        return drafts
+
+    def _message(self, index: int, role: str, content: str | list[Any] | None, wanted: OpenAIMessage) -> Draft:
+        rest: Rest = {}
+        kept: str | tuple[str | Image, ...] = content if isinstance(content, str) else ""
+        if isinstance(content, list):
+            inline = [self._inline(index, number, part) for number, part in enumerate(content)]
+            foreign = [[n, part] for n, part in enumerate(content) if inline[n] is None]
+            kept = tuple(part for part in inline if part is not None)
+            rest = {"parts": foreign} if foreign else {}
+        item_id = self._id("msg_", index, 0)
+        added = MessageAdded(id=item_id, created_at=self._created_at, role=role, content=kept, origin=Origin())
+        patch = difference(plain_message(added, rest), wanted)
+        return added, {**rest, "message": patch} if patch else rest
+
+    def _inline(self, index: int, number: int, part: dict[str, Any]) -> str | Image | None:
+        if part.get("type") == "text":
+            return str(part["text"])
+        image = part.get("image_url")
+        if part.get("type") != "image_url" or not isinstance(image, dict) or not isinstance(image.get("url"), str):
+            return None
+        detail = image.get("detail")
+        return Image(
+            id=self._id("img_", index, number),
+            image=image["url"],
+            inference_detail=detail if detail in DETAILS else "auto",
+        )
+
+    def _call(self, index: int, part: int, call: Fields) -> Draft:
+        call_id = call.text("id")
+        name, arguments = call.named_arguments()
+        self._unanswered.ask(("id", call_id), index, name)
+        called = FunctionCalled(
+            id=self._id("call_", index, part),
+            created_at=self._created_at,
+            name=name,
+            arguments=arguments,
+            call_id=call_id,
+        )
+        patch = difference(plain_call(called), call.value)
+        return called, {"call": patch} if patch else {}
+
+    def _legacy_call(self, index: int, part: int, call: Fields) -> Draft:
+        """A call of old has no id of its own: the item's stands for it."""
+        name, arguments = call.text("name"), call.text("arguments")
+        item_id = self._id("call_", index, part)
+        self._unanswered.ask(("name", name), index, item_id)
+        called = FunctionCalled(
+            id=item_id, created_at=self._created_at, name=name, arguments=arguments, call_id=item_id
+        )
+        patch = difference(plain_call(called)["function"], call.value)
+        return called, {"legacy": True, **({"call": {"in": {"function": patch}}} if patch else {})}
+
+    # What functions return
+
+    def _returned(self, index: int, role: str, fields: Fields) -> Draft:
+        item_id = self._id("output_", index, 0)
+        output, rest = _kept_output(fields.content())
+        if role == "tool":
+            call_id = fields.text("tool_call_id")
+            asked = self._unanswered.take(("id", call_id), "")
+            is_named = isinstance(fields.value.get("name"), str)
+            name = str(fields.value["name"]) if is_named else asked
+            rest = {**rest, "named": True} if is_named else rest
+        else:
+            name = fields.text("name")
+            call_id = self._unanswered.take(("name", name), item_id)
+        returned = FunctionReturned(id=item_id, created_at=self._created_at, name=name, output=output, call_id=call_id)
+        patch = difference(plain_message(returned, rest), fields.value)
+        return returned, {**rest, "message": patch} if patch else rest
+
+
+def _kept_output(content: str | list[Any] | None) -> tuple[str, Rest]:
+    if not isinstance(content, list):
+        return content or "", {}
+    texts = [part["text"] for part in content if part.get("type") == "text"]
+    foreign = [[number, part] for number, part in enumerate(content) if part.get("type") != "text"]
+    rest = {"cuts": [len(text) for text in texts]}
+    return "".join(texts), {**rest, "parts": foreign} if foreign else rest
+
+
+def _with_origins(drafts: Sequence[Draft], where: str) -> list[ChatItemEvent]:
+    return [
+        msgspec.structs.replace(
+            item, origin=Origin(starts=part == 0, rest=canonical_json(rest, what=where) if rest else b"")
+        )
+        for part, (item, rest) in enumerate(drafts)
+    ]

@@ -1,0 +1,329 @@
+"""
+What OpenAI's chat completions demand of one message by itself; what they demand of the order of messages is the
+business of `openai_messages` (SPEC X3).
+
+Fields that the API does not know are no fault: they come from compatible servers, which want them back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from operator import itemgetter
+from typing import Any
+
+from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
+from ...chat.kinds import INSTRUCTION_ROLES
+from ...chat.pairing import pair_calls
+from ...errors import MISSHAPEN
+from ..send import MALFORMED, NO_OUTPUT, Config, Placed, left_out, place_instructions
+from ..source_json import Check, are_parts, has, is_maybe_text, is_text, where_given
+from .source_shape import OpenAIMessage, grouped, image_part, message_of
+
+CHAT_CALL_ID_MAX = 40
+RESPONSES_ID_MAX = 64
+FUNCTION_NAME_MAX = 64
+FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NOT_IN_FUNCTION_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+PARTICIPANT = re.compile(r"[^\s<|\\/>]{1,64}")
+IMAGE_DATA = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,.", re.IGNORECASE)
+DETAILS = ("auto", "low", "high", "original")
+
+Value = Any
+
+
+def unique_call_ids(call_ids: list[str], *, length_max: int) -> list[str]:
+    """
+    Return an id of its own for each call: the recorded one where it is free, fits and is not empty.
+
+    A replacement follows from the ids up to its own alone, so that prompt caches stay warm while a context grows.
+    """
+    if len(call_ids) == 1 and 0 < len(call_ids[0]) <= length_max:
+        return call_ids
+    taken: set[str] = set()
+    attempts: dict[str, int] = {}
+    made = []
+    for call_id in call_ids:
+        wanted = call_id if 0 < len(call_id) <= length_max else _digest(call_id)
+        given, attempt = wanted, attempts.get(wanted, 1)
+        while given in taken:
+            attempt += 1
+            suffix = f"-{attempt}"
+            given = wanted[: length_max - len(suffix)] + suffix
+        attempts[wanted] = attempt
+        taken.add(given)
+        made.append(given)
+    return made
+
+
+def _digest(call_id: str) -> str:
+    return "call_" + hashlib.blake2b(call_id.encode(), digest_size=12).hexdigest()
+
+
+def function_name(name: str) -> str:
+    """Return a name that the API takes: letters, digits, `_` and `-` in place of others, 1 to 64 of them."""
+    if FUNCTION_NAME.fullmatch(name):
+        return name
+    return NOT_IN_FUNCTION_NAMES.sub("_", name)[:FUNCTION_NAME_MAX] or "_"
+
+
+def is_sound(message: dict[str, Value]) -> bool:
+    """Return whether the API would take this message at a fitting place."""
+    check = _CHECKS.get(message.get("role", ""))
+    return check is not None and check(message)
+
+
+def _is_content(content: Value, parts: dict[str, Check]) -> bool:
+    return isinstance(content, str) or are_parts(content, parts)
+
+
+def is_image_address(address: Value) -> bool:
+    """Return whether the API may take this as an image: data has to say its type, an address is not looked into."""
+    if not isinstance(address, str) or not address:
+        return False
+    return address[:5].lower() != "data:" or IMAGE_DATA.match(address) is not None
+
+
+def left_out_image(image: Image, role: str) -> str:
+    """Return the text that stands for an image which the API would refuse in a message of this role."""
+    return left_out(image, MALFORMED if role == "user" else "images are taken from users only")
+
+
+def _is_image(part: Value) -> bool:
+    image = part.get("image_url")
+    return has(image, url=is_image_address) and where_given(image, detail=lambda detail: detail in DETAILS)
+
+
+def _is_audio(part: Value) -> bool:
+    return has(part.get("input_audio"), data=is_text, format=lambda kind: kind in ("wav", "mp3"))
+
+
+def _is_file(part: Value) -> bool:
+    file = part.get("file")
+    return isinstance(file, dict) and where_given(file, file_data=is_text, file_id=is_text, filename=is_text)
+
+
+def _is_text_part(part: Value) -> bool:
+    return has(part, text=is_text)
+
+
+def _is_refusal(part: Value) -> bool:
+    return has(part, refusal=is_text)
+
+
+TEXT_PARTS: dict[str, Check] = {"text": _is_text_part}
+ANSWER_PARTS: dict[str, Check] = {**TEXT_PARTS, "refusal": _is_refusal}
+USER_PARTS: dict[str, Check] = {**TEXT_PARTS, "image_url": _is_image, "input_audio": _is_audio, "file": _is_file}
+
+
+def _is_participant(value: Value) -> bool:
+    return isinstance(value, str) and PARTICIPANT.fullmatch(value) is not None
+
+
+def is_function_name(value: Value) -> bool:
+    """Return whether the API takes this as the name of a function."""
+    return isinstance(value, str) and FUNCTION_NAME.fullmatch(value) is not None
+
+
+def _is_function(value: Value) -> bool:
+    return has(value, name=is_function_name, arguments=is_text)
+
+
+def _is_call(call: Value) -> bool:
+    if not has(call, id=is_text, type=is_text):
+        return False
+    if call["type"] == "custom":
+        return has(call.get("custom"), name=is_function_name, input=is_text)
+    return bool(call["type"] == "function") and _is_function(call.get("function"))
+
+
+def _are_calls(calls: Value) -> bool:
+    return isinstance(calls, list) and bool(calls) and all(map(_is_call, calls))
+
+
+def _is_instruction(message: Value) -> bool:
+    return _is_content(message.get("content"), TEXT_PARTS) and where_given(message, name=_is_participant)
+
+
+def _is_question(message: Value) -> bool:
+    return _is_content(message.get("content"), USER_PARTS) and where_given(message, name=_is_participant)
+
+
+def _is_answer(message: Value) -> bool:
+    """Without text, an answer needs calls, a refusal or a voice; the two kinds of calls exclude each other."""
+    sound = where_given(
+        message,
+        name=_is_participant,
+        refusal=is_maybe_text,
+        audio=lambda audio: audio is None or has(audio, id=is_text),
+        tool_calls=_are_calls,
+        function_call=lambda call: call is None or _is_function(call),
+    )
+    called = ("tool_calls" in message) + (message.get("function_call") is not None)
+    if not sound or called > 1:
+        return False
+    if message.get("content") is None:
+        return bool(called or message.get("refusal") or message.get("audio"))
+    return _is_content(message["content"], ANSWER_PARTS)
+
+
+def _is_output(message: Value) -> bool:
+    return has(message, tool_call_id=is_text) and _is_content(message.get("content"), TEXT_PARTS)
+
+
+def _is_legacy_output(message: Value) -> bool:
+    return has(message, name=is_function_name, content=is_maybe_text)
+
+
+_CHECKS: dict[str, Check] = {
+    "system": _is_instruction,
+    "developer": _is_instruction,
+    "user": _is_question,
+    "assistant": _is_answer,
+    "tool": _is_output,
+    "function": _is_legacy_output,
+}
+
+
+def openai_messages(
+    items: Iterable[ChatItemEvent],
+    *,
+    config: Config | None = None,
+    reasoning_model: bool = False,
+    exact: bool = False,
+) -> list[OpenAIMessage]:
+    """
+    Return the OpenAI messages that `items`, in their order, stand for (SPEC V9).
+
+    `config` is the (instructions, tools) in force; without it they are computed. A developer message made here is
+    sent as "system"; for a `reasoning_model` every "system" becomes "developer" (SPEC V9.4). With `exact` every
+    message is as it is recorded, valid or not, and `config` counts for nothing. Without items there are no messages,
+    which the API refuses.
+    """
+    recorded = list(items)
+    if exact:
+        messages = [message_of([recorded[index] for index in group]) for group in grouped(recorded)]
+    else:
+        messages = _valid_messages(recorded, place_instructions(recorded, config))
+    if not reasoning_model:
+        return messages
+    return [{**message, "role": "developer"} if message.get("role") == "system" else message for message in messages]
+
+
+def _valid_messages(items: Sequence[ChatItemEvent], instructions: Placed) -> list[OpenAIMessage]:
+    messages: list[OpenAIMessage] = []
+    if instructions.place is None and instructions.text:
+        messages.append({"role": "system", "content": instructions.text})
+    output_of = pair_calls(items).output_of
+    for group in grouped(items):
+        first = items[group[0]]
+        if isinstance(first, MessageAdded) and len(group) == 1:
+            if first.role not in INSTRUCTION_ROLES or instructions.as_recorded:
+                messages.append(_as_it_came(first) or _made_anew(first))
+            elif group[0] == instructions.place and instructions.text is not None:
+                messages.append({"role": _role(first), "content": instructions.text})
+        elif not isinstance(first, FunctionReturned):
+            messages += _exchange(items, group, output_of)
+    return messages
+
+
+# Calls and their outputs
+
+
+def _exchange(items: Sequence[ChatItemEvent], group: Sequence[int], output_of: dict[int, int]) -> list[OpenAIMessage]:
+    """Return a message with calls, and right behind it the answers, in the order in which they were recorded."""
+    spoken = [items[index] for index in group]
+    outputs = [output_of.get(index, len(items)) for index in group if type(items[index]) is FunctionCalled]
+    message = _as_it_came(*spoken) or _made_anew(*spoken)
+    if message.get("function_call"):
+        came = _as_it_came(items[outputs[0]]) if outputs[0] < len(items) else None
+        if came is not None and came["role"] == "function":
+            return [message, came]
+        message = _made_anew(*spoken)
+    answered = list(zip(outputs, _uniquely_called(message["tool_calls"]), strict=True))
+    if len(answered) > 1:
+        # A call without an output has the place behind all others, and its stub comes last.
+        answered.sort(key=itemgetter(0))
+    return [message, *[_answer(items[place] if place < len(items) else None, call_id) for place, call_id in answered]]
+
+
+def _uniquely_called(calls: list[dict[str, Any]]) -> list[str]:
+    """Give the calls of a message ids that are unique in it, and return these."""
+    ids = [call["id"] for call in calls]
+    unique = unique_call_ids(ids, length_max=CHAT_CALL_ID_MAX)
+    if unique != ids:
+        for call, call_id in zip(calls, unique, strict=True):
+            call["id"] = call_id
+    return unique
+
+
+def _answer(output: ChatItemEvent | None, call_id: str) -> OpenAIMessage:
+    if type(output) is not FunctionReturned:
+        return {"role": "tool", "tool_call_id": call_id, "content": NO_OUTPUT}
+    if output.origin is not None:
+        came = _as_it_came(output)
+        if came is not None and came["role"] == "tool":
+            return {**came, "tool_call_id": call_id}
+    return {"role": "tool", "tool_call_id": call_id, "content": output.output}
+
+
+# Messages by themselves
+
+
+def _as_it_came(*group: ChatItemEvent) -> OpenAIMessage | None:
+    """Return an imported message that has more to it than its items, if the API takes it like that."""
+    if group[0].origin is None:
+        # Made here, and so is the rest of the group.
+        return None
+    for item in group:
+        if item.origin is not None and item.origin.rest:
+            message = message_of(group)
+            with suppress(*MISSHAPEN):
+                return message if is_sound(message) and _is_complete(message, group) else None
+    return None
+
+
+def _is_complete(message: OpenAIMessage, group: Sequence[ChatItemEvent]) -> bool:
+    """A message holds one `function_call` at most, and what is left of two may have come together."""
+    calls = sum(type(item) is FunctionCalled for item in group)
+    return calls == len(message.get("tool_calls", ())) + bool(message.get("function_call"))
+
+
+def _made_anew(first: ChatItemEvent, *others: ChatItemEvent) -> OpenAIMessage:
+    if type(first) is MessageAdded:
+        message: OpenAIMessage = {"role": _role(first), "content": _content(first)}
+        calls = others
+    else:
+        message = {"role": "assistant", "content": None}
+        calls = (first, *others)
+    if calls:
+        message["tool_calls"] = [_call(call) for call in calls if type(call) is FunctionCalled]
+    return message
+
+
+def _call(call: FunctionCalled) -> dict[str, Any]:
+    function = {"name": function_name(call.name), "arguments": call.arguments}
+    return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _role(message: MessageAdded) -> str:
+    """What was imported as a developer's stays one."""
+    return "system" if message.role == "developer" and message.origin is None else message.role
+
+
+def _content(message: MessageAdded) -> str | list[dict[str, Any]]:
+    """An empty list is refused, and instructions are text alone."""
+    content = message.content
+    if isinstance(content, str):
+        return content
+    parts: list[dict[str, Any]] = []
+    for part in content:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+        elif message.role == "user" and is_image_address(part.image):
+            parts.append(image_part(part))
+        elif message.role in ("user", "assistant"):
+            parts.append({"type": "text", "text": left_out_image(part, message.role)})
+    return parts or ""

@@ -1,0 +1,171 @@
+"""
+OpenAI messages as they are recorded: each item, or row of items, in the shape it had where it came from (`Origin`),
+and items made by calls in the plain one. Nothing is moved, left out or mended here.
+
+`Origin.rest` is canonical JSON with these keys, each left out where it has nothing to say:
+
+    message   patch of the message without its calls       call     patch of this call
+    parts     `[index, part]` of parts that are no text    named    a tool message that carries its name
+              and no image                                 legacy   a call that was a `function_call`
+    cuts      lengths of the text parts of an output       whole    the message as it was, of `items` items
+    responses what an item of the Responses API had beside its plain form: see `responses_shape`
+    anthropic what an item of an Anthropic message had beside its plain form: see `anthropic_origin`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...canonical import parse_json
+from ...chat.events import (
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    Image,
+    MessageAdded,
+)
+from ...errors import MISSHAPEN
+from ..source_json import patched
+
+OpenAIMessage = dict[str, Any]
+
+
+def grouped(items: Sequence[ChatItemEvent]) -> list[list[int]]:
+    """
+    Return the indexes of the items that make one message each.
+
+    Handoffs and config updates have no message of their own, and do not part calls that belong together.
+    """
+    groups: list[list[int]] = []
+    last: ChatItemEvent | None = None
+    for index, item in enumerate(items):
+        kind = type(item)
+        if kind is HandedOff or kind is ConfigUpdated:
+            continue
+        if kind is FunctionCalled and last is not None and _belongs(item, last):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        last = item
+    return groups
+
+
+def _belongs(call: ChatItemEvent, last: ChatItemEvent) -> bool:
+    """Calls made here belong to other such calls, imported ones to what they followed in their message."""
+    if call.origin is None:
+        return last.origin is None and type(last) is FunctionCalled
+    is_assistant = type(last) is FunctionCalled or (isinstance(last, MessageAdded) and last.role == "assistant")
+    return not call.origin.starts and last.origin is not None and is_assistant
+
+
+def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
+    """
+    Return the message that was, or is to be, made of these neighbouring items.
+
+    What lies beside them counts for nothing where it is of no shape that an import gives it.
+    """
+    try:
+        return _message_of(group, [rest_of(item) for item in group])
+    except MISSHAPEN:
+        return _message_of(group, [{}] * len(group))
+
+
+def require_shape(items: Sequence[ChatItemEvent]) -> None:
+    """
+    Require that messages can be made of items and of all that lies beside them, before they are taken in.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: they cannot.
+    """
+    for group in grouped(items):
+        taken = [items[index] for index in group]
+        _message_of(taken, [rest_of(item) for item in taken])
+
+
+def _message_of(group: Sequence[ChatItemEvent], rests: Sequence[dict[str, Any]]) -> OpenAIMessage:
+    rest = rests[0]
+    if _is_whole(rest, group):
+        return dict(rest["whole"])
+    message: OpenAIMessage = dict(patched(plain_message(group[0], rest), rest.get("message", {})))
+    for item, beside in zip(group, rests, strict=True):
+        if isinstance(item, FunctionCalled):
+            _add_call(message, item, beside)
+    return message
+
+
+def plain_message(item: ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
+    """Return the message that begins with `item`, without calls and before its patch."""
+    if isinstance(item, MessageAdded):
+        return {"role": _role(item), "content": _content(item.content, rest)}
+    if isinstance(item, FunctionReturned):
+        message = {"role": "tool", "tool_call_id": item.call_id, "content": _output(item.output, rest)}
+        return {**message, "name": item.name} if rest.get("named") else message
+    return {"role": "assistant", "content": None}
+
+
+def plain_call(item: FunctionCalled) -> dict[str, Any]:
+    """Return the entry of `tool_calls` for a call, before its patch."""
+    return {
+        "id": item.call_id,
+        "type": "function",
+        "function": {"name": item.name, "arguments": item.arguments},
+    }
+
+
+def rest_of(item: ChatItemEvent) -> dict[str, Any]:
+    """Return what lies beside an item: the parsed `Origin.rest`."""
+    return parse_json(item.origin.rest) or {} if item.origin else {}
+
+
+def _is_whole(rest: dict[str, Any], group: Sequence[ChatItemEvent]) -> bool:
+    """A message that was kept whole is given back only while all of its items, and no others, are there."""
+    if "whole" not in rest or rest.get("items") != len(group):
+        return False
+    asked = [call.get("id") for call in rest["whole"].get("tool_calls") or ()]
+    return asked == [item.call_id for item in group if isinstance(item, FunctionCalled)][: len(asked)]
+
+
+def _role(item: MessageAdded) -> str:
+    return "system" if item.role == "developer" and item.origin is None else item.role
+
+
+def _content(content: str | tuple[str | Image, ...], rest: dict[str, Any]) -> Any:
+    if isinstance(content, str):
+        return content
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else image_part(part) for part in content]
+    return _with_parts(parts, rest)
+
+
+def image_part(image: Image) -> dict[str, Any]:
+    """Return the part of an image; the usual detail goes without saying (SPEC V9.2, V9.3)."""
+    detail = {} if image.inference_detail == "auto" else {"detail": image.inference_detail}
+    return {"type": "image_url", "image_url": {"url": image.image, **detail}}
+
+
+def _with_parts(parts: list[Any], rest: dict[str, Any]) -> list[Any]:
+    for index, part in rest.get("parts", ()):
+        parts.insert(index, part)
+    return parts
+
+
+def _output(output: str, rest: dict[str, Any]) -> Any:
+    if "cuts" not in rest:
+        return output
+    parts: list[Any] = []
+    start = 0
+    for length in rest["cuts"]:
+        parts.append({"type": "text", "text": output[start : start + length]})
+        start += length
+    return _with_parts(parts, rest)
+
+
+def _add_call(message: OpenAIMessage, item: FunctionCalled, rest: dict[str, Any]) -> None:
+    call = patched(plain_call(item), rest.get("call", {}))
+    if rest.get("legacy"):
+        message["function_call"] = call["function"]
+    else:
+        # An imported message may have said `tool_calls: null`.
+        message["tool_calls"] = [*(message.get("tool_calls") or ()), call]

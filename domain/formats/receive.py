@@ -1,0 +1,118 @@
+"""Ids of imported items: they follow from where an item stood, so that the same import gives the same ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..canonical import canonical_json, require_unicode
+from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
+from ..clock import System
+from ..errors import InvalidInputError
+
+
+class IdsOfPlaces:
+    """Ids that are the same at every import of the same messages."""
+
+    def __init__(self, context_id: str) -> None:
+        self._context_id = context_id
+        self._taken: set[str] = set()
+
+    def made(self, prefix: str, place: int | str, part: int) -> str:
+        """
+        Return the id of a part of the message at `place`; 12 digits can meet by chance: then the next attempt counts.
+        """
+        made, attempt = "", 0
+        while not made or made in self._taken:
+            source = f"{self._context_id}\0{place}\0{part}\0{attempt}".encode()
+            made = prefix + hashlib.blake2b(source, digest_size=6).hexdigest()
+            attempt += 1
+        self._taken.add(made)
+        return made
+
+
+_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+_EXPECTED: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
+
+
+def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
+    """
+    Return a field that must be there and of a kind.
+
+    Raises:
+        InvalidInputError: it is not; the message says where, what was found and what was expected.
+    """
+    found = value.get(name)
+    if isinstance(found, kind):
+        return found
+    fault = f"found {_KINDS.get(type(found), type(found).__name__)}" if name in value else "missing"
+    raise InvalidInputError(f"{where}, field {name}: {fault}, expected {_EXPECTED[kind]}")
+
+
+def as_text(value: Any, where: str) -> str:
+    """Return a value as text: text as it is, all else as JSON with its keys in their order."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{where} cannot be kept as JSON: {error}") from error
+
+
+class Receiver:
+    """Collects the items of one conversation, all as of one moment."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._at = system.now()
+        self.items: list[ChatItemEvent] = []
+
+    def say(self, role: str, content: str | Sequence[str | Image], extra: dict[str, Any], where: str) -> None:
+        """Add a message; `extra` holds what the message says beyond its content."""
+        parts = (content,) if isinstance(content, str) else content
+        for part in parts:
+            require_unicode(part if isinstance(part, str) else part.image, where)
+        self.items.append(
+            MessageAdded(
+                id=self._system.new_id("msg_"),
+                created_at=self._at,
+                role=role,
+                content=content if isinstance(content, str) else tuple(content),
+                extra=canonical_json(extra, what=where) if extra else b"",
+            )
+        )
+
+    def image(self, url: str) -> Image:
+        """Return an image part."""
+        return Image(id=self._system.new_id("img_"), image=url)
+
+    def call(self, name: str, arguments: Any, call_id: str | None, metadata: dict[str, Any], where: str) -> str:
+        """Add a call, and return its id, which is drawn where there is none."""
+        call_id = require_unicode(call_id, where) if call_id else self._system.new_id("call_")
+        self.items.append(
+            FunctionCalled(
+                id=self._system.new_id("call_"),
+                created_at=self._at,
+                name=require_unicode(name, where),
+                arguments=require_unicode(as_text(arguments, where), where),
+                call_id=call_id,
+                metadata=canonical_json(metadata, what=where) if metadata else b"",
+            )
+        )
+        return call_id
+
+    def answer(self, name: str, output: str, call_id: str | None, *, is_error: bool, where: str) -> None:
+        """Add an output; without a call's id it gets one that no call has."""
+        self.items.append(
+            FunctionReturned(
+                id=self._system.new_id("output_"),
+                created_at=self._at,
+                name=require_unicode(name, where),
+                output=require_unicode(output, where),
+                call_id=require_unicode(call_id, where) if call_id else self._system.new_id("call_"),
+                is_error=is_error,
+            )
+        )

@@ -1,0 +1,204 @@
+"""
+From the input or the output of OpenAI's Responses API to items that give them back.
+
+Messages, function calls and their outputs become items; what the items do not say themselves lies in `Origin.rest`
+(see `responses_origin`). Reasoning and the calls of tools that run at OpenAI, which carry their results in them, are
+kept as they came beside the next message or call. Kinds that only mean something together with others, such as a
+computer's calls and outputs, are refused: parted, they would be refused later, by the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ...canonical import canonical_json
+from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ...chat.kinds import is_instructions
+from ...clock import System
+from ...errors import InvalidInputError
+from ..openai.receive import MESSAGE_ROLES, Fields, as_plain_data
+from ..source_json import difference, is_same
+from .source_shape import Spoken, item_as_came, plain_item
+
+KEPT_KINDS = (
+    "reasoning",
+    "compaction",
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_list_tools",
+    "mcp_call",
+)
+KINDS = ("message", "function_call", "function_call_output", *KEPT_KINDS)
+TEXT_PARTS = ("input_text", "output_text")
+DETAILS = ("auto", "low", "high")
+
+Beside = dict[str, Any]
+
+
+def items_from_openai_responses(
+    entries: Iterable[Any], instructions: str | None = None, *, system_clock: System
+) -> list[ChatItemEvent]:
+    """
+    Return the items that a request's `input`, or a response's `output`, stands for, with new ids, as of one moment.
+
+    Entries are plain data or objects of the openai package. `instructions` become a system message in front.
+    `openai_responses_input` gives back what is valid as it came, and `instructions` beside it.
+
+    Raises:
+        InvalidInputError: an entry is of a kind that cannot be kept, a field is missing or wrong, or text is not
+            Unicode; or there is nothing that entries of a kept kind could lie beside. The error names the entry.
+    """
+    reader = _Reader(system_clock)
+    if instructions is not None:
+        reader.instruct(instructions)
+    for index, entry in enumerate(entries):
+        where = f"entry {index} (from 0)"
+        plain = as_plain_data(entry)
+        canonical_json(plain, what=where)
+        reader.read(Fields(where, plain))
+    return reader.finished()
+
+
+class _Reader:
+    """Goes through the entries of one request or response, in order."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._at = system.now()
+        self._drafts: list[tuple[Spoken, Beside]] = []
+        self._kept: list[Any] = []
+        self._names: dict[str, str] = {}
+
+    def instruct(self, instructions: str) -> None:
+        """Take the instructions of a request."""
+        self._drafts.append((self._message("system", instructions), {"instructions": True}))
+
+    def read(self, fields: Fields) -> None:
+        """Take the next entry."""
+        kind = fields.value.get("type", "message")
+        if kind == "message":
+            self._read_message(fields)
+        elif kind == "function_call":
+            self._read_call(fields)
+        elif kind == "function_call_output":
+            self._read_output(fields)
+        elif kind in KEPT_KINDS:
+            self._kept.append(fields.value)
+        else:
+            raise fields.unexpected_value("type", kind, "one of " + ", ".join(KINDS))
+
+    def finished(self) -> list[ChatItemEvent]:
+        """Return the items of all entries."""
+        if self._kept and not self._drafts:
+            kind = self._kept[0].get("type")
+            raise InvalidInputError(f"there is no message and no call that the {kind} item could be kept beside")
+        if self._kept:
+            self._drafts[-1][1]["after"] = self._kept
+        items: list[ChatItemEvent] = []
+        for item, beside in self._drafts:
+            # Instructions that stood in the input are marked as coming from here, whatever lies beside them.
+            rest = canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
+            starts = not (type(item) is FunctionCalled and items and _speaks(items[-1]))
+            items.append(msgspec.structs.replace(item, origin=Origin(starts=starts, rest=rest)))
+        return items
+
+    def _draft(self, item: Spoken, beside: Beside, came: Any) -> None:
+        patch = difference(plain_item(item, beside), came)
+        beside = {**beside, "patch": patch} if patch else beside
+        if not is_same(item_as_came(item, beside), came):
+            beside = {"patch": {"is": came}}
+        if self._kept and not isinstance(item, FunctionReturned):
+            beside = {**beside, "before": self._kept}
+            self._kept = []
+        self._drafts.append((item, beside))
+
+    # Messages
+
+    def _read_message(self, fields: Fields) -> None:
+        role = fields.role()
+        if role not in MESSAGE_ROLES:
+            raise fields.unexpected_value("role", role, "one of " + ", ".join(MESSAGE_ROLES))
+        content = fields.value.get("content")
+        if isinstance(content, str):
+            self._draft(self._message(role, content), {}, fields.value)
+            return
+        parts, foreign = self._parts(fields, "content")
+        interrupted = role == "assistant" and fields.value.get("status") == "incomplete"
+        message = self._message(role, tuple(parts), interrupted=interrupted)
+        self._draft(message, {"parts": foreign} if foreign else {}, fields.value)
+
+    def _message(self, role: str, content: Any, *, interrupted: bool = False) -> MessageAdded:
+        return MessageAdded(
+            id=self._system.new_id("msg_"), created_at=self._at, role=role, content=content, interrupted=interrupted
+        )
+
+    def _parts(self, fields: Fields, name: str) -> tuple[list[str | Image], list[list[Any]]]:
+        parts: list[str | Image] = []
+        foreign: list[list[Any]] = []
+        for index, part in enumerate(self._list(fields, name)):
+            known = self._part(part)
+            if known is None:
+                foreign.append([index, part.value])
+            else:
+                parts.append(known)
+        return parts, foreign
+
+    def _list(self, fields: Fields, name: str) -> list[Fields]:
+        listed = fields.value.get(name)
+        if not isinstance(listed, list):
+            raise fields.unexpected(name, listed, "text or a list of parts")
+        return [Fields(fields.where, part, f"{name}[{index}]") for index, part in enumerate(listed)]
+
+    def _part(self, fields: Fields) -> str | Image | None:
+        part = fields.value
+        if part.get("type") in TEXT_PARTS:
+            return fields.text("text")
+        if part.get("type") != "input_image" or not isinstance(part.get("image_url"), str):
+            return None
+        detail = part.get("detail")
+        return Image(
+            id=self._system.new_id("img_"),
+            image=part["image_url"],
+            inference_detail=detail if detail in DETAILS else "auto",
+        )
+
+    # Calls and outputs
+
+    def _read_call(self, fields: Fields) -> None:
+        call = FunctionCalled(
+            id=self._system.new_id("call_"),
+            created_at=self._at,
+            name=fields.text("name"),
+            arguments=fields.text("arguments"),
+            call_id=fields.text("call_id"),
+        )
+        self._names[call.call_id] = call.name
+        self._draft(call, {}, fields.value)
+
+    def _read_output(self, fields: Fields) -> None:
+        call_id = fields.text("call_id")
+        output = fields.value.get("output")
+        beside: Beside = {}
+        if not isinstance(output, str):
+            listed = self._list(fields, "output")
+            texts = [part.text("text") for part in listed if part.value.get("type") in TEXT_PARTS]
+            foreign = [[n, part.value] for n, part in enumerate(listed) if part.value.get("type") not in TEXT_PARTS]
+            output, beside = "".join(texts), {"cuts": [len(text) for text in texts]}
+            beside |= {"parts": foreign} if foreign else {}
+        returned = FunctionReturned(
+            id=self._system.new_id("output_"),
+            created_at=self._at,
+            name=self._names.get(call_id, ""),
+            output=output,
+            call_id=call_id,
+        )
+        self._draft(returned, beside, fields.value)
+
+
+def _speaks(item: ChatItemEvent) -> bool:
+    return isinstance(item, FunctionCalled) or (isinstance(item, MessageAdded) and item.role == "assistant")

@@ -1,0 +1,127 @@
+"""
+From items to the input of OpenAI's Responses API, always valid (SPEC X3).
+
+The rules are those of `openai_messages`. Instructions go beside the input; call ids and the ids of items are unique
+in the whole input, which the API demands here; outputs follow the row of calls that they belong to. Reasoning and
+other items that came in from the API go back in front of the item that they came before, and leave with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...chat.events import ChatItemEvent, FunctionCalled, MessageAdded
+from ...chat.kinds import INSTRUCTION_ROLES
+from ...chat.pairing import pair_calls
+from ...errors import MISSHAPEN
+from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
+from ..openai.source_shape import grouped, rest_of
+from ..send import NO_OUTPUT, Config, place_instructions
+from .source_shape import ResponsesItem, Spoken, is_sound_item, item_as_came, message_id, plain_item
+
+# Refused where nothing follows that it led to.
+REASONING = "reasoning"
+
+
+def openai_responses_input(
+    items: Iterable[ChatItemEvent], *, config: Config | None = None
+) -> tuple[list[ResponsesItem], str | None]:
+    """
+    Return (input, instructions) of a request to the Responses API (SPEC L7).
+
+    `config` is the (instructions, tools) in force; without it they are computed. Without items the input is empty,
+    which the API refuses.
+    """
+    return _Input(list(items)).converted(config)
+
+
+class _Input:
+    """Collects the input of one request."""
+
+    def __init__(self, items: list[ChatItemEvent]) -> None:
+        self._items = items
+        self._output_of = pair_calls(items).output_of
+        calls = [index for index, item in enumerate(items) if type(item) is FunctionCalled]
+        recorded = [items[index].call_id for index in calls]  # type: ignore[union-attr]  # they are calls
+        self._call_ids = dict(zip(calls, unique_call_ids(recorded, length_max=RESPONSES_ID_MAX), strict=True))
+        self._input: list[ResponsesItem] = []
+        self._behind: list[ResponsesItem] = []
+
+    def converted(self, config: Config | None) -> tuple[list[ResponsesItem], str | None]:
+        """Return the input and the instructions beside it."""
+        instructions, in_place = self._instructions(config)
+        for group in grouped(self._items):
+            first = self._items[group[0]]
+            if isinstance(first, MessageAdded) and (first.role not in INSTRUCTION_ROLES or group[0] in in_place):
+                self._add(first)
+            self._add_exchange([index for index in group if type(self._items[index]) is FunctionCalled])
+        kept = [item for item in self._behind if item.get("type") != REASONING]
+        return _with_unique_ids([*self._input, *kept]), instructions
+
+    def _instructions(self, config: Config | None) -> tuple[str | None, set[int]]:
+        """Instructions that all came from this API stay where they were, beside the input or in it."""
+        placed = place_instructions(self._items, config)
+        if not placed.as_recorded:
+            return placed.text, set()
+        spoken = [
+            (index, item.content, rest_of(item).get("responses"))
+            for index, item in enumerate(self._items)
+            if isinstance(item, MessageAdded) and item.role in INSTRUCTION_ROLES
+        ]
+        if any(beside is None for _, _, beside in spoken):
+            return placed.text, set()
+        apart = [str(content) for _, content, beside in spoken if beside and beside.get("instructions")]
+        in_place = {index for index, _, beside in spoken if not (beside and beside.get("instructions"))}
+        return (apart[-1] if apart else None), in_place
+
+    def _add_exchange(self, calls: Sequence[int]) -> None:
+        for index in calls:
+            self._add(self._items[index], self._call_ids[index])
+        last = len(self._items)
+        for place, index in sorted((self._output_of.get(index, last), index) for index in calls):
+            call_id = self._call_ids[index]
+            if place < last:
+                self._add(self._items[place], call_id)
+            else:
+                self._input.append({"type": "function_call_output", "call_id": call_id, "output": NO_OUTPUT})
+
+    def _add(self, item: ChatItemEvent, call_id: str | None = None) -> None:
+        if not isinstance(item, Spoken):
+            return
+        beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
+        made = None
+        if beside:
+            # What lies beside it counts for nothing where it is of no shape that an import gives it.
+            with suppress(*MISSHAPEN):
+                came = item_as_came(item, beside)
+                before, after = list(beside.get("before", ())), list(beside.get("after", ()))
+                made = came if is_sound_item(came) else None
+                self._input += before
+                self._behind += after
+        made = made or _made_anew(item)
+        self._input.append(made if call_id is None else {**made, "call_id": call_id})
+
+
+def _made_anew(item: Spoken) -> ResponsesItem:
+    made = plain_item(item, {})
+    if type(item) is FunctionCalled:
+        made["name"] = function_name(item.name)
+    return made
+
+
+def _with_unique_ids(items: list[ResponsesItem]) -> list[ResponsesItem]:
+    """Return the items without a second one of the same id: what was imported twice would be refused."""
+    seen: dict[Any, int] = {}
+    kept: list[ResponsesItem] = []
+    for item in items:
+        known = item.get("id")
+        times = seen[known] = seen.get(known, 0) + 1 if known is not None else 0
+        if times < 2:
+            kept.append(item)
+        elif item.get("type") == "message":
+            kept.append({**item, "id": message_id(f"{times} {known}")})
+        elif item.get("type") in ("function_call", "function_call_output"):
+            kept.append({key: value for key, value in item.items() if key != "id"})
+    return kept

@@ -1,0 +1,134 @@
+"""What OpenAI's Responses API demands of one input item by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ...chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
+from ..openai.send import RESPONSES_ID_MAX, is_function_name, is_image_address, left_out_image
+from ..source_json import Check, are_parts, has, is_maybe_text, is_text, patched, where_given
+
+DETAILS = ("auto", "low", "high", "original")
+STATUSES = ("in_progress", "completed", "incomplete")
+MESSAGE_ID = "msg_"
+
+
+def is_message_id(value: Any) -> bool:
+    """Return whether the API takes this as the id of a message."""
+    return isinstance(value, str) and value.startswith(MESSAGE_ID) and len(value) <= RESPONSES_ID_MAX
+
+
+def is_sound_item(item: dict[str, Any]) -> bool:
+    """Return whether the API would take this message, call or output at a fitting place."""
+    if not where_given(item, status=lambda status: status in STATUSES, type=is_text):
+        return False
+    kind = item.get("type", "message")
+    if kind == "message":
+        return _is_message(item)
+    if not where_given(item, id=is_maybe_text if kind == "function_call_output" else is_text):
+        return False
+    if kind == "function_call":
+        return has(item, call_id=is_text, name=is_function_name, arguments=is_text)
+    return bool(kind == "function_call_output") and has(item, call_id=is_text, output=_is_output)
+
+
+def _is_message(item: dict[str, Any]) -> bool:
+    content = item.get("content")
+    if item.get("role") != "assistant":
+        return isinstance(content, str) or are_parts(content, INPUT_PARTS)
+    if isinstance(content, str):
+        return not item.keys() & {"id", "status"}
+    return has(item, id=is_message_id, status=is_text, type=is_text) and are_parts(content, ANSWER_PARTS)
+
+
+def _is_output(output: Any) -> bool:
+    return isinstance(output, str) or are_parts(output, INPUT_PARTS)
+
+
+def _is_text_part(part: Any) -> bool:
+    return has(part, text=is_text)
+
+
+def _is_image(part: Any) -> bool:
+    pointed = where_given(part, image_url=lambda url: url is None or is_image_address(url), file_id=is_maybe_text)
+    named = part.get("image_url") is not None or part.get("file_id") is not None
+    return pointed and named and has(part, detail=lambda detail: detail in DETAILS)
+
+
+def _is_file(part: Any) -> bool:
+    fields = dict.fromkeys(("file_data", "file_id", "file_url", "filename"), is_maybe_text)
+    return where_given(part, **fields) and any(part.get(name) for name in ("file_data", "file_id", "file_url"))
+
+
+def _is_answer_text(part: Any) -> bool:
+    return has(part, text=is_text, annotations=lambda notes: isinstance(notes, list))
+
+
+def _is_refusal(part: Any) -> bool:
+    return has(part, refusal=is_text)
+
+
+INPUT_PARTS: dict[str, Check] = {"input_text": _is_text_part, "input_image": _is_image, "input_file": _is_file}
+ANSWER_PARTS: dict[str, Check] = {"output_text": _is_answer_text, "refusal": _is_refusal}
+
+
+ResponsesItem = dict[str, Any]
+Spoken = MessageAdded | FunctionCalled | FunctionReturned
+
+
+def item_as_came(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
+    """Return an item with what lay beside it at its source."""
+    wanted: ResponsesItem = patched(plain_item(item, beside), beside.get("patch", {}))
+    return wanted
+
+
+def plain_item(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
+    """Return the plain form of an item: what it is sent as when nothing but its parts and cuts lies beside it."""
+    if isinstance(item, FunctionCalled):
+        return {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
+    if isinstance(item, FunctionReturned):
+        return {"type": "function_call_output", "call_id": item.call_id, "output": _output(item.output, beside)}
+    content = item.content if isinstance(item.content, str) else _parts(item, beside)
+    message = {"type": "message", "role": item.role, "content": content}
+    if item.role != "assistant" or isinstance(content, str):
+        return message
+    return {**message, "id": message_id(item.id), "status": "incomplete" if item.interrupted else "completed"}
+
+
+def message_id(item_id: str) -> str:
+    """Return the id under which an answer is sent: its own, or one that follows from it and that the API takes."""
+    if is_message_id(item_id):
+        return item_id
+    return "msg_" + hashlib.blake2b(item_id.encode(), digest_size=12).hexdigest()
+
+
+def _parts(message: MessageAdded, beside: dict[str, Any]) -> str | list[dict[str, Any]]:
+    parts = [_part(part, message.role) for part in message.content]
+    for index, part in beside.get("parts", ()):
+        parts.insert(index, part)
+    # An empty list is refused.
+    return parts or ""
+
+
+def _part(part: str | Image, role: str) -> dict[str, Any]:
+    if not isinstance(part, str):
+        if role == "user" and is_image_address(part.image):
+            return {"type": "input_image", "image_url": part.image, "detail": part.inference_detail}
+        part = left_out_image(part, role)
+    if role == "assistant":
+        return {"type": "output_text", "text": part, "annotations": []}
+    return {"type": "input_text", "text": part}
+
+
+def _output(output: str, beside: dict[str, Any]) -> str | list[dict[str, Any]]:
+    if "cuts" not in beside:
+        return output
+    parts: list[dict[str, Any]] = []
+    start = 0
+    for length in beside["cuts"]:
+        parts.append({"type": "input_text", "text": output[start : start + length]})
+        start += length
+    for index, part in beside.get("parts", ()):
+        parts.insert(index, part)
+    return parts

@@ -1,0 +1,200 @@
+"""
+Which instructions are sent, and where: one rule for the formats of OpenAI (SPEC V9.5 to V9.7).
+
+The instructions in force are sent once, at the place of the first system or developer message, or in front where
+there is none. A context whose instructions all came from an import, which the caller has not overruled, is sent
+as it came, with as many messages of instructions as it has.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ..chat.events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, Image, MessageAdded
+from ..chat.kinds import INSTRUCTION_ROLES
+from ..chat.pairing import pair_calls
+from ..chat.state.fold import active_config
+
+Config = tuple[str | None, Sequence[str] | None]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """
+    `text` goes where the item `place` is, or in front where `place` is None; all other instructions are left out.
+
+    With `as_recorded` each message of instructions is sent as it is instead.
+    """
+
+    text: str | None
+    place: int | None
+    as_recorded: bool
+
+
+def instructions_in_force(items: Sequence[ChatItemEvent], config: Config | None) -> str | None:
+    """Return the instructions of `config`, or those that the items leave in force."""
+    return (active_config(items) if config is None else config)[0]
+
+
+def place_instructions(items: Sequence[ChatItemEvent], config: Config | None) -> Placed:
+    """Return which instructions are sent, and where; `config` is the (instructions, tools) in force, if it is known."""
+    bearing = [index for index, item in enumerate(items) if _bears(item)]
+    config = config or active_config(items[index] for index in bearing)
+    spoken = [index for index in bearing if type(items[index]) is MessageAdded]
+    if not spoken:
+        return Placed(text=config[0], place=None, as_recorded=False)
+    is_in_force = active_config([items[spoken[-1]]])[0] == config[0]
+    is_alone = len(bearing) == 1
+    return Placed(
+        text=config[0],
+        place=spoken[0],
+        as_recorded=is_in_force and (is_alone or _is_imported(items, bearing)),
+    )
+
+
+def _bears(item: ChatItemEvent) -> bool:
+    if type(item) is MessageAdded:
+        return item.role in INSTRUCTION_ROLES
+    return type(item) is ConfigUpdated
+
+
+def _is_imported(items: Sequence[ChatItemEvent], bearing: Sequence[int]) -> bool:
+    """A config update that only names tools overrules no instructions."""
+    return all(
+        items[index].origin is not None or getattr(items[index], "instructions", "") is None for index in bearing
+    )
+
+
+# What is sent where a provider insists on something that did not happen.
+DUMMY_FIRST = "(empty)"
+DUMMY_LAST = "."
+NO_OUTPUT = "No output was recorded for this call."
+
+Batch = list[tuple[FunctionCalled, FunctionReturned | None]]
+
+
+def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
+    """
+    Yield the messages of users and assistants, and the batches of calls, each call with its output or None.
+
+    An output that answers no call is in no turn, and an output that came late is with its call.
+    """
+    listed = list(items)
+    output_of = pair_calls(listed).output_of
+    batch: Batch = []
+    is_open = False
+    for index, item in enumerate(listed):
+        kind = type(item)
+        if kind is FunctionCalled:
+            if batch and not is_open:
+                yield batch
+                batch = []
+            place = output_of.get(index)
+            batch.append((item, None if place is None else listed[place]))  # type: ignore[arg-type]  # as paired
+            is_open = True
+        elif kind is FunctionReturned:
+            is_open = False
+        elif kind is MessageAdded and item.role in ("user", "assistant"):  # type: ignore[union-attr]  # just asked
+            if batch:
+                yield batch
+                batch = []
+            yield item  # type: ignore[misc]  # just asked
+    if batch:
+        yield batch
+
+
+class Listener(Protocol):
+    """A conversation in a provider's form, as far as it goes."""
+
+    def ask(self, batch: Batch, /) -> None:
+        """Add calls that were made at once, and their outputs."""
+
+    def say(self, message: MessageAdded, /) -> None:
+        """Add a message."""
+
+
+def tell(listener: Listener, items: Iterable[ChatItemEvent]) -> None:
+    """Tell a conversation all turns of a context, in order."""
+    for turn in turns_of(items):
+        if isinstance(turn, list):
+            listener.ask(turn)
+        else:
+            listener.say(turn)
+
+
+class UniqueIds:
+    """
+    Gives each call an id of its own: its own id where that is free, else with the next free number behind it.
+
+    What comes later changes no id that was given, so that the beginning of a conversion stays as it is.
+    """
+
+    def __init__(self, cleaned: Callable[[str], str]) -> None:
+        self._cleaned = cleaned
+        self._taken: dict[str, int] = {}
+
+    def take(self, call_id: str) -> str:
+        """Return the id under which to send the next call that was recorded under `call_id`."""
+        wanted = self._cleaned(call_id)
+        taken = self._taken
+        if wanted not in taken:
+            taken[wanted] = 1
+            return wanted
+        number = taken[wanted] + 1
+        while (renamed := f"{wanted}_{number}") in taken:
+            number += 1
+        taken[wanted] = number
+        taken[renamed] = 1
+        return renamed
+
+
+_JSON = msgspec.json.Decoder()
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """
+    Return the arguments of a call as the object that providers want (SPEC V10.5, V11.5).
+
+    No text and `null` are no arguments. What is no JSON object is handed over as it stands, as `arguments`.
+    """
+    if text == "{}":
+        return {}
+    try:
+        value = _JSON.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {"arguments": text} if text.strip() else {}
+    if isinstance(value, dict):
+        return value
+    return {} if value is None else {"arguments": text}
+
+
+MALFORMED = "its data URL is malformed"
+
+
+class Inline(NamedTuple):
+    """What a data URL holds: a media type in lower case, and standard base64."""
+
+    media_type: str
+    data: str
+
+
+def inline_of(url: str) -> Inline | None:
+    """Return what a data URL holds, or None where it is no data URL of a media type and base64."""
+    header, comma, data = url[5:].partition(",")
+    media_type, *parameters = header.lower().split(";")
+    if not comma or "/" not in media_type or "base64" not in parameters:
+        return None
+    data = "".join(data.split())
+    try:
+        decoded = binascii.a2b_base64(data, strict_mode=True)
+    except ValueError:
+        return None
+    return Inline(media_type, data) if decoded else None
+
+
+def left_out(image: Image, why: str) -> str:
+    """Return the text that stands for an image that cannot be sent."""
+    return f"[Image {image.id} is left out: {why}]"

@@ -1,0 +1,160 @@
+"""
+Stream ids and slices.
+
+A stream is the unit of order and conflict; its id is `kind:id`. A slice is one of 1,024 lanes of the log:
+streams that belong together (a session, a fork and its parent) share one, and with it a transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import NewType
+from urllib.parse import quote, unquote
+
+from .canonical import ID_BYTES_MAX, require_unicode
+from .errors import InvalidInputError
+from .positions import Moment
+
+SLICES = 1024
+
+
+def stream_id(kind: str, context_id: str) -> str:
+    """
+    Return the id of the stream that holds `context_id` of this kind.
+
+    Raises:
+        InvalidInputError: the id is empty, too long, or holds a control character, `@` or `..`.
+    """
+    fault = _fault_of(context_id)
+    if fault:
+        raise InvalidInputError(f"{context_id!r} cannot be the id of a {kind} context: {fault}")
+    return f"{kind}:{context_id}"
+
+
+def split_stream_id(stream: str) -> tuple[str, str]:
+    """Return `(kind, id)` of a stream id; the id itself may hold colons."""
+    kind, _, context_id = stream.partition(":")
+    return kind, context_id
+
+
+def derived_id(root_id: str, ending: str) -> str:
+    """Return an id that is made of a root's and an ending, cut where both together would be too long."""
+    room = ID_BYTES_MAX - len(ending.encode())
+    return root_id.encode()[:room].decode(errors="ignore") + ending
+
+
+def slice_of(root: str) -> int:
+    """Return the slice, 0 to 1,023, of everything that belongs to `root` (a session's or a context's id)."""
+    digest = hashlib.blake2b(root.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % SLICES
+
+
+def _fault_of(context_id: str) -> str | None:
+    try:
+        size = len(context_id.encode())
+    except UnicodeEncodeError:
+        return "it holds a lone surrogate, which is not UTF-8"
+    if not 1 <= size <= ID_BYTES_MAX:
+        return f"it has {size} bytes of UTF-8, and 1 to {ID_BYTES_MAX} are allowed"
+    if "@" in context_id or ".." in context_id:
+        return "`@` and `..` are kept for versions and ranges"
+    if not context_id.isprintable() and any(ord(char) < 32 or 127 <= ord(char) < 160 for char in context_id):
+        return "it holds a control character"
+    return None
+
+
+Name = NewType("Name", str)
+Address = int | datetime | Moment | Name
+VERSION = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def parse_address(address: int | datetime | str | Moment) -> Address:
+    """
+    Return what an address means: a version, an aware time, a moment of the log, or a name.
+
+    Raises:
+        InvalidInputError: it is none of these; a time without a zone is not guessed at.
+    """
+    if isinstance(address, bool) or not isinstance(address, int | datetime | str | Moment):
+        raise InvalidInputError(f"{address!r} names no moment: give a version, a time, `pos:P` or a name")
+    if isinstance(address, datetime):
+        return _require_zone(address, str(address))
+    if not isinstance(address, str):
+        return address
+    if address.startswith("pos:"):
+        return Moment.parse(address.removeprefix("pos:"))
+    if VERSION.fullmatch(address):
+        return int(address)
+    if address[:1].isalpha():
+        return Name(address)
+    return _parse_time(address)
+
+
+def require_name(name: str) -> str:
+    """
+    Return `name` if it can name a version.
+
+    Raises:
+        InvalidInputError: it does not start with a letter, is too long, or holds `@`, `..` or a blank.
+    """
+    usable = name[:1].isalpha() and len(name) <= 100 and name.isprintable() and not set(name) & set("@: ")
+    usable = usable and ".." not in name
+    if not usable:
+        raise InvalidInputError(
+            f"{name!r} cannot name a version: a letter first, at most 100 characters, no blank, @, : or .."
+        )
+    return name
+
+
+def microseconds(time: datetime) -> int:
+    """Return an aware time in microseconds since 1970, UTC."""
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{text!r} names no moment: give a version like 17 or -5, a time like 2026-11-21T10:00:00Z, "
+            "pos:P, or a name"
+        ) from error
+    return _require_zone(time, text)
+
+
+def _require_zone(time: datetime, text: str) -> datetime:
+    if time.tzinfo is None:
+        raise InvalidInputError(f"{text!r} has no time zone: add Z for UTC, or an offset like +01:00")
+    return time
+
+
+# The percent sign itself, what addresses need, a dot behind a dot, and control characters (see `stream_id`).
+RESERVED = re.compile("[%@\x00-\x1f\x7f-\x9f]|(?<=\\.)\\.")
+
+
+def encoded_id(name: str, what: str) -> str:
+    """
+    Return the id of the context that belongs to `name`; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is empty, no Unicode, or longer than an id can be.
+    """
+    encoded = RESERVED.sub(_percent_encoded, require_unicode(name, what))
+    size = len(encoded.encode())
+    if not 1 <= size <= ID_BYTES_MAX:
+        raise InvalidInputError(
+            f"{what} takes {size} bytes as the id of a context, and 1 to {ID_BYTES_MAX} are allowed"
+        )
+    return encoded
+
+
+def decoded_id(context_id: str) -> str:
+    """Return the name that `encoded_id` was given."""
+    return unquote(context_id)
+
+
+def _percent_encoded(found: re.Match[str]) -> str:
+    return "%2E" if found[0] == "." else quote(found[0], safe="")

@@ -1,0 +1,1 @@
+"""What a log is: its events and envelopes, the ports, the door, and the logs that need no database."""

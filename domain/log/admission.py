@@ -1,0 +1,233 @@
+"""
+The door of every log: which events are taken.
+
+Whatever a log takes can be read again as it is, and every projection, view and form can do something with it. So the
+types of all fields are looked at here, the bounds of numbers, and open JSON. Each log calls `admitted` where it encodes
+an event, so that there is no way past it: calls, imports, files of events and whoever writes to a log directly.
+
+Classes of events say of a field what its type does not: `Json`, `VersionNumber` and the like; where it takes more than
+one field to see, they have a method `require_admissible`. Reading does not ask for that, so that an event that is in a
+log already is read as it is. Here a double of each class does: it decodes what was just encoded, which takes less than
+a microsecond.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ..errors import DamagedError, InvalidInputError, RefoldError
+from ..ids import require_name, split_stream_id, stream_id
+from .envelope import encode_payload
+
+# Each level takes several of the calls that Python lets nest when such a value is read.
+JSON_DEPTH_MAX = 100
+# A sum of so many stays within 64 bits for eight million events.
+TOTAL_MAX = 1 << 40
+VERSION_MAX = (1 << 31) - 1
+NUMBER_MAX = (1 << 63) - 1
+# Some projections make a row of each, in one transaction.
+NAMED_ITEMS_MAX = 1_000_000
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_JSON = msgspec.json.Decoder()
+
+
+class _As(NamedTuple):
+    """The type that a field has at the door."""
+
+    type: Any
+
+
+class _Looked(NamedTuple):
+    """What looks at a field that is neither empty nor None; it raises InvalidInputError."""
+
+    look: Callable[[Any], object]
+
+
+def _require_json(data: bytes, decoder: msgspec.json.Decoder[Any] = _JSON) -> None:
+    try:
+        value = decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"it is no JSON that can be kept: {error}") from error
+    # There is no more depth than there are brackets, and most values have few.
+    if data.count(b"[") + data.count(b"{") > JSON_DEPTH_MAX and is_deeper(value, JSON_DEPTH_MAX):
+        raise InvalidInputError(f"its lists and objects are nested more than JSON_DEPTH_MAX, {JSON_DEPTH_MAX}, deep")
+
+
+def _require_object(data: bytes) -> None:
+    _require_json(data, _OBJECT)
+
+
+def is_deeper(value: object, depth: int) -> bool:
+    """Return whether lists and dicts are nested deeper than that."""
+    if not isinstance(value, dict | list | tuple):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(is_deeper(one, depth - 1) for one in inner)
+
+
+def _require_stream(name: str) -> None:
+    stream_id(*split_stream_id(name))
+
+
+def _require_order(priority: float) -> None:
+    """Of priorities, one that is infinite matters most or least."""
+    if priority != priority:
+        raise InvalidInputError("a priority that is no number cannot be put in order")
+
+
+# What the types of fields are called that say more than a type of Python's does.
+Json = Annotated[bytes, _Looked(_require_json)]
+JsonObject = Annotated[bytes, _Looked(_require_object)]
+StreamName = Annotated[str, _Looked(_require_stream)]
+VersionName = Annotated[str, _Looked(require_name)]
+VersionNumber = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)])]
+Total = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=-TOTAL_MAX, le=TOTAL_MAX)])]
+Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
+# Since 1970; only the years 1 to 9999 can be shown.
+Microseconds = Annotated[int, _As(Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, lt=253_402_300_800_000_000)])]
+Priority = Annotated[int | float, _As(Number | float), _Looked(_require_order)]
+_PLAIN = {
+    int: Number,
+    float: Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)],
+}
+
+
+def one_of(*texts: str) -> _As:
+    """Return what lets a field, `Annotated` with it, be one of some texts."""
+    return _As(Literal[texts])
+
+
+class _Door(NamedTuple):
+    """How events of one class are looked at: by decoding them as its double, and whether they name items."""
+
+    decode: Callable[[bytes], Any]
+    names_items: bool
+
+
+# One lookup in the way of every append; a class that is not here is looked at once.
+_DOORS: dict[type, _Door] = {}
+
+
+def admitted(event: Any, stream: str) -> bytes:
+    """
+    Return the payload of an event that is to be appended to `stream`, which is then sure to be read and folded.
+
+    Raises:
+        InvalidInputError: it is none that a log takes; the message says why.
+    """
+    try:
+        decode, names_items = _DOORS.get(event.__class__) or _door_of(event.__class__)
+        payload = encode_payload(event)
+        decode(payload)
+        if names_items:
+            _require_few(_items_named(event))
+    except (RefoldError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        tag = getattr(getattr(event, "__struct_config__", None), "tag", None) or type(event).__name__
+        reason = error.reason if isinstance(error, DamagedError) else error
+        raise InvalidInputError(f"an event {tag} of {stream!r} cannot be stored: {reason}") from error
+    return payload
+
+
+def require_few_named(event: Any) -> None:
+    """
+    Require what the door does of how many items an event names: one that came past it may name any number.
+
+    Raises:
+        InvalidInputError: they are more than NAMED_ITEMS_MAX.
+    """
+    door = _DOORS.get(event.__class__) or _door_of(event.__class__)
+    if door.names_items:
+        _require_few(_items_named(event))
+
+
+def _door_of(event_type: type[msgspec.Struct]) -> _Door:
+    hints = get_type_hints(event_type, include_extras=True)
+    structs = (part for hint in hints.values() for part in _parts_of(hint) if _is_struct(part))
+    names_items = any("ranges" in vars(part) for part in structs)
+    return _DOORS.setdefault(event_type, _Door(msgspec.msgpack.Decoder(_double_of(event_type)).decode, names_items))
+
+
+@cache
+def _double_of(struct: Any) -> Any:
+    """Return a class of the same form whose fields are as narrow as the door wants them."""
+    hints, config = get_type_hints(struct, include_extras=True), struct.__struct_config__
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(struct):
+        default = () if field.default is msgspec.NODEFAULT else (msgspec.field(default=field.default),)
+        fields.append((field.name, _narrow(hints[field.name]), *default))
+    looks = [(name, look) for name in struct.__struct_fields__ if (look := _look_of(hints[name])) is not None]
+    requires = getattr(struct, "require_admissible", None)
+
+    def look_at(double: Any) -> None:
+        for name, look in looks:
+            value = getattr(double, name)
+            if value:
+                look(value)
+        if requires is not None:
+            requires(double)
+
+    return msgspec.defstruct(
+        struct.__name__,
+        fields,
+        # What looks at all of it may ask it as it would ask an event.
+        bases=(struct,),
+        namespace={"__post_init__": look_at} if looks or requires else {},
+        tag=config.tag,
+        tag_field=config.tag_field,
+        array_like=config.array_like,
+        kw_only=not config.array_like,
+        frozen=True,
+        gc=False,
+    )
+
+
+def _narrow(hint: Any) -> Any:
+    """Return a type as the door wants it."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        plain, *notes = get_args(hint)
+        return next((note.type for note in notes if isinstance(note, _As)), None) or _narrow(plain)
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_narrow, get_args(hint)))]  # noqa: UP007 - it is put together here
+    if origin is tuple:
+        return tuple[tuple(one if one is ... else _narrow(one) for one in get_args(hint))]  # type: ignore[misc]
+    return _double_of(hint) if _is_struct(hint) else _PLAIN.get(hint, hint)
+
+
+def _look_of(hint: Any) -> Callable[[Any], object] | None:
+    return next((note.look for note in getattr(hint, "__metadata__", ()) if isinstance(note, _Looked)), None)
+
+
+def _parts_of(hint: Any) -> Iterator[Any]:
+    """Yield the types that a type is made of, those of the fields of Structs too."""
+    yield hint
+    inner = get_type_hints(hint, include_extras=True).values() if _is_struct(hint) else get_args(hint)
+    for part in inner:
+        yield from _parts_of(part)
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+def _items_named(value: Any) -> int:
+    """Return how many items a part of an event names."""
+    if isinstance(value, tuple):
+        return sum(map(_items_named, value))
+    if not isinstance(value, msgspec.Struct):
+        return 0
+    ranges = getattr(value, "ranges", None)
+    if ranges is not None:
+        return sum(map(len, ranges()))
+    return sum(_items_named(getattr(value, name)) for name in value.__struct_fields__)
+
+
+def _require_few(named: int) -> None:
+    if named > NAMED_ITEMS_MAX:
+        raise InvalidInputError(f"it names {named:,} items, and NAMED_ITEMS_MAX is {NAMED_ITEMS_MAX:,}")

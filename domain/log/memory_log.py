@@ -1,0 +1,211 @@
+"""
+The log in memory: the executable specification of a log, and what a detached context stands on.
+
+One sequence of events, one lock, nothing clever. The logs on SQLite and PostgreSQL answer every question
+as this one does; the contract tests hold all three to it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+from ..clock import REAL_SYSTEM, System
+from ..concurrency.locks import News, synchronized
+from ..concurrency.process_forks import fork_safe_lock
+from ..concurrency.promises import Settled
+from ..errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
+from ..positions import Moment, Position
+from .admission import admitted
+from .envelope import (
+    NO_DIGEST,
+    NO_META,
+    Event,
+    RecordedEvent,
+    chain_digest,
+    encode_payload,
+    require_meta_size,
+    require_payload_size,
+)
+from .ports import KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names, require_same_call
+
+ONE_SEQUENCE = -1
+
+
+class MemoryLog:
+    """A log that lives as long as its process."""
+
+    def __init__(self, system: System = REAL_SYSTEM) -> None:
+        self._system = system
+        self._lock = fork_safe_lock()
+        self._news = News()
+        self._all: list[RecordedEvent] = []
+        self._streams: dict[str, list[RecordedEvent]] = {}
+        # How many of all are listed under their streams.
+        self._indexed = 0
+        self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """Append all of `batch` or nothing; memory has no disk to wait for, so it is always done."""
+        try:
+            receipts = self._append(batch)
+        except UnicodeEncodeError as error:
+            return Settled(None, InvalidInputError(f"an event cannot be stored: {error}"))
+        except RefoldError as error:
+            return Settled(None, error)
+        self._news.announce()
+        return Settled(receipts)
+
+    @synchronized
+    def _append(self, batch: Sequence[NewEvents]) -> list[Receipt]:
+        if len({new.stream for new in batch}) != len(batch):
+            raise InvalidInputError("a stream may stand in a batch once: join its events")
+        for new in batch:
+            require_names(new)
+        known = [self._known(new.stream, new.idempotency_key) for new in batch]
+        if any(events is not None for events in known):
+            for new, events in zip(batch, known, strict=True):
+                if events is not None and new.idempotency_key is not None:
+                    require_same_call(new.stream, new.idempotency_key, new.fingerprint, events)
+            return [Receipt(events or (), True) for events in known]
+        for new in batch:
+            end = self.end(new.stream)
+            if not new.fits(end):
+                raise ConcurrencyError(new.stream, expected=new.expected_version, actual=end.version)
+        # Encoding can refuse an event, so all of it comes before the first change.
+        payloads = [[require_payload_size(admitted(event, new.stream)) for event in new.events] for new in batch]
+        encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
+        for meta in {meta for new in batch for meta in new.metas if meta is not NO_META}:
+            require_meta_size(encode_payload(meta))
+        now = max(int(self._system.now() * 1_000_000), self._all[-1].recorded_at if self._all else 0)
+        added: list[RecordedEvent] = []
+        receipts = [self._placed(new, encoded, now, added) for new, encoded in zip(batch, payloads, strict=True)]
+        for new, receipt in zip(batch, receipts, strict=True):
+            if new.idempotency_key is not None and receipt.events:
+                self._keys[new.stream, new.idempotency_key] = receipt.events
+        # The one step by which all of it is recorded: an interrupt comes before or behind.
+        self._all += added
+        self._index()
+        return receipts
+
+    def _placed(self, new: NewEvents, payloads: list[bytes], now: int, added: list[RecordedEvent]) -> Receipt:
+        stream, before = self._stream(new.stream), len(added)
+        version, digest = len(stream), stream[-1].digest if stream else NO_DIGEST
+        for event, meta, payload in zip(new.events, new.metas, payloads, strict=True):
+            version += 1
+            position = Position(ONE_SEQUENCE, len(self._all) + len(added) + 1)
+            digest = chain_digest(digest, new.stream, version, position, now, meta, payload)
+            added.append(RecordedEvent(new.stream, version, position, now, event, meta, digest))
+        return Receipt(tuple(added[before:]))
+
+    def _known(self, stream: str, key: str | None) -> tuple[RecordedEvent, ...] | None:
+        """Return what was recorded under a key; an append that was interrupted may have left a key alone."""
+        events = self._keys.get((stream, key))
+        if events is None or events[-1] not in self._all[events[-1].position.number - 1 :][:1]:
+            return None
+        return events
+
+    def _stream(self, stream: str) -> list[RecordedEvent]:
+        if self._indexed < len(self._all):
+            self._index()
+        return self._streams.get(stream, [])
+
+    @synchronized
+    def _index(self) -> None:
+        """List under their streams the events that are not yet; an interrupt may have left some over."""
+        while self._indexed < len(self._all):
+            recorded = self._all[self._indexed]
+            events = self._streams.setdefault(recorded.stream, [])
+            if len(events) < recorded.version:
+                events.append(recorded)
+            self._indexed += 1
+
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
+        """Return the events of a stream with versions above `after`, up to and including `until`."""
+        events = self._stream(stream)
+        if known and known.version:
+            there = events[known.version - 1].digest if known.version <= len(events) else None
+            if there is None or known.digest not in (b"", there):
+                raise LogWentBackError("the log in memory", stream=stream, acknowledged=known[0], found=len(events))
+        return events[max(after, 0) : until]
+
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
+        """Return what `read` does without the envelopes."""
+        return [recorded.event for recorded in self.read(stream, after=after, until=until, known=known)]
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """Return what `read_events` does for each of several ranges."""
+        return [self.read_events(stream, after=after, until=until) for stream, after, until in ranges]
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        return list(self._known(stream, key) or ())
+
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+        """Return up to `limit` events behind `after`, and the moment they end at."""
+        start = after.head(ONE_SEQUENCE)
+        events = self._all[start : start + limit]
+        end = start + len(events) if events else len(self._all)
+        return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
+
+    def head(self, stream: str) -> int:
+        """Return the version of the last event of a stream; 0 where there is none."""
+        return len(self._stream(stream))
+
+    def end(self, stream: str) -> StreamEnd:
+        """Return what `head` does, with the digest of that event."""
+        events = self._stream(stream)
+        return StreamEnd(len(events), events[-1].digest) if events else StreamEnd(0)
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
+        events = self._stream(stream)
+        if isinstance(moment, int):
+            return bisect.bisect_right(events, moment, key=lambda event: event.recorded_at)
+        return bisect.bisect_right(events, moment.head(ONE_SEQUENCE), key=lambda event: event.position.number)
+
+    def now(self) -> Moment:
+        """Return the moment of the last event."""
+        return Moment(((ONE_SEQUENCE, len(self._all)),)) if self._all else Moment()
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """Return once there is an event behind `seen`, or the time is up."""
+        count = self._news.count
+        if len(self._all) <= seen.head(ONE_SEQUENCE):
+            self._news.wait_past(count, timeout_seconds=timeout_seconds)
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
+        self._stream("")
+        return sorted(stream for stream in self._streams if stream.startswith(prefix))
+
+    def files(self) -> list[str]:
+        """Return nothing: here is no file."""
+        return []
+
+    def damaged_files(self) -> list[DamagedError]:
+        """Return nothing: here is no file."""
+        return []
+
+    def damaged_texts(self) -> list[DamagedError]:
+        """Return nothing: here all texts lie in their events."""
+        return []
+
+    def damaged_rows(self) -> list[DamagedError]:
+        """Return nothing: here are events alone."""
+        return []
+
+    def idempotency_keys(self) -> list[KeyRow]:
+        """Return what is kept of every idempotency key."""
+        return [
+            KeyRow(stream, key or "", events[0].version, events[-1].version)
+            for stream, key in list(self._keys)
+            if (events := self._known(stream, key))
+        ]
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""

@@ -1,1 +1,0 @@
-"""What may happen to queues and pools, and the events that it makes."""

@@ -1,0 +1,355 @@
+"""
+The folded state of a queue or a pool, and the fold: one for both, since the same things happen to both.
+
+A state is a value: it never changes, and a change costs the same whatever it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import DamagedError, InvalidInputError, NotFoundError
+from ..log.envelope import Event
+from ..log.ports import Range
+from ..named_events import Seen, read_named
+from ..ordered_map import OrderedMap
+from ..spans import OWN, Ref, Segment, Span, refs_of
+from .events import (
+    ITEM_EVENTS,
+    AddedEvent,
+    BranchedEvent,
+    ClearedEvent,
+    ContainerEvent,
+    EvictedEvent,
+    MergedEvent,
+    NamedEvent,
+    OpenedEvent,
+    PoolBranched,
+    PoolConflictResolved,
+    PoolOpened,
+    PoolRemoved,
+    PoolReplaced,
+    RestoredEvent,
+    SettingsEvent,
+)
+from .items import EvictedItem, Held
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """A restoration or a merge, together with the items that it names."""
+
+    event: RestoredEvent | MergedEvent
+    taken: tuple[Held, ...]
+
+
+class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a queue or a pool is at one version.
+
+    `items` has a pool's items by id and a queue's by birth, the oldest first; `ids` has a pool's ids by birth.
+    `merged` maps a stream to the versions, its and the own one, up to which it was merged; `ancestry` is the
+    lineage of a branch, its parent last.
+    """
+
+    version: int = 0
+    opened: OpenedEvent | BranchedEvent | None = None
+    limit: int | None = None
+    tags: tuple[str, ...] = ()
+    items: OrderedMap[Hashable, Held] = msgspec.field(default_factory=OrderedMap)
+    ids: OrderedMap[Ref, str] = msgspec.field(default_factory=OrderedMap)
+    names: dict[str, int] = msgspec.field(default_factory=dict)
+    merged: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+    ancestry: tuple[Segment, ...] = ()
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether items have ids here."""
+        return isinstance(self.opened, PoolOpened | PoolBranched)
+
+
+EMPTY = ContainerState()
+
+
+def recorded_event(event: ContainerEvent | Resolved) -> ContainerEvent:
+    """Return the event itself, without what was looked up for it."""
+    return event.event if isinstance(event, Resolved) else event
+
+
+def fold(state: ContainerState, events: Iterable[ContainerEvent | Resolved]) -> ContainerState:
+    """
+    Return the state after `events`; it trusts them, since they are history.
+
+    A branch goes on where its parent's events end: its own begin with version 1 again. A restoration and a merge
+    come as `Resolved`.
+    """
+    step = _Fold(state)
+    for event in events:
+        step.apply(event)
+    return step.state()
+
+
+class _Fold:
+    """A fold under way."""
+
+    def __init__(self, state: ContainerState) -> None:
+        self._version, self._opened, self._ancestry = state.version, state.opened, state.ancestry
+        self._limit, self._tags = state.limit, state.tags
+        self._items, self._ids, self._is_pool = state.items, state.ids, state.is_pool
+        self._names, self._merged = state.names, state.merged
+
+    def state(self) -> ContainerState:
+        """Return the state at the end."""
+        return ContainerState(
+            version=self._version,
+            opened=self._opened,
+            limit=self._limit,
+            tags=self._tags,
+            items=self._items,
+            ids=self._ids,
+            names=self._names,
+            merged=self._merged,
+            ancestry=self._ancestry,
+        )
+
+    def apply(self, event: ContainerEvent | Resolved) -> None:
+        """Apply one event."""
+        self._version += 1
+        taken = event.taken if isinstance(event, Resolved) else ()
+        recorded = recorded_event(event)
+        match recorded:
+            case AddedEvent():
+                self._put(Held(Ref(self._version, OWN), recorded))
+            case EvictedEvent():
+                self._drop(recorded.items)
+            case PoolRemoved():
+                self._drop_one(recorded.item)
+            case RestoredEvent():
+                self._put_all(taken)
+            case ClearedEvent():
+                self._items, self._ids = OrderedMap(), OrderedMap()
+            case MergedEvent():
+                self._drop(recorded.dropped)
+                self._put_all(taken)
+                self._merged = {**self._merged, recorded.source: (recorded.version, self._version)}
+            case SettingsEvent():
+                self._limit, self._tags = recorded.limit, recorded.tags
+            case NamedEvent():
+                self._names = {**self._names, recorded.name: recorded.version}
+            case OpenedEvent():
+                self._opened, self._limit, self._tags = recorded, recorded.limit, recorded.tags
+                self._is_pool = isinstance(recorded, PoolOpened)
+            case BranchedEvent():
+                self._branch(recorded)
+            case PoolConflictResolved():
+                pass  # It says how the merge behind it came about, and changes nothing itself.
+
+    def _put(self, held: Held) -> None:
+        """Put an item at the end; one whose id is taken goes where the old one was."""
+        if not self._is_pool:
+            self._items = self._items.plus(held.ref, held)
+            return
+        item_id = str(held.event.id)
+        old = self._items.get(item_id)
+        if old is not None:
+            self._ids = self._ids.minus(old.ref)
+        self._items = self._items.plus(item_id, held)
+        self._ids = self._ids.plus(held.ref, item_id)
+
+    def _put_all(self, taken: Iterable[Held]) -> None:
+        for held in taken:
+            self._put(held)
+
+    def _drop(self, spans: Iterable[Span]) -> None:
+        for ref in refs_of(spans):
+            self._drop_one(ref)
+
+    def _drop_one(self, ref: Ref) -> None:
+        key: Hashable = self._ids.get(ref) if self._is_pool else ref
+        if key not in self._items:
+            raise DamagedError(f"item {ref.version} of {ref.stream or 'the own stream'}", "it left, and was not there")
+        self._items = self._items.minus(key)
+        if self._is_pool:
+            self._ids = self._ids.minus(ref)
+
+    def _branch(self, event: BranchedEvent) -> None:
+        kept = [held.named_in(event.parent) for held in self._items.values()]
+        self._version, self._opened, self._ancestry = 1, event, event.lineage
+        self._limit, self._tags = event.limit, event.tags
+        self._names, self._merged = {}, {}
+        self._is_pool = isinstance(event, PoolBranched)
+        self._items, self._ids = OrderedMap(), OrderedMap()
+        self._put_all(kept if event.limit is None else kept[-event.limit :])
+
+
+def absolute(ref: Ref, stream: str) -> Ref:
+    """Return a name with its stream, `stream` where it is the own one."""
+    return ref if ref.stream else Ref(ref.version, stream)
+
+
+def birth_of(ref: Ref, stream: str) -> str:
+    """Return the name of an item of `stream`."""
+    return f"{ref.stream or stream}@{ref.version}"
+
+
+def ref_of(birth: str, stream: str) -> Ref:
+    """
+    Return what `birth_of` was given, with its stream; a number alone is a version of `stream`.
+
+    Raises:
+        InvalidInputError: it is no such name.
+    """
+    named, at, version = str(birth).rpartition("@")
+    if not version.isdecimal() or (at and not named):
+        raise InvalidInputError(f"{birth!r} does not name an item: take one of `births`, as {stream}@2, or its version")
+    return Ref(int(version), named or stream)
+
+
+def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list[Held]:
+    """
+    Return the items of the container `stream` that are there under these names, which have their stream.
+
+    Raises:
+        NotFoundError: one is not there.
+    """
+    by_ref = {absolute(held.ref, stream): held for held in state.items.values()}
+    for ref in refs:
+        if ref not in by_ref:
+            raise NotFoundError(
+                f"{stream} does not hold the item {birth_of(ref, stream)}: `births` names those it does"
+            )
+    return [by_ref[ref] for ref in refs]
+
+
+class SeenLog:
+    """A log as one container sees it: with those of its own events that are not known to be in the log yet."""
+
+    def __init__(self, log: Seen, stream: str, events: Sequence[Event]) -> None:
+        self._log, self._stream, self._events = log, stream, events
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """Return the events of a stream; those of the container's own are at hand."""
+        if stream == self._stream:
+            return list(self._events[after:until])
+        return self._log.read_events(stream, after=after, until=until)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """Return the same for each of several ranges."""
+        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream != self._stream]))
+        return [list(self._events[a:u]) if stream == self._stream else next(elsewhere) for stream, a, u in ranges]
+
+
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[ContainerEvent | Resolved]:
+    """
+    Return the events of a container as `fold` wants them; where they begin with a branch, so does the result begin
+    with the events of its ancestors.
+
+    Raises:
+        DamagedError: a stream does not hold what an event says of it.
+    """
+    first = events[0] if events else None
+    parts: list[Sequence[Any]] = [events]
+    for segment in reversed(first.lineage) if isinstance(first, BranchedEvent) else ():
+        parts.append(log.read_events(segment.stream, until=segment.version))
+        if len(parts[-1]) != segment.version:
+            raise DamagedError(f"the branch of {segment.stream}@{segment.version}", "that version does not exist")
+    return [_resolved(log, event) for part in reversed(parts) for event in part]
+
+
+def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
+    """
+    Return the items that spans name, in their order, read where they came into the world.
+
+    Raises:
+        DamagedError: there is no such item.
+    """
+    return [Held(ref, event) for ref, event in read_named(log, spans, ITEM_EVENTS)]
+
+
+def _resolved(log: Seen, event: Any) -> ContainerEvent | Resolved:
+    if isinstance(event, RestoredEvent):
+        return Resolved(event, tuple(read_items(log, event.items)))
+    if isinstance(event, MergedEvent):
+        return Resolved(event, tuple(read_items(log, event.taken)))
+    recorded: ContainerEvent = event
+    return recorded
+
+
+class Departure(NamedTuple):
+    """How an item left, why, and with which version."""
+
+    held: Held
+    how: str
+    reason: str | None
+    version: int
+
+
+class Departures:
+    """What left a container up to a version, and is not back: by birth, with its stream, the last one last."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._left: dict[Ref, Departure] = {}
+        self.state: ContainerState = EMPTY
+
+    def go_on(self, events: Iterable[ContainerEvent | Resolved]) -> None:
+        """Take note of what leaves with `events`, which follow those before."""
+        for event in events:
+            recorded = recorded_event(event)
+            # Looked up before the fold: to look back at a state costs what it holds.
+            leaving = _leaving(recorded, self.state)
+            self.state = fold(self.state, (event,))
+            if isinstance(recorded, BranchedEvent):
+                # What its ancestors had let go of was never the branch's.
+                self._left.clear()
+                leaving = [(held.named_in(recorded.parent), how, reason) for held, how, reason in leaving]
+            staying = self._there() if isinstance(recorded, MergedEvent | BranchedEvent) else ()
+            for held, how, reason in leaving:
+                ref = absolute(held.ref, self._stream)
+                if ref not in staying:
+                    self._left.pop(ref, None)
+                    self._left[ref] = Departure(held, how, reason, self.state.version)
+
+    def gone(self) -> dict[Ref, Departure]:
+        """Return what left and is not there, each with how, why and with which version."""
+        there = self._there()
+        return {ref: left for ref, left in self._left.items() if ref not in there}
+
+    def _there(self) -> set[Ref]:
+        return {absolute(held.ref, self._stream) for held in self.state.items.values()}
+
+
+def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[EvictedItem]:
+    """Return what left the container `stream` with its events so far, and is not back."""
+    departures = Departures(stream)
+    departures.go_on(events)
+    return [
+        EvictedItem(held, how, reason, left_with, birth_of(ref, stream))
+        for ref, (held, how, reason, left_with) in departures.gone().items()
+    ]
+
+
+def _leaving(event: ContainerEvent, state: ContainerState) -> list[tuple[Held, str, str | None]]:
+    """Return the items that leave with an event; with a merge and a branch all that may."""
+    match event:
+        case EvictedEvent():
+            return [(held, "evict", event.reason) for held in _named(state, refs_of(event.items))]
+        case PoolRemoved():
+            return [(held, "remove", event.reason) for held in _named(state, [event.item])]
+        case PoolReplaced():
+            return [(held, "replace", None) for held in _named(state, [event.old])]
+        case ClearedEvent():
+            return [(held, "clear", None) for held in state.items.values()]
+        case MergedEvent():
+            return [(held, "merge", None) for held in state.items.values()]
+        case BranchedEvent():
+            return [(held, "evict", "limit") for held in state.items.values()]
+        case _:
+            return []
+
+
+def _named(state: ContainerState, refs: Iterable[Ref]) -> list[Held]:
+    by_key = [state.items.get(state.ids.get(ref) or ref if state.is_pool else ref) for ref in refs]
+    return [held for held in by_key if held is not None]

@@ -1,1 +1,0 @@
-"""The folded state of queues and pools, and the folds."""

@@ -1,0 +1,1 @@
+"""Descriptions that a model writes of the nodes of a run."""

@@ -1,0 +1,260 @@
+"""What can be asked of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+from msgspec.structs import asdict
+
+from ..context.decider import Decider
+from ..errors import InvalidInputError, LimitExceededError, NotFoundError
+from ..ids import require_name
+from ..spans import Ref, Span, spans_of
+from ..totals import Totals
+from .events import (
+    WindowAdded,
+    WindowCleared,
+    WindowDropped,
+    WindowEvent,
+    WindowEvicted,
+    WindowNamed,
+    WindowOpened,
+    WindowReplaced,
+    WindowRestored,
+    WindowSettingsChanged,
+)
+from .items import QUARTERS_PER_TOKEN, Held
+from .state import EMPTY, Resolved, WindowState, complete, fold, recorded_event
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """An item that is to come in, as an event has it, and its size in quarters of a token."""
+
+    key: str
+    value: str
+    source: str
+    priority: int | float
+    quarters: int
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Open the window."""
+
+    event: WindowOpened
+
+
+class Add(msgspec.Struct, frozen=True):
+    """Let an item in, if there is room or the policy makes some."""
+
+    incoming: Incoming
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Let an item in, in the place of those with its key."""
+
+    incoming: Incoming
+
+
+class SetItems(msgspec.Struct, frozen=True):
+    """Have these items in, and no others, whatever the budget is."""
+
+    items: tuple[Incoming, ...]
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """Have all items with a key leave."""
+
+    key: str
+    reason: str | None
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Have items leave, each named by the version that brought it."""
+
+    versions: tuple[int, ...]
+    reason: str | None
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """Take items in that had left `stream`, or were not let in."""
+
+    stream: str
+    items: tuple[Held, ...]
+
+
+class Clear(msgspec.Struct, frozen=True):
+    """Have all items leave."""
+
+
+class ChangeSettings(msgspec.Struct, frozen=True):
+    """Set the budget and the policy."""
+
+    max_tokens: int
+    policy: str
+
+
+class NameVersion(msgspec.Struct, frozen=True):
+    """Give a version a name."""
+
+    name: str
+    version: int
+
+
+Command = Begin | Add | Put | SetItems | Remove | Evict | Restore | Clear | ChangeSettings | NameVersion
+
+
+def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> list[WindowEvent]:
+    """Return the events of an item that wants to come in, in the place of `old` if there are any."""
+    quarters = state.held.quarters - sum(held.quarters for held in old) + incoming.quarters
+    leaving = _leaving(incoming, quarters, old, state)
+    if leaving is None:
+        tokens = quarters // QUARTERS_PER_TOKEN
+        return [WindowDropped(**asdict(incoming), tokens=tokens, max_tokens=state.max_tokens)]
+    if not leaving:
+        return [_arrived(incoming, old, state.held.quarters)]
+    left = state.held.quarters - sum(held.quarters for held in leaving)
+    return [evicted(leaving, state.held.quarters, how="room"), _arrived(incoming, old, left)]
+
+
+def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: WindowState) -> list[Held] | None:
+    """
+    Return who makes room where the window would hold `quarters`: nobody, or None where that is not enough.
+
+    What is shown last leaves first: the lowest priority, and of that the newest. So the beginning of the prompt stays
+    as it is, and who came first has the better right, as in the seed. Only what matters less than the item leaves.
+    """
+    excess = quarters - (QUARTERS_PER_TOKEN * (state.max_tokens + 1) - 1)
+    if excess <= 0:
+        return []
+    if state.policy != "evict_lower_priority":
+        return None
+    lower = sorted(priority for priority in state.by_priority if priority < incoming.priority)
+    groups = [group for priority in lower if (group := state.by_priority.get(priority)) is not None]
+    # Nothing leaves for an item that will not fit all the same.
+    if sum(group.quarters for group in groups) < excess:
+        return None
+    leaving: list[Held] = []
+    for held in (held for group in groups for held in reversed(group.in_order()) if held not in old):
+        leaving.append(held)
+        excess -= held.quarters
+        if excess <= 0:
+            return leaving
+    return None
+
+
+def added(incoming: Incoming, before: int) -> WindowAdded:
+    """Return the event of an item that comes to those of `before` quarters."""
+    return WindowAdded(**asdict(incoming), change=change_of(before, before + incoming.quarters, 1))
+
+
+def _arrived(incoming: Incoming, old: Sequence[Held], before: int) -> WindowEvent:
+    if not old:
+        return added(incoming, before)
+    after = before - sum(held.quarters for held in old) + incoming.quarters
+    return WindowReplaced(**asdict(incoming), old=named(old), change=change_of(before, after, 1 - len(old)))
+
+
+def evicted(leaving: Sequence[Held], before: int, *, how: str, reason: str | None = None) -> WindowEvicted:
+    """Return the event of items that leave a window of `before` quarters."""
+    after = before - sum(held.quarters for held in leaving)
+    return WindowEvicted(items=named(leaving), change=change_of(before, after, -len(leaving)), how=how, reason=reason)
+
+
+def named(items: Sequence[Held], stream: str = "") -> tuple[Span, ...]:
+    """Return how an event names items."""
+    return spans_of(Ref(held.version, stream) for held in items)
+
+
+def change_of(before: int, after: int, items: int) -> Totals:
+    """
+    Return the change from one size in quarters to another; it counts whole tokens, as the window does (SPEC A2.5).
+    """
+    return Totals(items, 0, after // QUARTERS_PER_TOKEN - before // QUARTERS_PER_TOKEN)
+
+
+def decide(command: Command, state: WindowState) -> Sequence[WindowEvent | Resolved]:
+    """
+    Return the events that carry out `command`; none where it is so already.
+
+    Raises:
+        NotFoundError: an item that is not there.
+        InvalidInputError: a name that cannot be, or an item that is there already.
+        LimitExceededError: more is to be restored than the budget lets in.
+    """
+    match command:
+        case Begin(event=event):
+            return [] if state.opened else [event]
+        case Add(incoming=incoming):
+            return admitted(incoming, [], state)
+        case Put(incoming=incoming):
+            return _put(incoming, state)
+        case SetItems(items=items):
+            return _set_items(items, state)
+        case Remove(key=key, reason=reason):
+            return [evicted(_with_key(key, state), state.held.quarters, how="remove", reason=reason)]
+        case Evict(versions=versions, reason=reason):
+            leaving = [_held(version, state) for version in dict.fromkeys(versions)]
+            return [evicted(leaving, state.held.quarters, how="evict", reason=reason)] if leaving else []
+        case Restore(stream=stream, items=items):
+            return _restore(stream, items, state)
+        case Clear():
+            return _clear(state)
+        case ChangeSettings(max_tokens=max_tokens, policy=policy):
+            is_so = (max_tokens, policy) == (state.max_tokens, state.policy)
+            return [] if is_so else [WindowSettingsChanged(max_tokens=max_tokens, policy=policy)]
+        case NameVersion(name=name, version=version):
+            is_so = state.names.get(require_name(name)) == version
+            return [] if is_so else [WindowNamed(name=name, version=version)]
+
+
+def _put(incoming: Incoming, state: WindowState) -> Sequence[WindowEvent]:
+    old = state.with_key(incoming.key)
+    if len(old) == 1 and old[0].says(incoming.value, incoming.source, incoming.priority):
+        return []
+    return admitted(incoming, old, state)
+
+
+def _set_items(items: Sequence[Incoming], state: WindowState) -> Sequence[WindowEvent]:
+    events: list[WindowEvent] = _clear(state)
+    quarters = 0
+    for incoming in items:
+        events.append(added(incoming, quarters))
+        quarters += incoming.quarters
+    return events
+
+
+def _clear(state: WindowState) -> list[WindowEvent]:
+    count = len(state.held.items)
+    return [WindowCleared(change=change_of(state.held.quarters, 0, -count))] if count else []
+
+
+def _restore(stream: str, items: Sequence[Held], state: WindowState) -> Sequence[Resolved]:
+    for held in items:
+        if held.version in state.held.items:
+            raise InvalidInputError(f"the item {held.event.key!r} of version {held.version} is in the window already")
+    quarters = state.held.quarters + sum(held.quarters for held in items)
+    if quarters // QUARTERS_PER_TOKEN > state.max_tokens:
+        actual = quarters // QUARTERS_PER_TOKEN
+        raise LimitExceededError("max_tokens of the window", allowed=state.max_tokens, actual=actual)
+    if not items:
+        return []
+    change = change_of(state.held.quarters, quarters, len(items))
+    return [Resolved(WindowRestored(items=named(items, stream), change=change), tuple(items))]
+
+
+def _with_key(key: str, state: WindowState) -> list[Held]:
+    items = state.with_key(key)
+    if not items:
+        raise NotFoundError(f"the window has no item {key!r}")
+    return items
+
+
+def _held(version: int, state: WindowState) -> Held:
+    held = state.held.items.get(version)
+    if held is None:
+        raise NotFoundError(f"the window does not hold the item of version {version}: `births` names those it does")
+    return held
+
+
+WINDOWS: Decider[WindowState] = Decider(decide, fold, EMPTY, complete, recorded_event)

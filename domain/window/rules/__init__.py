@@ -1,1 +1,0 @@
-"""What may happen to a window, and the events that it makes."""

@@ -1,0 +1,290 @@
+"""Items with their total, as a value: all of a window's, or those that have something in common."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from ..errors import DamagedError, NotFoundError
+from ..log.ports import Log, StreamEnd
+from ..named_events import read_named
+from ..ordered_map import OrderedMap
+from ..spans import Span, refs_of
+from .events import (
+    ITEM_EVENTS,
+    WindowAdded,
+    WindowCleared,
+    WindowDropped,
+    WindowEvent,
+    WindowEvicted,
+    WindowItemEvent,
+    WindowNamed,
+    WindowOpened,
+    WindowReplaced,
+    WindowRestored,
+    WindowSettingsChanged,
+)
+from .items import QUARTERS_PER_TOKEN, DroppedItem, EvictedItem, Held
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Group(NamedTuple):
+    """Items by the version that brought each, and their size together."""
+
+    items: OrderedMap[int, Held]
+    quarters: int
+
+    def plus(self, held: Held) -> Group:
+        """Return the group with one item more."""
+        return Group(self.items.plus(held.version, held), self.quarters + held.quarters)
+
+    def minus(self, held: Held) -> Group:
+        """Return the group without an item that is in it."""
+        return Group(self.items.minus(held.version), self.quarters - held.quarters)
+
+    def in_order(self) -> list[Held]:
+        """Return the items in the order in which a window shows them."""
+        # They are nearly in order as they are: only one that took another's place may not be.
+        return sorted(self.items.values(), key=attrgetter("place"))
+
+
+Groups = OrderedMap[K, Group]
+NO_ITEMS = Group(OrderedMap(), 0)
+
+
+def with_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
+    """Return the groups with an item more under `key`."""
+    group = groups.get(key)
+    return groups.plus(key, (NO_ITEMS if group is None else group).plus(held))
+
+
+def without_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
+    """Return the groups without an item that is under `key`; where it was the last one there, without the key."""
+    group = groups.get(key)
+    assert group is not None, "what is in a window is in its groups"
+    return groups.plus(key, group.minus(held)) if len(group.items) > 1 else groups.minus(key)
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """A restoration, together with the items that it names: the version and the event of each."""
+
+    event: WindowRestored
+    taken: tuple[Held, ...]
+
+
+class WindowState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a window is at one version: its settings, its items, and the same items by key and by priority."""
+
+    version: int = 0
+    opened: WindowOpened | None = None
+    max_tokens: int = 0
+    policy: str = "first_come"
+    held: Group = NO_ITEMS
+    by_key: Groups[str] = msgspec.field(default_factory=OrderedMap)
+    by_priority: Groups[int | float] = msgspec.field(default_factory=OrderedMap)
+    names: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of all items: one rounding, of the sum (SPEC A2.5)."""
+        return self.held.quarters // QUARTERS_PER_TOKEN
+
+    def with_key(self, key: str) -> list[Held]:
+        """Return the items with a key, in order."""
+        group = self.by_key.get(key)
+        return [] if group is None else group.in_order()
+
+
+EMPTY = WindowState()
+
+
+def recorded_event(event: WindowEvent | Resolved) -> WindowEvent:
+    """Return the event itself, without what was looked up for it."""
+    return event.event if isinstance(event, Resolved) else event
+
+
+def fold(state: WindowState, events: Iterable[WindowEvent | Resolved]) -> WindowState:
+    """Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`."""
+    step = _Fold(state)
+    for event in events:
+        step.apply(event)
+    return step.state()
+
+
+class _Fold:
+    """A fold under way."""
+
+    def __init__(self, state: WindowState) -> None:
+        self._version, self._opened = state.version, state.opened
+        self._max_tokens, self._policy = state.max_tokens, state.policy
+        self._held, self._by_key, self._by_priority = state.held, state.by_key, state.by_priority
+        self._names = state.names
+
+    def state(self) -> WindowState:
+        """Return the state at the end."""
+        return WindowState(
+            version=self._version,
+            opened=self._opened,
+            max_tokens=self._max_tokens,
+            policy=self._policy,
+            held=self._held,
+            by_key=self._by_key,
+            by_priority=self._by_priority,
+            names=self._names,
+        )
+
+    def apply(self, event: WindowEvent | Resolved) -> None:
+        """Apply one event."""
+        self._version += 1
+        match recorded_event(event):
+            case WindowAdded() as added:
+                self._put(Held(self._version, added, (self._version, 0)))
+            case WindowReplaced() as replaced:
+                place = min(held.place for held in self._drop(replaced.old))
+                self._put(Held(self._version, replaced, place))
+            case WindowEvicted(items=items):
+                self._drop(items)
+            case WindowRestored():
+                assert isinstance(event, Resolved), "a restoration is folded with what it names"
+                for index, held in enumerate(event.taken):
+                    self._put(held._replace(place=(self._version, index)))
+            case WindowCleared():
+                self._held, self._by_key, self._by_priority = NO_ITEMS, OrderedMap(), OrderedMap()
+            case WindowOpened() as opened:
+                self._opened, self._max_tokens, self._policy = opened, opened.max_tokens, opened.policy
+            case WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
+                self._max_tokens, self._policy = max_tokens, policy
+            case WindowNamed(name=name, version=version):
+                self._names = {**self._names, name: version}
+            case WindowDropped():
+                pass  # It was never in.
+
+    def _put(self, held: Held) -> None:
+        self._held = self._held.plus(held)
+        self._by_key = with_item(self._by_key, held.event.key, held)
+        self._by_priority = with_item(self._by_priority, held.event.priority, held)
+
+    def _drop(self, spans: Iterable[Span]) -> list[Held]:
+        dropped: list[Held] = []
+        for ref in refs_of(spans):
+            held = self._held.items.get(ref.version)
+            if held is None:
+                raise DamagedError(f"item {ref.version} of a window", "it left, and was not there")
+            self._held = self._held.minus(held)
+            self._by_key = without_item(self._by_key, held.event.key, held)
+            self._by_priority = without_item(self._by_priority, held.event.priority, held)
+            dropped.append(held)
+        return dropped
+
+
+NOWHERE = (0, 0)
+
+
+def complete(log: Log, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved]:
+    """
+    Return the events of a window as `fold` wants them: restorations with the items that they name.
+
+    Raises:
+        DamagedError: the stream does not hold what an event says of it.
+    """
+    return [_resolved(log, event) if isinstance(event, WindowRestored) else event for event in events]
+
+
+def _resolved(log: Log, event: WindowRestored) -> Resolved:
+    named = read_named(log, event.items, ITEM_EVENTS)
+    return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
+
+
+class _Departure(NamedTuple):
+    """How an item left, why, and with which version."""
+
+    how: str
+    reason: str | None
+    version: int
+
+
+class Departures:
+    """What left a window up to a version, and what was dropped, and is not in: by the version that brought it."""
+
+    def __init__(self, log: Log, stream: str, version: int) -> None:
+        self._stream = stream
+        self._events: Sequence[Any] = log.read_events(stream, until=version, known=StreamEnd(version))
+        self._there: dict[int, None] = {}
+        self._left: dict[int, _Departure] = {}
+        self._dropped: dict[int, None] = {}
+        for number, event in enumerate(self._events, 1):
+            self._apply(number, event)
+
+    def evicted(self) -> list[EvictedItem]:
+        """Return the items that left, in the order in which they did."""
+        return [
+            EvictedItem(self._held(version).item, left.how, left.reason, left.version, self._birth(version))
+            for version, left in self._left.items()
+        ]
+
+    def dropped(self) -> list[DroppedItem]:
+        """Return the items that were not let in, in order."""
+        return [self._dropped_item(version) for version in self._dropped]
+
+    def returning(self, versions: Iterable[int]) -> list[Held]:
+        """
+        Return the items that these versions brought, so that they can come in.
+
+        Raises:
+            NotFoundError: no such item left or was dropped, or it is in.
+        """
+        found: list[Held] = []
+        for version in dict.fromkeys(versions):
+            if version not in self._left and version not in self._dropped:
+                raise NotFoundError(
+                    f"no item {self._birth(version)} left the window: `evicted()` and `dropped()` list those there are"
+                )
+            found.append(self._held(version))
+        return found
+
+    def _apply(self, number: int, event: Any) -> None:
+        match event:
+            case WindowAdded():
+                self._there[number] = None
+            case WindowReplaced(old=old):
+                self._leave(_versions(old), _Departure("replace", None, number))
+                self._there[number] = None
+            case WindowEvicted(items=items, how=how, reason=reason):
+                self._leave(_versions(items), _Departure(how, reason, number))
+            case WindowCleared():
+                self._leave(list(self._there), _Departure("clear", None, number))
+            case WindowRestored(items=items):
+                self._come(_versions(items))
+            case WindowDropped():
+                self._dropped[number] = None
+
+    def _leave(self, versions: Iterable[int], departure: _Departure) -> None:
+        for version in versions:
+            self._there.pop(version)
+            self._left[version] = departure
+
+    def _come(self, versions: Iterable[int]) -> None:
+        for version in versions:
+            self._left.pop(version, None)
+            self._dropped.pop(version, None)
+            self._there[version] = None
+
+    def _held(self, version: int) -> Held:
+        event: WindowItemEvent = self._events[version - 1]
+        return Held(version, event, (0, 0))
+
+    def _birth(self, version: int) -> str:
+        return f"{self._stream}@{version}"
+
+    def _dropped_item(self, version: int) -> DroppedItem:
+        event: WindowDropped = self._events[version - 1]
+        item = self._held(version).item
+        return DroppedItem(item, event.tokens, event.max_tokens, version, self._birth(version))
+
+
+def _versions(spans: Iterable[Span]) -> list[int]:
+    return [ref.version for ref in refs_of(spans)]

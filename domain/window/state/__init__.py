@@ -1,1 +1,0 @@
-"""What is in a window, folded from its events."""

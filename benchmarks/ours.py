@@ -123,11 +123,11 @@ class Ours:
     def _projection_store(self) -> ProjectionStore:
         log: Any = self.store.log
         if "://" in self.location:
-            from refold.infrastructure.projecting.postgres_rows import PostgresProjectionStore
+            from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
 
             rows: ProjectionStore = PostgresProjectionStore(log)
             return rows
-        from refold.infrastructure.projecting.sqlite_rows import SqliteProjectionStore
+        from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 
         return SqliteProjectionStore(log)
 

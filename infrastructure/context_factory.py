@@ -16,7 +16,7 @@ from ..domain.concurrency.locks import synchronized
 from ..domain.concurrency.process_forks import renew_in_child
 from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.trajectory import Run, RunFactory, RunId
-from .bootstrap import open_store
+from .open import open_store
 from .store import Store
 
 

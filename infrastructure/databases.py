@@ -31,9 +31,9 @@ def open_database(
 
 
 def _open_sqlite(path: str, create: bool, read_only: bool, synchronous: str) -> Database:
-    from .projecting.read_only import ReadOnlyProjectionStore
-    from .projecting.sqlite_rows import SqliteProjectionStore
-    from .sqlite_log.log import SqliteLog
+    from .log.sqlite.log import SqliteLog
+    from .projecting.rows.sqlite import SqliteProjectionStore
+    from .projecting.store import ReadOnlyProjectionStore
 
     log = SqliteLog(path, create=create, read_only=read_only, synchronous=synchronous)
     kept = SqliteProjectionStore(log)
@@ -41,8 +41,8 @@ def _open_sqlite(path: str, create: bool, read_only: bool, synchronous: str) -> 
 
 
 def _open_postgres(url: str, create: bool) -> Database:
-    from .postgres_log.log import PostgresLog
-    from .projecting.postgres_rows import PostgresProjectionStore
+    from .log.postgres.log import PostgresLog
+    from .projecting.rows.postgres import PostgresProjectionStore
 
     log = PostgresLog(url, create=create)
     return log, PostgresProjectionStore(log)

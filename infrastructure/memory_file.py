@@ -9,7 +9,7 @@ from ..domain.concurrency.threads import in_thread
 from ..domain.context.attachment import Home
 from ..domain.ids import decoded_id
 from ..domain.memory import Memory
-from .bootstrap import open_store
+from .open import open_store
 
 
 class SqliteMemoryStore(Memory):

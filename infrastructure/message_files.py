@@ -10,8 +10,7 @@ from typing import Any
 
 from ..domain.errors import InvalidInputError
 from ..domain.messages import Message, clean_messages, message_from_dict, message_to_dict
-from .atomic_files import replace_files
-from .foreign_json import parse_foreign, read_bounded
+from .files import parse_foreign, read_bounded, replace_files
 
 
 def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *, clean: bool = True) -> None:

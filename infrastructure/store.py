@@ -35,13 +35,12 @@ from ..projections.validity import VALIDITY
 from .exits import flush_at_exit, warn_of_unclosed
 from .projecting.runner import ProjectionRunner
 from .projecting.store import ProjectionStore
+from .queries.moments import LogEnd
 from .store_audits import AuditsOfStore
 from .store_projections import ProjectionsOfStore
 from .store_times import TimesOfStore
 from .subscribed import wanted
-from .subscribed_cursor import Cursor
-from .subscription import Subscription
-from .time_travel.log_end import LogEnd
+from .subscription import Cursor, Subscription
 
 PROJECTIONS: tuple[Projection, ...] = (
     CATALOGUE,

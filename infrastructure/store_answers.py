@@ -15,15 +15,15 @@ from ..projections.rollup import ROLLUP, RollupRow
 from ..projections.search import SearchHit
 from ..projections.usage import USAGE, UsageRow
 from ..projections.validity import VALIDITY
-from .context_pages import ContextPage, Wish, context_page
-from .days import day_named
-from .entries_view import EntryStay, entry_stays, version_meant
 from .named_contexts import context_named
 from .projecting.runner import ProjectionRunner
 from .projecting.store import ProjectionStore
-from .searching import search
-from .stay_levels import holds
-from .validity_view import Interval, intervals
+from .queries.ancestor_rows import holds
+from .queries.entries import EntryStay, entry_stays, version_meant
+from .queries.intervals import Interval, intervals
+from .queries.pages import ContextPage, Wish, context_page
+from .queries.search import search
+from .times import day_named
 
 
 class AnswersOfStore:
@@ -73,7 +73,7 @@ class AnswersOfStore:
         Return when each item of a chat could be seen: its stays in the view, from version `v0` on and before `v1`.
 
         The items come in the order in which they stand, with those that left and those that a fork began with; so what
-        is seen at a version is the stays that hold it (`refold.infrastructure.validity_view.ids_seen`).
+        is seen at a version is the stays that hold it (`refold.infrastructure.queries.intervals.ids_seen`).
 
         Raises:
             NotFoundError: there is no such chat.

@@ -10,18 +10,18 @@ from ..domain.errors import InvalidInputError
 from ..domain.ids import split_stream_id
 from ..domain.trajectory.identity import run_id_of
 from ..projections.validity import VALIDITY
-from .auditing.configuration import config_changes
-from .auditing.contexts import context_changes
-from .auditing.nodes import is_node_name, node_changes
-from .auditing.runs import run_changes
-from .auditing.trail import Change
-from .auditing.transitions import Transition, of_attribute, of_item, transitions_of
-from .auditing.why_gone import WhyGone, why_gone
 from .named_contexts import ITEM_KINDS, context_named
 from .projecting.store import ProjectionStore
+from .queries.audit import context_changes
+from .queries.audit_trail import Change
+from .queries.config_history import config_changes
+from .queries.intervals import intervals
+from .queries.node_audit import is_node_name, node_changes
+from .queries.run_audit import run_changes
+from .queries.transitions import Transition, of_attribute, of_item, transitions_of
+from .queries.why_gone import WhyGone, why_gone
 from .store_contexts import ContextsOfStore
 from .store_tables import TablesOfStore
-from .validity_view import intervals
 
 
 class AuditsOfStore(ContextsOfStore, TablesOfStore):

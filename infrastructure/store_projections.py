@@ -15,11 +15,11 @@ from ..domain.log.ports import LiveLog
 from ..projections.contract import Projection
 from .projecting.building import Progress, Stop
 from .projecting.faults import note_fault
-from .projecting.rebuilding import RebuildReport, Workers, check, rebuild
+from .projecting.rebuild import RebuildReport, Workers, check, rebuild
 from .projecting.runner import ProjectionRunner
-from .projecting.standing import ProjectionStatus, status_of
+from .projecting.status import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
-from .projecting.working import ProjectionWorker, WorkingThread
+from .projecting.worker import ProjectionWorker, WorkingThread
 from .verifying import Report, verify
 
 # Tables are named after it, and these endings are those of tables beside them.

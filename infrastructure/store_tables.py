@@ -7,9 +7,9 @@ from typing import Any
 from ..domain.concurrency.threads import in_thread
 from ..domain.trajectory import Trajectory
 from ..projections.trajectory_tables import EdgeRow, NodeRow
-from .node_audit import AskedNode, AttributeTransition, audit_node
 from .projecting.runner import ProjectionRunner
-from .run_tables import Selected, run_edges, run_graph, run_nodes
+from .queries.node_audit import AskedNode, AttributeTransition, audit_node
+from .queries.runs import Selected, run_edges, run_graph, run_nodes
 
 
 class TablesOfStore:

@@ -7,13 +7,12 @@ from datetime import datetime
 from ..domain.errors import InvalidInputError
 from ..domain.moments import MomentNames
 from ..domain.positions import Moment, Position
+from .queries.at import StoreAt
+from .queries.differences import ContextDifference, store_difference
+from .queries.moments import LogEnd, cut_at
+from .queries.what_if import WhatIf
 from .store_answers import AnswersOfStore
 from .store_contexts import ContextsOfStore
-from .time_travel.differences import ContextDifference, store_difference
-from .time_travel.log_end import LogEnd
-from .time_travel.moments import cut_at
-from .time_travel.store_at import StoreAt
-from .time_travel.what_if import WhatIf
 
 
 class TimesOfStore(ContextsOfStore, AnswersOfStore):

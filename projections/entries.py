@@ -3,7 +3,7 @@ From which version to which was it held? One row for each entry of a queue or a 
 
 What a branch begins with, and what a merge takes, is not copied: one row, a mark, says what came, however much it is.
 What comes back has a mark as well, since it comes back as the newest, in the order in which it was named. A cleared
-container is a mark, too. `refold.infrastructure.entries_view` joins all that.
+container is a mark, too. `refold.infrastructure.queries.entries` joins all that.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ From which version to which can an item be seen? One row for each item of a chat
 An item that came into the world here has its row from its birth. What a fork begins with, and what a merge takes, is
 not copied: one row, a mark, says what came, however much it is, and an item of it has a row of its own here once it
 leaves or comes back. A cleared context is a mark too, since the event names no items: a stay without an end ends at
-the next mark of that sort. `refold.infrastructure.validity_view` joins all that.
+the next mark of that sort. `refold.infrastructure.queries.intervals` joins all that.
 """
 
 from __future__ import annotations

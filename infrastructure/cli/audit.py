@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from ...domain.trajectory.events import MessageRecorded
-from ..auditing.births import Item, place_of
-from ..auditing.contexts import context_changes
-from ..auditing.nodes import is_node_name
-from ..auditing.runs import run_changes
-from ..auditing.trail import Change
-from ..auditing.transitions import of_attribute, of_item
-from ..codec import tag_of
-from ..exact_times import exact
-from ..plain_items import plain_item
+from ..log.codec import tag_of
+from ..plain_data import plain_item
+from ..queries.audit import context_changes
+from ..queries.audit_trail import Change
+from ..queries.node_audit import is_node_name
+from ..queries.origins import Item, place_of
+from ..queries.run_audit import run_changes
+from ..queries.transitions import of_attribute, of_item
+from ..times import exact
 from .addresses import Reference
 from .addresses import reference as parse_reference
 from .containers import named_shape

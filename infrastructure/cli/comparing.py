@@ -19,7 +19,7 @@ from ...domain.chat.events import ChatItemEvent, Image, MessageAdded
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
 from ...domain.window.events import WindowItemEvent
-from ..auditing.births import Item, id_of
+from ..queries.origins import Item, id_of
 from .entries import Entry
 
 

@@ -23,7 +23,7 @@ from ...domain.pool.items import Held
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
-from ..auditing.births import births, full_ref
+from ..queries.origins import births, full_ref
 from ..store import Store
 from .changes import PLACE
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref
-from ..auditing.births import Item, place_of
+from ..queries.origins import Item, place_of
 
 
 class Entry(NamedTuple):

@@ -12,7 +12,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CATALOGUE
 from ...projections.lineage import LINEAGE
-from ..codec import CODEC
+from ..log.codec import CODEC
 from ..store import Store
 from .addresses import Reference, position, stream_of
 from .addresses import reference as parse_reference

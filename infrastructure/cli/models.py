@@ -37,7 +37,7 @@ def model_of(text: str) -> LLM:
     Raises:
         DecisionRefusedError: there is no key, or the provider's package is not installed.
     """
-    from ..adapters import AnthropicLLM, GoogleLLM, OpenAILLM
+    from ..models import AnthropicLLM, GoogleLLM, OpenAILLM
 
     provider, _, name = text.partition(":")
     adapters: dict[str, type[OpenAILLM | AnthropicLLM | GoogleLLM]] = {

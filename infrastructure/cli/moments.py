@@ -10,8 +10,8 @@ import click
 from ...domain.clock import REAL_SYSTEM
 from ...domain.log.envelope import RecordedEvent
 from ...domain.moments import STREAM
-from ..exact_times import exact
 from ..store import Store
+from ..times import exact
 from .changes import note
 from .options import actor, as_json, changing, checked_text, database, optional_text, reading
 from .shapes import print_json, print_json_list

@@ -7,7 +7,7 @@ from itertools import islice
 
 from ...domain.spans import Ref, Span
 from ...domain.totals import Totals
-from ..auditing.births import place_of
+from ..queries.origins import place_of
 
 RANGES_SHOWN_MAX = 5
 

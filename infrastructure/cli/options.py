@@ -15,7 +15,7 @@ import click
 
 from ...domain.errors import StorageError, StorageUnavailableError
 from ...domain.log.acting import acting
-from ..bootstrap import open_store
+from ..open import open_store
 from ..store import Store
 from .naming import counted
 from .terminal import one_line

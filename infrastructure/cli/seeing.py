@@ -10,8 +10,8 @@ from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
 from ...domain.spans import Ref
 from ...domain.trajectory.identity import run_id_of
-from ..auditing.births import Item
 from ..named_contexts import KINDS
+from ..queries.origins import Item
 from ..store import Store
 from .addresses import Reference, stream_of
 from .entries import Entry, Left

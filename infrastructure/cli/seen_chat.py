@@ -11,7 +11,7 @@ from ...domain.chat.state.sequence import Items
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.spans import Ref
-from ..auditing.births import Item, births, full_ref
+from ..queries.origins import Item, births, full_ref
 from .entries import Entry, Left
 
 LOOKED_BACK_FIRST = 64

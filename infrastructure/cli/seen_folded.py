@@ -23,7 +23,7 @@ from ...domain.totals import Totals
 from ...domain.window import state as windows
 from ...domain.window.state import Departures as WindowDepartures
 from ...domain.window.state import complete as window_events
-from ..auditing.births import Item, births, full_ref
+from ..queries.origins import Item, births, full_ref
 from .entries import Entry, Left
 
 

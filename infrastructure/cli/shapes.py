@@ -18,9 +18,8 @@ import click
 from ...domain.chat.events import ChatItemEvent
 from ...domain.log.envelope import RecordedEvent
 from ...projections.catalogue import CatalogueRow
-from ..exact_times import exact
-from ..plain_events import plain_fields
-from ..plain_items import plain_item
+from ..plain_data import plain_fields, plain_item
+from ..times import exact
 from .entries import Entry
 from .terminal import UNSAFE
 

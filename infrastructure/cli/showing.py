@@ -13,8 +13,8 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.pool.events import BranchedEvent
-from ..auditing.births import Item, event_at, id_of
-from ..exact_times import exact
+from ..queries.origins import Item, event_at, id_of
+from ..times import exact
 from .entries import Entry, Left
 from .listing import Row, print_rows
 from .naming import counted, source_of

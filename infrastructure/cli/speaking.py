@@ -14,7 +14,7 @@ from ...domain.content import Content, plain_content
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
-from ..auditing.births import Item, id_of
+from ..queries.origins import Item, id_of
 from .shapes import json_text
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}

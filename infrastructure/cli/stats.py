@@ -12,7 +12,7 @@ import click
 from ...domain.clock import REAL_SYSTEM
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
-from ..exact_times import exact
+from ..times import exact
 from .options import as_json, database, shown
 from .readable import rows_of
 from .shapes import print_json

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...projections.catalogue import CatalogueRow
-from ..time_travel.differences import ContextDifference
+from ..queries.differences import ContextDifference
 from .addresses import address
 from .changes import note
 from .options import as_json, database, summed_up

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..exact_times import time_of
+from ..times import time_of
 
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))

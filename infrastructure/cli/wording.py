@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...domain.chat.events import EDIT_EVENTS, ITEM_EVENTS, Named, Opened
-from ..plain_events import plain_fields
+from ..plain_data import plain_fields
 from .edits import edit_summary
 from .folded_wording import folded_summary
 from .runs.wording import run_summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .exporting import ExportReport, export_events
-from .taking_in import TakenIn, take_in_events
+from .export import ExportReport, export_events
+from .import_events import TakenIn, take_in_events
 
 __all__ = ["ExportReport", "TakenIn", "export_events", "take_in_events"]

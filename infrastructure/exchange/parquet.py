@@ -18,10 +18,9 @@ from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..codec import tag_of
-from ..log_pages import pages_up_to_now
-from ..plain_events import plain_fields
-from .files import writing_file
+from ..log.codec import tag_of
+from ..plain_data import plain_fields
+from .files import pages_up_to_now, writing_file
 
 PAGE_EVENTS = 2_048
 # A group of rows is held in memory until it is written.

@@ -11,9 +11,8 @@ import msgspec
 
 from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import Event, Meta
+from .file_form import FORM_VERSION, End, EventLine, Header, event_in
 from .files import reading_file
-from .form import FORM_VERSION, End, EventLine, Header
-from .plain import event_in
 
 # An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
 LINE_BYTES_MAX = 512 * 1024 * 1024

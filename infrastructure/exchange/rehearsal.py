@@ -23,12 +23,12 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog, Range, StreamEnd
 from ...domain.positions import Moment, Position
 from ...domain.trajectory.identity import run_id_of
-from ..auditing.contexts import context_changes
-from ..auditing.runs import run_changes
-from ..auditing.transitions import transitions_of
 from ..projecting.faults import fold_around
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
+from ..queries.audit import context_changes
+from ..queries.run_audit import run_changes
+from ..queries.transitions import transitions_of
 from ..store import PROJECTIONS, Store
 from .files import reading_file
 from .reading import event_at

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from .formats import FORMATS, Format
-from .importer import import_file, import_runs
+from .importer import as_transcripts, import_file, import_runs
 from .reports import ImportedContext, ImportReport
 from .runs import Run, read_runs
 from .trajectories import import_as_runs, record_transcript
-from .transcripts import as_transcripts
 
 __all__ = [
     "FORMATS",

@@ -21,7 +21,7 @@ from ...domain.formats.source_json import is_same
 from ...domain.ids import stream_id
 from ...domain.log.acting import acting
 from ..store import Store
-from .claude_branches import Branch, fork_names, named_forks, new_branches
+from .claude_sessions import Branch, fork_names, named_forks, new_branches
 from .reports import ImportedContext
 from .runs import Run
 

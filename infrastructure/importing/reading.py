@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ...domain.errors import InvalidInputError
 from ...domain.log.admission import JSON_DEPTH_MAX
-from ..foreign_json import parse_foreign, read_bounded
+from ..files import parse_foreign, read_bounded
 
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -20,7 +21,48 @@ from ...domain.log.admission import admitted
 from .claude_sessions import PlacedLine, Session, sessions_in
 from .formats import Conversation, Format, conversations_in, entries_of, is_session, safe_id
 from .reading import Document, read_document
-from .surrogates import first_surrogate, replace_surrogates
+
+LONE = re.compile("[\ud800-\udfff]")
+REPLACEMENT = "\ufffd"
+
+
+class Surrogate(NamedTuple):
+    """Where one was found: the path of the field, and the index in its text."""
+
+    path: str
+    offset: int
+    code: int
+
+
+def first_surrogate(value: Any) -> Surrogate | None:
+    """Return the first lone surrogate in a JSON value, keys included."""
+    return next(_surrogates(value, ""), None)
+
+
+def _surrogates(value: Any, path: str) -> Iterator[Surrogate]:
+    if isinstance(value, str):
+        found = LONE.search(value)
+        if found:
+            yield Surrogate(path, found.start(), ord(found.group()))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _surrogates(inner, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _surrogates(key, f"{path}.(a key)".strip("."))
+            yield from _surrogates(inner, f"{path}.{key}".strip("."))
+
+
+def replace_surrogates(value: Any) -> Any:
+    """Return a JSON value with U+FFFD in place of every lone surrogate."""
+    if isinstance(value, str):
+        return LONE.sub(REPLACEMENT, value)
+    if isinstance(value, list):
+        return [replace_surrogates(inner) for inner in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): replace_surrogates(inner) for key, inner in value.items()}
+    return value
+
 
 Form = Literal["openai", "anthropic", "claude-code"]
 

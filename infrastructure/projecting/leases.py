@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import uuid
+from types import SimpleNamespace
+from typing import Literal, cast
 
 from ...domain.clock import Stopwatch
 from ...domain.concurrency.process_forks import renew_in_child
+from ...projections.contract import Projection
 from .store import ProjectionStore
 
 BEAT_SECONDS = 0.5
@@ -71,3 +74,17 @@ def holder_of(store: ProjectionStore, name: str) -> str | None:
     """Return which process holds a lease, as `PID.ID`, or held it before it was killed; None where nobody does."""
     held = store.note(note_of(name))
     return None if held is None else held.rpartition(".")[0]
+
+
+Purpose = Literal["shadow", "check"]
+PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice", "on_fault")
+
+
+def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:
+    """
+    Return the same projection under another name: rows that are made anew, of one partition or all, or only compared.
+    """
+    # Put together from its parts: a projection need not be one that can be copied and given another name.
+    parts = {part: getattr(projection, part) for part in PARTS if hasattr(projection, part)}
+    number = "" if partition is None else f"_{partition}"
+    return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}{number}", **parts))

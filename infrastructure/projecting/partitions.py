@@ -24,8 +24,7 @@ from ...domain.positions import BEGINNING, Moment, Partition
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
 from ..databases import open_database
 from .building import Build, Stop
-from .leases import TAKE_OVER_SECONDS
-from .shadows import shadow_of
+from .leases import TAKE_OVER_SECONDS, shadow_of
 from .store import ProjectionStore
 
 # Workers take turns at writing: fewer and larger transactions, of some milliseconds each.

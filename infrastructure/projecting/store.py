@@ -15,7 +15,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
-from ..row_faults import REBUILD, opening
+from ..log.row_faults import REBUILD, opening
 
 
 class Snapshot(NamedTuple):
@@ -394,3 +394,16 @@ def _is_asked_for(row: Any, query: SearchQuery) -> bool:
 
 def _order(found: Found) -> tuple[float, int, int, str]:
     return -found.rank, -found.row.recorded_at, -found.row.version, found.row.key
+
+
+class ReadOnlyProjectionStore(MemoryProjectionStore):
+    """Rows in memory, brought up to date like any; `kept` are those that lie in the database, perhaps far behind."""
+
+    def __init__(self, kept: ProjectionStore) -> None:
+        super().__init__()
+        self.kept = kept
+
+
+def kept_by(store: ProjectionStore) -> ProjectionStore:
+    """Return the rows and notes that stay when a store is closed."""
+    return store.kept if isinstance(store, ReadOnlyProjectionStore) else store

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from .form import RoundPaths, round_paths, write_round_files
 from .importing import ImportedRound, import_round_files
-from .paths import RoundPaths, round_paths
 from .reading import ReadRound, load_meta_from_json, read_round_files
-from .writing import write_round_files
 
 __all__ = [
     "ImportedRound",

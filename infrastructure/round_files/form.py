@@ -8,11 +8,42 @@ beside the pointers.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord
+from ...domain.trajectory import Run
+from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, told_round
+from ..files import replace_files
+
+FOLDER = ".context"
+GRAPH_FILE = re.compile(r"Run(0|[1-9][0-9]*)_Sub(0|[1-9][0-9]*)\.json")
+
+
+class RoundPaths(NamedTuple):
+    """The file of the graph, and the one beside it."""
+
+    graph: Path
+    meta: Path
+
+
+def round_paths(session_root: str | os.PathLike[str], run_id: int, sub_id: int = 0) -> RoundPaths:
+    """Return where the two files of a round lie (SPEC D13.1)."""
+    folder, name = Path(session_root) / FOLDER, f"Run{run_id}_Sub{sub_id}"
+    return RoundPaths(folder / f"{name}.json", folder / f"{name}.meta.json")
+
+
+def rounds_in(session_root: str | os.PathLike[str]) -> list[tuple[int, int]]:
+    """Return the numbers of the rounds and sub-agents that have a graph below a session's folder, in their order."""
+    folder = Path(session_root) / FOLDER
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    found = [match for name in names if (match := GRAPH_FILE.fullmatch(name))]
+    return sorted((int(match[1]), int(match[2])) for match in found)
+
 
 FORMAT = 1
 # The one of the originals' keys of messages that holds any.
@@ -122,3 +153,25 @@ def _edge_forms(record: RoundRecord) -> list[dict[str, Any]]:
 def _entry(change: RoundChange) -> HistoryEntry:
     kind: Literal["changed", "portrait"] = "portrait" if change.is_portrait else "changed"
     return HistoryEntry(kind=kind, actor=change.actor, at=change.at, old=change.old, model=change.model)
+
+
+def write_round_files(run: Run, session_root: str | os.PathLike[str]) -> RoundPaths:
+    """
+    Write the two files of a round below its session's folder, and return where they lie (SPEC D13.1, D13.2).
+
+    They hold the round's own nodes and edges with their history, its pointers and its messages; not what it changed
+    in earlier rounds, nor steps. Both are replaced, or neither; a process that is killed in between leaves the new
+    graph beside the old pointers, which reading tells. `run.at(...)` writes the round as it was.
+
+    Raises:
+        DecisionRefusedError: a transaction is open on the run.
+        OSError: a file could not be written; both are as they were.
+    """
+    record = told_round(run)
+    paths = round_paths(session_root, record.run_id, record.sub_id)
+    replace_files({paths.graph: _encoded(graph_form(record)), paths.meta: _encoded(meta_form(record))})
+    return paths
+
+
+def _encoded(form: dict[str, Any]) -> bytes:
+    return json.dumps(form, indent=2, ensure_ascii=False, sort_keys=True, allow_nan=False).encode()

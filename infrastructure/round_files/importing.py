@@ -17,7 +17,7 @@ from ...domain.trajectory import RunId
 from ...domain.trajectory.rounds import IMPORTED, are_same, bring_in, told_round
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
-from .paths import rounds_in
+from .form import rounds_in
 from .reading import ReadRound, read_round_files
 
 

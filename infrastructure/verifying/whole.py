@@ -12,12 +12,10 @@ from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
 from ..projecting.building import Progress
 from ..projecting.marks import contradictions, keep_trace, traces
-from ..projecting.read_only import kept_by
-from ..projecting.rebuilding import check, rebuild
-from ..projecting.store import ProjectionStore
-from .damage import damage_of
+from ..projecting.rebuild import check, rebuild
+from ..projecting.store import ProjectionStore, kept_by
 from .events import EventCheck
-from .report import Problem, Report
+from .report import Problem, Report, damage_of
 
 T = TypeVar("T")
 

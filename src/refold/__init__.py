@@ -46,11 +46,11 @@ from refold.domain.trajectory import Run
 from refold.domain.window import AgentContext
 from refold.domain.window import ContextItem as BudgetItem
 from refold.domain.window import ContextWindow as BudgetWindow
-from refold.infrastructure.bootstrap import open_store as open
 from refold.infrastructure.memory_file import SqliteMemoryStore
+from refold.infrastructure.open import open_store as open
+from refold.infrastructure.queries.at import StoreAt
+from refold.infrastructure.queries.what_if import WhatIf
 from refold.infrastructure.store import Store
-from refold.infrastructure.time_travel.store_at import StoreAt
-from refold.infrastructure.time_travel.what_if import WhatIf
 
 __version__ = "0.1.0"
 

@@ -6,7 +6,7 @@ from refold.domain.chat import *  # noqa: F403
 from refold.domain.chat import __all__ as _chat
 from refold.domain.llm import *  # noqa: F403
 from refold.domain.llm import __all__ as _llm
-from refold.infrastructure.adapters import *  # noqa: F403
-from refold.infrastructure.adapters import __all__ as _adapters
+from refold.infrastructure.models import *  # noqa: F403
+from refold.infrastructure.models import __all__ as _adapters
 
 __all__ = [*_chat, *_llm, *_adapters]

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from refold.infrastructure.adapters import AnthropicLLM, GoogleLLM, OpenAILLM
-from refold.infrastructure.adapters.client_llm import ClientLLM
+from refold.infrastructure.models import AnthropicLLM, GoogleLLM, OpenAILLM
+from refold.infrastructure.models.client_llm import ClientLLM
 
 from .server import sse
 

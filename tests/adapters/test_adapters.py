@@ -20,7 +20,7 @@ from refold.domain.llm import (
     TokenBudget,
     collect,
 )
-from refold.infrastructure.adapters.client_llm import ClientLLM
+from refold.infrastructure.models.client_llm import ClientLLM
 
 from .protocols import PROTOCOLS, Google, OpenAI, Protocol
 from .server import Answer, Server, refusal

@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.domain.chat import ChatContext
 from refold.domain.llm import LLMResponse, TokenBudget, collect
-from refold.infrastructure.adapters import AnthropicLLM, GoogleLLM, OpenAILLM
+from refold.infrastructure.models import AnthropicLLM, GoogleLLM, OpenAILLM
 
 from .protocols import Anthropic, Google, OpenAI
 from .server import Answer, Server, sse

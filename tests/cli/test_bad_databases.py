@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import refold as package
-from refold.infrastructure.sqlite_log.database import SqliteDatabase
+from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from tests.cli.running import Ended, environment, refold, spawned
 from tests.importing.transcripts import HELLO, run, written
 

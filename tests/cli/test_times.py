@@ -4,7 +4,7 @@ import pytest
 
 from refold.domain.ids import microseconds, parse_address
 from refold.infrastructure.cli.times import absolute, relative, told
-from refold.infrastructure.exact_times import exact
+from refold.infrastructure.times import exact
 
 NOON = 1_795_262_400_000_017
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from refold.infrastructure.codec import Codec, Upcaster
+from refold.infrastructure.log.codec import Codec, Upcaster
 
 
 class NoteV1(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t", tag="test.noted.v1"):

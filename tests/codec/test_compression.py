@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import encode_payload
-from refold.infrastructure.compression import Compression, has_references, mark_references, train_dictionary
+from refold.infrastructure.log.compression import Compression, has_references, mark_references, train_dictionary
 
 from ..domain.chat_events import called, returned, said
 from ..domain.strategies import PROPERTY

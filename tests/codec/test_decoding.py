@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Meta, encode_payload
-from refold.infrastructure.codec import CODEC, decode_meta, encode_meta, tag_of
+from refold.infrastructure.log.codec import CODEC, decode_meta, encode_meta, tag_of
 
 from ..domain.strategies import EVENT, MAYBE, POOL, PROPERTY
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.log.envelope import encode_payload
-from refold.infrastructure.texts import LARGE_TEXT_BYTES, extract_texts, insert_references, resolve_references
+from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES, extract_texts, insert_references, resolve_references
 
 from ..domain.chat_events import said
 from ..domain.strategies import PROPERTY

@@ -10,8 +10,8 @@ from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Meta, encode_payload
 from refold.domain.log.ports import ANY_VERSION, NewEvents
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.codec import Codec, Upcaster
-from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.log.codec import Codec, Upcaster
+from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from .ages import IGNORANT, NEWEST, OLD, OLDEST, Closed, Note, NoteV1, NoteV2
 

@@ -15,7 +15,7 @@ import zstandard
 
 from refold.domain.errors import DamagedError
 from refold.domain.log.ports import LiveLog, Range
-from refold.infrastructure.compression import EXPANDED_MAX
+from refold.infrastructure.log.compression import EXPANDED_MAX
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

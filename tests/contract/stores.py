@@ -10,7 +10,7 @@ from typing import Any
 
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog
-from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.log.sqlite.log import SqliteLog
 from tests.support.project import ROOT
 
 
@@ -18,7 +18,7 @@ def log_at(place: str, **options: Any) -> LiveLog:
     """Open the log at a path or a URL."""
     if place.startswith("postgresql://"):
         # By name: this module serves those as well who have no PostgreSQL.
-        module = importlib.import_module("refold.infrastructure.postgres_log.log")
+        module = importlib.import_module("refold.infrastructure.log.postgres.log")
         log: LiveLog = module.PostgresLog(place, **options)
         return log
     return SqliteLog(place, **options)

@@ -10,7 +10,7 @@ import pytest
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Meta, encode_payload
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
-from refold.infrastructure.compression import Compression
+from refold.infrastructure.log.compression import Compression
 
 from .damage import (
     BOMBS,

@@ -12,7 +12,7 @@ from psycopg import sql
 
 import refold
 from refold.domain.errors import LogWentBackError
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.support.postgres import Server
 
 from .restores import RestoreContract, texts

@@ -14,7 +14,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Meta, chain_digests
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.sqlite_log.sealing import block_checksum
+from refold.infrastructure.log.sqlite.seal import block_checksum
 
 from .damage import (
     BOMBS,
@@ -266,7 +266,7 @@ def test_a_block_is_hashed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -
         computed.append(len(previous) - 1)
         return chain_digests(previous, *columns)
 
-    monkeypatch.setattr("refold.infrastructure.sqlite_log.blocks.chain_digests", chain_and_count)
+    monkeypatch.setattr("refold.infrastructure.log.sqlite.blocks.chain_digests", chain_and_count)
 
     counts = []
     for read in (*ways_to_read(log).values(), *ways_to_read(log).values()):

@@ -15,9 +15,9 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, LogWentBackError
-from refold.infrastructure.acknowledged import Acknowledged, Nothing
-from refold.infrastructure.sqlite_log.log import SqliteLog
-from refold.infrastructure.sqlite_log.open_files import OpenFiles
+from refold.infrastructure.log.acknowledged import Acknowledged, Nothing
+from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.log.sqlite.open_files import OpenFiles
 
 from .restores import RestoreContract, texts
 from .writing import append, said

@@ -35,7 +35,7 @@ STARTING_SHARE = 0.2
 # Most of what a new process costs is importing: a process that has it all imported forks the writers.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([
-    f"{__package__}.writer", "refold.infrastructure.postgres_log.log", "refold.infrastructure.sqlite_log.log"
+    f"{__package__}.writer", "refold.infrastructure.log.postgres.log", "refold.infrastructure.log.sqlite.log"
 ])  # fmt: skip
 
 

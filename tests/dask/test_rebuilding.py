@@ -16,7 +16,7 @@ from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.cli.upkeep import workers
 from refold.infrastructure.cli.upkeep.workers import rebuilding_workers
 from refold.infrastructure.projecting.partitions import PAGES_AT_ONCE
-from refold.infrastructure.projecting.rebuilding import RebuildReport
+from refold.infrastructure.projecting.rebuild import RebuildReport
 
 from ..cli.running import refold as run_refold
 from ..contract.stores import start_python

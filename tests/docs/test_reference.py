@@ -13,7 +13,7 @@ import pytest
 import refold
 from refold.domain.chat import events
 from refold.domain.content import Content
-from refold.infrastructure.codec import CODEC
+from refold.infrastructure.log.codec import CODEC
 from tests.docs.markdown import anchors, blocks, prose, section, table_rows
 from tests.support.project import PACKAGES, ROOT, modules, parsed
 

@@ -6,10 +6,10 @@ from typing import Any
 from eventsourcing.persistence import Tracking
 from eventsourcing.tests.projection import EventCountersView
 
-from refold.infrastructure.postgres.datastore import PostgresDatastore
-from refold.infrastructure.postgres.recorders import PostgresTrackingRecorder
-from refold.infrastructure.sqlite.datastore import SqliteDatastore
-from refold.infrastructure.sqlite.recorders import SqliteTrackingRecorder
+from refold.infrastructure.recorders.postgres.datastore import PostgresDatastore
+from refold.infrastructure.recorders.postgres.recorders import PostgresTrackingRecorder
+from refold.infrastructure.recorders.sqlite.datastore import SqliteDatastore
+from refold.infrastructure.recorders.sqlite.recorders import SqliteTrackingRecorder
 
 
 class Counters(EventCountersView):

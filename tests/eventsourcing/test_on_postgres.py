@@ -12,7 +12,7 @@ from eventsourcing.utils import get_topic
 
 from refold.domain.ids import SLICES
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.eventsourcing.opening import NewFactory, event, events, postgres_variables
 
 pytestmark = pytest.mark.parametrize("variables", ["postgres"], indirect=True)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from refold.infrastructure.postgres import PostgresFactory
-from refold.infrastructure.postgres.recorders import (
+from refold.infrastructure.recorders.postgres.recorders import (
     PostgresAggregateRecorder,
     PostgresApplicationRecorder,
     PostgresProcessRecorder,

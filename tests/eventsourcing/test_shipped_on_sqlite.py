@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from refold.infrastructure.sqlite import SqliteFactory
-from refold.infrastructure.sqlite.recorders import (
+from refold.infrastructure.recorders.sqlite.recorders import (
     SqliteAggregateRecorder,
     SqliteApplicationRecorder,
     SqliteProcessRecorder,
     SqliteTrackingRecorder,
 )
+from refold.infrastructure.sqlite import SqliteFactory
 from tests.eventsourcing.cases import ID_TYPES, Backend, cases_on
 from tests.eventsourcing.counters import SqliteEventCounters
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import refold
-from refold.infrastructure.exchange import take_in_events, taking_in
+from refold.infrastructure.exchange import import_events as taking_in
+from refold.infrastructure.exchange import take_in_events
 
 
 def main(place: str, path: str, commits: int) -> None:

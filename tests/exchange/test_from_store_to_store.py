@@ -19,8 +19,8 @@ from refold.domain.log.ports import LiveLog, Page
 from refold.domain.moments import STREAM as MOMENTS
 from refold.domain.spans import Span
 from refold.domain.totals import Totals
-from refold.infrastructure.atomic_files import replacing
 from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
+from refold.infrastructure.files import replacing
 from tests.contract.chat_checking import message
 from tests.contract.writing import append
 from tests.support.every_kind import fill, seen

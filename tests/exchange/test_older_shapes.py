@@ -12,8 +12,9 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.codec import CODEC, Codec, Upcaster
-from refold.infrastructure.exchange import export_events, plain, take_in_events
+from refold.infrastructure.exchange import export_events, take_in_events
+from refold.infrastructure.exchange import file_form as plain
+from refold.infrastructure.log.codec import CODEC, Codec, Upcaster
 
 OLDEST, OLD, NEWEST = (f"chat.message_added.v{number}" for number in (-1, 0, 1))
 

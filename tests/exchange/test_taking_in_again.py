@@ -9,7 +9,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.exchange import TakenIn, export_events, take_in_events, taking_in
+from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
+from refold.infrastructure.exchange import import_events as taking_in
 from tests.contract.chat_checking import message
 from tests.contract.stores import start_python
 from tests.support.every_kind import fill, seen

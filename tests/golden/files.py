@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from refold.domain.log.envelope import Event, chain_digest, encode_payload
-from refold.infrastructure.codec import CODEC, encode_meta, tag_of
+from refold.infrastructure.log.codec import CODEC, encode_meta, tag_of
 
 from .known import ENVELOPES, EVENTS
 

@@ -9,7 +9,7 @@ import pytest
 
 from refold.domain.canonical import fingerprint
 from refold.domain.log.envelope import NO_DIGEST, chain_digest
-from refold.infrastructure.codec import decode_meta, encode_meta
+from refold.infrastructure.log.codec import decode_meta, encode_meta
 
 from .files import ENVELOPE_FILE, envelope_content, view
 from .known import CALLS, ENVELOPES

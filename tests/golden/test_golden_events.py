@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from refold.domain.log.envelope import Event, encode_payload
-from refold.infrastructure.codec import CODEC
+from refold.infrastructure.log.codec import CODEC
 
 from .files import EVENT_FOLDER, FOLDER, current_tags, event_files, known_events, view, write_missing
 

@@ -10,7 +10,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure import foreign_json
+from refold.infrastructure import files as foreign_json
 from refold.infrastructure.importing import as_transcripts, import_as_runs, import_runs, read_runs
 from refold.infrastructure.importing import reading as transcripts
 from tests.importing.anthropic_requests import REQUEST

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from .injecting import InterruptedHereError, Point, in_another_thread, interrupted_at, path_of, points_of, visited
 from .world import World
@@ -33,12 +33,12 @@ ALWAYS = {
 STEPS = {
     "memory": ALWAYS | {"domain/log/memory_log.py"},
     "sqlite": ALWAYS
-    | {"infrastructure/group_commit.py", "infrastructure/sqlite_log/appending.py", "infrastructure/sqlite_log/log.py"},
+    | {"infrastructure/log/group_commit.py", "infrastructure/log/sqlite/append.py", "infrastructure/log/sqlite/log.py"},
     "postgres": ALWAYS
     | {
-        "infrastructure/group_commit.py",
-        "infrastructure/postgres_log/appending.py",
-        "infrastructure/postgres_log/wire.py",
+        "infrastructure/log/group_commit.py",
+        "infrastructure/log/postgres/append.py",
+        "infrastructure/log/postgres/wire.py",
     },
 }
 LARGE = "a large text, stored beside its event; " * 2_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 
 from .proxy import Proxy, proxied
 

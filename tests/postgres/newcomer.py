@@ -2,7 +2,7 @@
 
 import sys
 
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, said
 
 

@@ -4,7 +4,7 @@ from typing import LiteralString
 
 import psycopg
 
-from refold.infrastructure.postgres_log.wire import Call
+from refold.infrastructure.log.postgres.wire import Call
 
 
 def count(table: str) -> Call:

@@ -9,7 +9,7 @@ import pytest
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import chain_digests
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, said
 
 from .conftest import OpenLog
@@ -64,7 +64,7 @@ def test_the_same_bytes_are_hashed_once(full: PostgresLog, pg_url: str, monkeypa
         computed.extend(versions)
         return chain_digests(previous, streams, versions, *columns)
 
-    monkeypatch.setattr("refold.infrastructure.postgres_log.opening.chain_digests", chain_and_count)
+    monkeypatch.setattr("refold.infrastructure.log.postgres.stored_events.chain_digests", chain_and_count)
     full.read_events("chat:a")
     assert computed == list(range(1, 201))
     for read in (

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from refold.domain.errors import StorageBusyError, StorageClosedError
-from refold.infrastructure.postgres_log.database import READERS_MAX, PostgresDatabase
-from refold.infrastructure.postgres_log.log import PostgresLog
-from refold.infrastructure.postgres_log.wire import Call, Wire
+from refold.infrastructure.log.postgres.connection import READERS_MAX, PostgresDatabase
+from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, at_once, said
 
 MINE = Call("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")

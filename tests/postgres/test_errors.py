@@ -18,8 +18,8 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.domain.ids import slice_of
-from refold.infrastructure.postgres_log.log import PostgresLog
-from refold.infrastructure.postgres_log.translation import translate
+from refold.infrastructure.log.postgres.connection import translate
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, said
 from tests.support.postgres import Server
 

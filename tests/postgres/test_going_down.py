@@ -22,9 +22,9 @@ from refold.domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from refold.infrastructure.postgres_log import database
-from refold.infrastructure.postgres_log.inquiry import Inquiry, StreamMovedError
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres import connection as database
+from refold.infrastructure.log.postgres.inquiry import Inquiry, StreamMovedError
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, numbers, said
 from tests.support.every_kind import fill
 from tests.support.postgres import Server, running_server

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from refold.domain.errors import StorageError
-from refold.infrastructure.group_commit import GroupCommitter, Ticket
+from refold.infrastructure.log.group_commit import GroupCommitter, Ticket
 
 SECONDS_MAX = 30
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from refold.domain.chat.events import FunctionCalled
-from refold.infrastructure.postgres_log.appending import TRIP_BYTES_MAX
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.append import TRIP_BYTES_MAX
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, check_chain, new, said
 
 from .tables import count
@@ -74,7 +74,7 @@ def test_a_large_group(log: PostgresLog) -> None:
 
 def test_more_large_texts_than_are_remembered(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that stands in one batch first and last is stored once, whatever lies between; so is one of before."""
-    monkeypatch.setattr("refold.infrastructure.postgres_log.planning.BLOBS_MAX", 2)
+    monkeypatch.setattr("refold.infrastructure.log.postgres.planning.BLOBS_MAX", 2)
     texts = [noise(8_000) for _ in range(6)]
     append(log, "chat:a", said(0, texts[5]), expected=0)
 

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageUnavailableError
-from refold.infrastructure.postgres_log.log import PostgresLog
-from refold.infrastructure.postgres_log.wire import Call, Wire
+from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, check_chain, everything, new, numbers, said
 
 from .conftest import OpenLog
@@ -149,7 +149,7 @@ def test_the_server_ends_all_sessions(log: PostgresLog, pg_url: str) -> None:
 
 def test_a_server_that_stays_away(shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller is told that it is not known what became of his events, and how to make sure."""
-    monkeypatch.setattr("refold.infrastructure.postgres_log.database.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("refold.infrastructure.log.postgres.connection.PAUSE_SECONDS", 0.001)
     proxy.close()
 
     with pytest.raises(StorageUnavailableError, match="look whether they are recorded before you repeat them"):

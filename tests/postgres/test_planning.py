@@ -6,8 +6,8 @@ import pytest
 
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.envelope import NO_DIGEST, NO_META
-from refold.infrastructure.compression import Compression
-from refold.infrastructure.postgres_log.planning import (
+from refold.infrastructure.log.compression import Compression
+from refold.infrastructure.log.postgres.planning import (
     Answer,
     EventIds,
     Found,
@@ -18,8 +18,8 @@ from refold.infrastructure.postgres_log.planning import (
     Plan,
     Tip,
 )
-from refold.infrastructure.postgres_log.wire import int4
-from refold.infrastructure.records import ANY, Draft, Known, Part, Placed, Request
+from refold.infrastructure.log.postgres.wire import int4
+from refold.infrastructure.log.records import ANY, Draft, Known, Part, Placed, Request
 
 NOW = 1_790_000_000_000_000
 

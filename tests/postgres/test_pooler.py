@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold.infrastructure.postgres_log.log import PostgresLog
-from refold.infrastructure.postgres_log.wire import Call
+from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.wire import Call
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, new, said
 from tests.support.pooler import pooler
 

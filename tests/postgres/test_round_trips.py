@@ -5,7 +5,7 @@ import pytest
 from refold.domain.chat import ChatContext
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.ports import Range
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, new, said
 from tests.domain.chat_events import OPENED
 from tests.domain.chat_events import said as message

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from refold.domain.errors import StorageUnavailableError
-from refold.infrastructure.postgres_log.log import PostgresLog
-from refold.infrastructure.postgres_log.schema import schema_statements
+from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.postgres.schema import schema_statements
 from tests.contract.stores import start_python
 from tests.contract.writing import append, at_once, said
 

@@ -7,7 +7,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.ids import slice_of
 from refold.domain.log.ports import ANY_VERSION
 from refold.domain.positions import BEGINNING, Moment, Position
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, everything, new, said
 
 from .conftest import OpenLog

@@ -3,8 +3,8 @@
 import pytest
 
 from refold.domain.errors import ConcurrencyError
-from refold.infrastructure.postgres_log.appending import Appender
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.append import Appender
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, new, numbers, said
 
 from .conftest import OpenLog

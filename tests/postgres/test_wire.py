@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.errors import DivisionByZero, QueryCanceled
 
-from refold.infrastructure.postgres_log.wire import BEGIN, COMMIT, Call, Wire, int4, int8
+from refold.infrastructure.log.postgres.wire import BEGIN, COMMIT, Call, Wire, int4, int8
 
 ONE = Call("SELECT $1::int4", (int4(1),))
 FAILS = Call("SELECT 1 / $1::int4", (int4(0),))

@@ -5,7 +5,7 @@ import time
 
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import at_once, check_chain, check_order, new, said
 
 from .conftest import OpenLog

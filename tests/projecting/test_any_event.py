@@ -43,9 +43,9 @@ from refold.domain.positions import BEGINNING
 from refold.domain.spans import Segment, Span
 from refold.domain.totals import Totals
 from refold.domain.trajectory.nodes import NODE_TYPES, own_fields
-from refold.infrastructure import drafting
-from refold.infrastructure.codec import CODEC, tag_of
 from refold.infrastructure.exchange import export_events, take_in_events
+from refold.infrastructure.log import records as drafting
+from refold.infrastructure.log.codec import CODEC, tag_of
 from tests.contract.writing import append
 from tests.domain.strategies import JSON, PROPERTY, TEXT
 from tests.exchange.places import recorded

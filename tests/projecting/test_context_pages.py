@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from refold import InvalidInputError, Store
-from refold.infrastructure.context_pages import ContextPage
+from refold.infrastructure.queries.pages import ContextPage
 from refold.projections.catalogue import CatalogueRow
 
 CONTEXTS = 23

@@ -14,8 +14,8 @@ import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem
-from refold.infrastructure.entries_view import EntryStay
-from refold.infrastructure.stay_levels import holds
+from refold.infrastructure.queries.ancestor_rows import holds
+from refold.infrastructure.queries.entries import EntryStay
 from refold.projections.stays import rows_prefix
 
 from ..model.container_life import NUMBER

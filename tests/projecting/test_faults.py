@@ -12,8 +12,8 @@ import refold
 from refold.domain.errors import ProjectionError
 from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting.faults import fault_of
-from refold.infrastructure.projecting.standing import ProjectionStatus
-from refold.infrastructure.projecting.working import ProjectionWorker
+from refold.infrastructure.projecting.status import ProjectionStatus
+from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.infrastructure.store import Store
 
 from .counts import Count, Counts

@@ -12,7 +12,7 @@ import pytest
 import refold
 from refold.domain.errors import StorageClosedError
 from refold.infrastructure.projecting.leases import BEAT_SECONDS, TAKE_OVER_SECONDS, Lease, holder_of
-from refold.infrastructure.projecting.working import ProjectionWorker
+from refold.infrastructure.projecting.worker import ProjectionWorker
 
 from ..contract.stores import start_python
 from .histories import folded_rows, projections_of, stored_rows, talk_at_length

@@ -12,7 +12,7 @@ import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.trajectory import AttributeVersion, NodeNotFoundError, Run
 from refold.domain.trajectory.nodes import DATA
-from refold.infrastructure.node_audit import AttributeTransition
+from refold.infrastructure.queries.node_audit import AttributeTransition
 
 from .run_lives import USER, Life
 

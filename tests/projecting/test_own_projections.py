@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.envelope import RecordedEvent
-from refold.infrastructure.projecting.storable import require_row
+from refold.infrastructure.projecting.folding import require_row
 from refold.infrastructure.store import Store
 
 from .counts import Count, Counts

@@ -14,9 +14,9 @@ from refold.domain.errors import StorageBusyError
 from refold.domain.log.ports import LiveLog, Page
 from refold.domain.positions import Moment
 from refold.infrastructure.projecting import building
-from refold.infrastructure.projecting.rebuilding import check, rebuild
+from refold.infrastructure.projecting.rebuild import check, rebuild
 from refold.infrastructure.projecting.runner import ProjectionRunner
-from refold.infrastructure.projecting.working import ProjectionWorker
+from refold.infrastructure.projecting.worker import ProjectionWorker
 
 from ..contract.writing import append, at_once, said
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length

@@ -21,10 +21,10 @@ from refold.domain.spans import Ref
 from refold.domain.totals import Totals
 from refold.domain.window.events import WindowAdded, WindowOpened
 from refold.domain.words import WORDS_BYTES_MAX, parse_query, words_of
-from refold.infrastructure.postgres_log.appending import TRIP_BYTES_MAX
-from refold.infrastructure.postgres_log.wire import Call
+from refold.infrastructure.log.postgres.append import TRIP_BYTES_MAX
+from refold.infrastructure.log.postgres.wire import Call
 from refold.infrastructure.projecting.folding import fold_page
-from refold.infrastructure.projecting.postgres_rows import TRIP_ROWS_MAX, _trips
+from refold.infrastructure.projecting.rows.postgres import TRIP_ROWS_MAX, _trips
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.projections.contract import SearchedRow, SearchQuery

@@ -12,14 +12,14 @@ import refold
 from refold.domain.errors import DamagedError, ProjectionError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.codec import CODEC, Codec
-from refold.infrastructure.postgres_log.log import PostgresLog
+from refold.infrastructure.log.codec import CODEC, Codec
+from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.projecting import faults
 from refold.infrastructure.projecting.faults import Fault, note_fault
-from refold.infrastructure.projecting.postgres_rows import PostgresProjectionStore
-from refold.infrastructure.projecting.sqlite_rows import SqliteProjectionStore
+from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
+from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.projecting.store import SetAside
-from refold.infrastructure.sqlite_log.log import SqliteLog
 from refold.infrastructure.store import Store
 from tests.contract.writing import append
 from tests.verifying.damaging import sql

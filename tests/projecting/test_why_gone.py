@@ -11,7 +11,7 @@ from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.memory import MemoryRecord
 from refold.domain.pool import ContextItem
 from refold.domain.window import ContextItem as WindowItem
-from refold.infrastructure.auditing.why_gone import WhyGone
+from refold.infrastructure.queries.why_gone import WhyGone
 
 from ..model.editing_life import NUMBER
 from ..model.lives import live

@@ -11,9 +11,9 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, StorageUnavailableError
-from refold.infrastructure.projecting import working
+from refold.infrastructure.projecting import worker as working
 from refold.infrastructure.projecting.runner import ProjectionRunner
-from refold.infrastructure.projecting.working import PAUSES_SECONDS, ProjectionWorker
+from refold.infrastructure.projecting.worker import PAUSES_SECONDS, ProjectionWorker
 
 from .counts import Count, Counts
 from .histories import projections_of, talk_at_length

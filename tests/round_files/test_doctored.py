@@ -10,7 +10,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure import foreign_json
+from refold.infrastructure import files as foreign_json
 from refold.infrastructure.message_files import read_messages_file, write_messages_file
 from refold.infrastructure.round_files import import_round_files, write_round_files
 from tests.support.doctored import doctored, every_answer

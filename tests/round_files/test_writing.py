@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.infrastructure.atomic_files import replace_files
+from refold.infrastructure.files import replace_files
 from refold.infrastructure.round_files import read_round_files, write_round_files
 
 from .rounds import busy_run

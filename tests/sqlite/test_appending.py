@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from refold.domain.errors import ConcurrencyError, DamagedError
-from refold.infrastructure.sqlite_log.inserting import ROWS_IN_ONE_MAX
-from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.log.sqlite.append import ROWS_IN_ONE_MAX
+from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from ..contract.writing import append, check_chain, everything, new, said
 

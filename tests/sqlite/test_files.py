@@ -24,10 +24,10 @@ from refold.domain.errors import (
     StorageFullError,
     StorageUnavailableError,
 )
-from refold.infrastructure.log_pages import pages_up_to_now
-from refold.infrastructure.sqlite_log import schema
-from refold.infrastructure.sqlite_log.database import WAL_BYTES, SqliteDatabase
-from refold.infrastructure.sqlite_log.inspecting import damaged_texts
+from refold.infrastructure.exchange.files import pages_up_to_now
+from refold.infrastructure.log.sqlite import schema
+from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
+from refold.infrastructure.log.sqlite.verify import damaged_texts
 from tests.support.every_kind import fill
 from tests.verifying.answers import ANSWERS, wrong_answers
 

@@ -14,8 +14,8 @@ import pytest
 from refold.domain.errors import DamagedError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
-from refold.infrastructure.sqlite_log import log as log_module
-from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.log.sqlite import log as log_module
+from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from ..contract.damage import LARGE
 from ..contract.writing import append, everything, ids, numbers, said

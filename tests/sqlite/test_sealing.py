@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from refold.infrastructure import background
-from refold.infrastructure.background import BackgroundWork
-from refold.infrastructure.sqlite_log import log as sqlite_log
-from refold.infrastructure.sqlite_log.log import SqliteLog
+from refold.infrastructure.log import background
+from refold.infrastructure.log.background import BackgroundWork
+from refold.infrastructure.log.sqlite import log as sqlite_log
+from refold.infrastructure.log.sqlite.log import SqliteLog
 
 from ..contract.writing import append, check_chain, everything, said
 

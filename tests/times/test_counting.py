@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.totals import Totals
-from refold.infrastructure.time_travel import counting
-from refold.infrastructure.time_travel.counting import totals_at
+from refold.infrastructure.queries import at as counting
+from refold.infrastructure.queries.at import totals_at
 from refold.projections import growth
 from tests.domain.strategies import PROPERTY
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.infrastructure.time_travel.differences import ContextDifference
+from refold.infrastructure.queries.differences import ContextDifference
 from tests.domain.strategies import PROPERTY
 from tests.support.every_kind import fill
 

@@ -12,9 +12,9 @@ import pytest
 import refold
 from refold.domain.chat.events import MessageAdded
 from refold.domain.positions import Moment, Position
-from refold.infrastructure.codec import CODEC, Codec, Upcaster
+from refold.infrastructure.log.codec import CODEC, Codec, Upcaster
+from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.projecting.store import MemoryProjectionStore
-from refold.infrastructure.sqlite_log.log import SqliteLog
 from refold.infrastructure.store import Store
 from tests.contract.writing import append, said
 from tests.support.every_kind import fill

@@ -10,7 +10,7 @@ from ....domain.errors import NotFoundError
 from ....domain.memory import MemoryScope
 from ....domain.memory.events import MemoryForgotten, MemoryRestored
 from ....domain.spans import refs_of
-from ...auditing.births import births, full_ref
+from ...queries.origins import births, full_ref
 from ...store import Store
 from ..changes import items, note, report
 from ..containers import named_shape

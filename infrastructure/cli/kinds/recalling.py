@@ -6,7 +6,7 @@ import click
 
 from ....domain.memory.events import MemoryRemembered
 from ....domain.memory.records import MemoryKind
-from ...auditing.births import Item
+from ...queries.origins import Item
 from ..addresses import Reference, address
 from ..addresses import reference as parse_reference
 from ..changes import items

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...exact_times import exact
+from ...times import exact
 from ..naming import counted, source_of
 from ..shapes import print_json_list
 from ..terminal import aligned, cut, is_cut_short, one_line, paint, terminal_width

@@ -11,8 +11,8 @@ from ....domain.ids import split_stream_id
 from ....domain.trajectory import RunId
 from ....domain.trajectory.naming import parse_node_name
 from ....domain.trajectory.nodes import DATA
-from ...auditing.nodes import node_changes
-from ...auditing.trail import Change
+from ...queries.audit_trail import Change
+from ...queries.node_audit import node_changes
 from ...store import Store
 from .sessions import runs_in
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ....domain.positions import Moment
-from ...projecting.standing import ProjectionStatus
+from ...projecting.status import ProjectionStatus
 from ...store import Store
 from ..naming import counted
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from ...projecting.standing import ProjectionStatus
+from ...projecting.status import ProjectionStatus
 from ..naming import counted
 from ..options import as_json, database, keeping
 from ..shapes import print_json_list

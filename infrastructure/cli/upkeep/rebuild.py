@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ....domain.errors import ProjectionError
-from ...projecting.rebuilding import RebuildReport
+from ...projecting.rebuild import RebuildReport
 from ..options import as_json, database, keeping
 from ..progress import projection_progress
 from ..shapes import print_json_list

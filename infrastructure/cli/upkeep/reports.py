@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from ....domain.errors import ProjectionError
-from ...projecting.rebuilding import Difference, RebuildReport
+from ...projecting.rebuild import Difference, RebuildReport
 from ..naming import counted
 from ..shapes import json_text
 from ..terminal import cut, is_cut_short, one_line, paint, terminal_width

@@ -1,0 +1,189 @@
+"""
+Collecting what is exported: each event is read once, in the order that is cheapest for the log, and lies in a file
+without a name until the turn of its stream comes.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+import msgspec
+
+from ...domain.errors import NotFoundError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import LiveLog
+from ...domain.moments import STREAM as MOMENTS
+from ..named_versions import named_versions
+from ..opening import root_of
+from .file_form import FORM_VERSION, End, EventLine, Header, line_of
+from .files import pages_up_to_now, writing_file
+
+PAGE_EVENTS = 2_048
+_encode = msgspec.json.Encoder().encode
+
+
+class Collection:
+    """Streams with their events as lines, and with everything that these name."""
+
+    def __init__(self, log: LiveLog, lines: IO[bytes]) -> None:
+        self._log, self._lines = log, lines
+        # The last version of each stream.
+        self.versions: dict[str, int] = {}
+        self.events = 0
+        # What is named and was not there yet when it was.
+        self._missing: dict[str, int] = {}
+        # Of each stream: its root, the streams that its first event names, and the beginning and end of each row of
+        # its lines.
+        self._roots: dict[str, str] = {}
+        self._behind: dict[str, tuple[str, ...]] = {}
+        self._places: dict[str, array[int]] = {}
+        self._end = 0
+
+    def take_all(self) -> None:
+        """Collect all streams as they are now."""
+        for page in pages_up_to_now(self._log, limit=PAGE_EVENTS):
+            for recorded in page:
+                # Named moments are places in this log, and mean nothing in another.
+                if recorded.stream != MOMENTS:
+                    self._take(recorded)
+        self._take_missing()
+
+    def take(self, heads: Mapping[str, int]) -> None:
+        """Collect streams, each up to a version."""
+        for stream, head in heads.items():
+            self._take_stream(stream, head)
+        self._take_missing()
+
+    def order(self) -> list[str]:
+        """Return the streams so that each comes behind those that its first event names."""
+        order: dict[str, None] = {}
+        begun: set[str] = set()
+        for start in sorted(self.versions):
+            waiting = [start]
+            while waiting:
+                stream = waiting[-1]
+                # Without this, first events that name each other, as no call writes them, would lead round for ever.
+                if stream in begun:
+                    order[waiting.pop()] = None
+                    continue
+                begun.add(stream)
+                waiting += [name for name in self._behind[stream] if name not in begun and name in self.versions]
+        return list(order)
+
+    def lines_of(self, stream: str) -> Iterator[bytes]:
+        """Yield the lines of a stream, some at a time."""
+        places = iter(self._places[stream])
+        for start, end in zip(places, places, strict=True):
+            self._lines.seek(start)
+            yield self._lines.read(end - start)
+
+    def _take_missing(self) -> None:
+        """Collect the streams that events name, and those that theirs do, each as far as it goes now."""
+        while self._missing:
+            stream, version = self._missing.popitem()
+            if version > self.versions.get(stream, 0):
+                self._take_stream(stream, self._log.head(stream))
+
+    def _take_stream(self, stream: str, head: int) -> None:
+        for after in range(self.versions.get(stream, 0), head, PAGE_EVENTS):
+            for recorded in self._log.read(stream, after=after, until=min(head, after + PAGE_EVENTS)):
+                self._take(recorded)
+
+    def _take(self, recorded: RecordedEvent) -> None:
+        stream, event = recorded.stream, recorded.event
+        self.events += 1
+        self.versions[stream] = recorded.version
+        named = tuple(named_versions(event, stream))
+        if stream not in self._roots:
+            self._roots[stream] = root_of(event, stream)
+            self._behind[stream] = tuple(name for name, _ in named if name != stream)
+            self._places[stream] = array("q")
+        for name, version in named:
+            if version > self.versions.get(name, 0):
+                self._missing[name] = max(version, self._missing.get(name, 0))
+        self._put(stream, _encode(self._line(recorded)) + b"\n")
+
+    def _line(self, recorded: RecordedEvent) -> EventLine:
+        return EventLine(
+            stream=recorded.stream,
+            version=recorded.version,
+            root=self._roots[recorded.stream],
+            recorded_at=recorded.recorded_at,
+            meta=recorded.meta,
+            event=line_of(recorded.event),
+        )
+
+    def _put(self, stream: str, line: bytes) -> None:
+        places, start = self._places[stream], self._end
+        self._lines.write(line)
+        self._end += len(line)
+        if places and places[-1] == start:
+            places[-1] = self._end
+        else:
+            places.extend((start, self._end))
+
+
+Progress = Callable[[int, int], None]
+_encode = msgspec.json.Encoder().encode
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How much was written; `along` are streams that nobody asked for, and that those asked for name."""
+
+    streams: int
+    events: int
+    along: tuple[str, ...] = ()
+
+
+def export_events(
+    log: LiveLog,
+    path: str | os.PathLike[str],
+    streams: Iterable[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """
+    Write streams (`kind:id`), or all, into a file, which is replaced as a whole; what they name comes along.
+
+    `progress` is called with the streams written so far and their number.
+
+    Raises:
+        NotFoundError: there is no such context; nothing was written.
+        InvalidInputError: the file cannot be written, or is where the log itself lies.
+        DamagedError: an event cannot be read; the file is as it was.
+    """
+    asked = None if streams is None else _heads(log, streams)
+    target = Path(path)
+    with writing_file(target, log) as file, TemporaryFile(dir=target.parent) as lines:
+        collection = Collection(log, lines)
+        if asked is None:
+            collection.take_all()
+        else:
+            collection.take(asked)
+        order = collection.order()
+        _write(file, Header(FORM_VERSION, len(order)))
+        for number, stream in enumerate(order, 1):
+            file.writelines(collection.lines_of(stream))
+            if progress is not None:
+                progress(number, len(order))
+        _write(file, End(collection.events))
+    along = () if asked is None else tuple(stream for stream in order if stream not in asked)
+    return ExportReport(streams=len(order), events=collection.events, along=along)
+
+
+def _heads(log: LiveLog, streams: Iterable[str]) -> dict[str, int]:
+    heads: dict[str, int] = {}
+    for stream in dict.fromkeys(streams):
+        heads[stream] = 0 if stream == MOMENTS else log.head(stream)
+        if not heads[stream]:
+            raise NotFoundError(f"there is no context {stream!r}: `refold contexts` lists them")
+    return heads
+
+
+def _write(file: IO[bytes], line: msgspec.Struct) -> None:
+    file.write(_encode(line) + b"\n")

@@ -1,0 +1,210 @@
+"""Looking at a whole file before any of it is written: can a store take it in, and end up whole?"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.ids import split_stream_id, stream_id
+from ...domain.log.admission import admitted
+from ...domain.log.envelope import encode_payload, require_payload_size
+from ...domain.log.ports import LiveLog, NewEvents
+from ..log.codec import tag_of
+from ..named_versions import named_versions
+from ..opening import root_of
+from ..subscribed import KINDS
+from .file_form import EventLine
+from .reading import ReadLine, event_lines
+from .rehearsal import rehearse
+
+PAGE_EVENTS = 1_000
+
+
+def checked_file(path: Path, log: LiveLog) -> int:
+    """
+    Look at a whole file, and compare it with what is in a log; return how many streams it has.
+
+    Raises:
+        InvalidInputError: the file is not whole, or what is there is another past.
+    """
+    check = _FileCheck(path, log)
+    for stream, read in groupby(event_lines(path), key=lambda one: one.line.stream):
+        check.look_at(stream, read)
+    check.require_what_is_named()
+    rehearse(path, log, check.growing)
+    return len(check.versions)
+
+
+class _FileCheck:
+    """What is known of a file so far."""
+
+    def __init__(self, path: Path, log: LiveLog) -> None:
+        self._path, self._log = path, log
+        # The last version of each stream, and the highest that is named of any.
+        self.versions: dict[str, int] = {}
+        self._named: dict[str, int] = {}
+        # Where the lines of each stream begin that is to be written, or to go on.
+        self.growing: dict[str, array[int]] = {}
+
+    def look_at(self, stream: str, read: Iterator[ReadLine]) -> None:
+        """Look at the events of a stream."""
+        if stream in self.versions:
+            raise self._fault(f"has the events of {stream} in two places: export it again")
+        kind, context_id = split_stream_id(stream)
+        if kind not in KINDS:
+            raise self._fault(f"has events of {stream!r}, which is no context")
+        try:
+            stream_id(kind, context_id)
+        except InvalidInputError as error:
+            raise self._fault(f"has a context that cannot be: {error}") from error
+        present = _Present(self._log, stream)
+        calls: dict[str, int] = {}
+        offsets = array("q")
+        for one in read:
+            offsets.append(one.offset)
+            version = len(offsets)
+            self._check(one, version, kind)
+            self._check_key(one.line, calls)
+            if not present.agrees(one, version):
+                raise InvalidInputError(
+                    f"{stream} is here already, and its version {version} is another than {self._path} has: take the "
+                    "file into another store"
+                )
+        self.versions[stream] = len(offsets)
+        if len(offsets) > present.head:
+            self.growing[stream] = offsets
+
+    def _check(self, read: ReadLine, version: int, kind: str) -> None:
+        line, event = read.line, read.event
+        stream = line.stream
+        if line.version != version:
+            raise self._fault(f"has version {line.version} of {stream} behind version {version - 1}")
+        if not tag_of(event).startswith(f"{kind}."):
+            raise self._fault(f"has an event in {stream} that does not belong there: {tag_of(event)}")
+        for name in (line.meta.idempotency_key, line.root):
+            if name and "\0" in name:
+                raise self._fault(f"has {name!r} as a name in {stream}, which holds a NUL: no log takes that")
+        if version == 1 and line.root != root_of(event, stream):
+            raise self._fault(f"has {line.root!r} as the root of {stream}, and its first event says another")
+        try:
+            for name, last in named_versions(event, stream):
+                self._named[name] = max(last, self._named.get(name, 0))
+            self._require_storable(read)
+        except DamagedError as error:
+            raise self._fault(f"has a damaged event, version {version} of {stream}: {error.reason}") from error
+
+    def _require_storable(self, read: ReadLine) -> None:
+        """Require that a log takes an event."""
+        try:
+            require_payload_size(admitted(read.event, read.line.stream))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self._path}, line {read.number}: {error}") from error
+
+    def _check_key(self, line: EventLine, calls: dict[str, int]) -> None:
+        """See to it that the events of a call, by its key, follow each other: they are appended together."""
+        key = line.meta.idempotency_key
+        if key is None:
+            return
+        last = calls.get(key, line.version - 1)
+        if last != line.version - 1:
+            raise self._fault(f"has {key!r} as the key of two calls of {line.stream}, at {last} and {line.version}")
+        calls[key] = line.version
+
+    def require_what_is_named(self) -> None:
+        """Require that everything that events name is in the file, or in the log already."""
+        for stream, version in sorted(self._named.items()):
+            if version > self.versions.get(stream, 0) and version > self._log.head(stream):
+                raise self._fault(f"names version {version} of {stream}, which is neither in it nor here")
+
+    def _fault(self, what: str) -> InvalidInputError:
+        return InvalidInputError(f"{self._path} {what}")
+
+
+class _Present:
+    """What a log has of a stream, read page by page."""
+
+    def __init__(self, log: LiveLog, stream: str) -> None:
+        self._log, self._stream = log, stream
+        self.head = log.head(stream)
+        self._page: list[Any] = []
+
+    def agrees(self, read: ReadLine, version: int) -> bool:
+        """Return whether the log has the same event at a version, or goes less far."""
+        if version > self.head:
+            return True
+        place = (version - 1) % PAGE_EVENTS
+        if place == 0:
+            end = min(self.head, version - 1 + PAGE_EVENTS)
+            self._page = self._log.read_events(self._stream, after=version - 1, until=end)
+        # A number that is none does not equal itself, and its bytes do.
+        here = self._page[place]
+        return bool(here == read.event) or encode_payload(here) == encode_payload(read.event)
+
+
+BATCH_EVENTS = 1_000
+Progress = Callable[[int, int], None]
+
+
+class TakenIn(msgspec.Struct, frozen=True, kw_only=True):
+    """How many streams were new, had grown, or were there already, and how many events were written."""
+
+    added: int = 0
+    extended: int = 0
+    unchanged: int = 0
+    events: int = 0
+
+
+def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Progress | None = None) -> TakenIn:
+    """
+    Take the events of a file in. The whole file is looked at before anything is written.
+
+    `progress` is called with the streams done so far and their number.
+
+    Raises:
+        InvalidInputError: it is no such file, it is cut off or of a newer form, it names what is nowhere, or a context
+            of the store has another past than the file says: nothing was written.
+        ConcurrencyError, StorageError: the streams before the one it happened at are written; do it again.
+    """
+    file = Path(path)
+    count = checked_file(file, log)
+    done = TakenIn()
+    for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
+        head = log.head(stream)
+        # Versions count from 1, without holes.
+        written = _append(log, stream, islice(read, head, None), head)
+        done = _counted(done, head, written)
+        if progress is not None:
+            progress(number, count)
+    return done
+
+
+def _counted(done: TakenIn, head: int, written: int) -> TakenIn:
+    outcome = "added" if not head else "extended" if written else "unchanged"
+    counted = {outcome: getattr(done, outcome) + 1, "events": done.events + written}
+    return msgspec.structs.replace(done, **counted)
+
+
+def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int) -> int:
+    """Append events, those that were recorded under one idempotency key together and under it again."""
+    written = 0
+    for key, group in groupby(read, key=lambda one: one.line.meta.idempotency_key):
+        # What has a key is one call's, which is not to be parted.
+        while batch := list(islice(group, BATCH_EVENTS if key is None else None)):
+            new = NewEvents(
+                stream=stream,
+                expected_version=head + written,
+                events=tuple(one.event for one in batch),
+                metas=tuple(one.line.meta for one in batch),
+                root=batch[0].line.root,
+                idempotency_key=key,
+            )
+            log.append([new]).result()
+            written += len(batch)
+    return written

@@ -1,0 +1,1 @@
+"""Logs in databases: what SQLite and PostgreSQL have in common."""

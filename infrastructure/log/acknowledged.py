@@ -1,0 +1,158 @@
+"""
+What this process knows to be in a log, since it was acknowledged: enough to notice, and to say, that the log went back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from ...domain.concurrency.locks import synchronized
+from ...domain.concurrency.process_forks import fork_safe_lock
+from ...domain.errors import LogWentBackError, Lost
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Receipt, StreamEnd
+from .large_texts import LARGE_TEXT_BYTES
+from .records import Request
+
+ENDS_MAX = 10_000
+RECENT_MAX = 256
+NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})
+
+
+class Witness(NamedTuple):
+    """An event that was acknowledged: while it is there, so is everything before it in its slice, the lane."""
+
+    stream: str
+    version: int
+    digest: bytes
+    number: int
+    lane: int
+
+
+class Present(Protocol):
+    """A database as it is now, whatever was remembered of it."""
+
+    def heads(self, streams: Sequence[str]) -> Sequence[int]:
+        """Return the last version of each stream; 0 where there is none."""
+
+    def digests(self, places: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
+        """Return the digest at each version of a stream; None where there is no such event."""
+
+
+def is_small(request: Request) -> bool:
+    """Return whether the events of a request are small enough to be kept for a while."""
+    return not any(len(draft.payload) >= LARGE_TEXT_BYTES for part in request.parts for draft in part.drafts)
+
+
+class Nothing:
+    """A database that is not there any more."""
+
+    def heads(self, streams: Sequence[str]) -> list[int]:
+        """Return that there is no event of any stream."""
+        return [0 for _ in streams]
+
+    def digests(self, places: Sequence[tuple[str, int]]) -> list[None]:
+        """Return that there is no event anywhere."""
+        return [None for _ in places]
+
+
+class Acknowledged:
+    """The ends of the streams that this process wrote to, and the newest small events as they were."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, Witness] = {}
+        self._witnesses: dict[int, Witness] = {}
+        self._recent: deque[RecordedEvent] = deque(maxlen=RECENT_MAX)
+        self._noted: list[Receipt] = []
+        # A reader that finds something missing puts in order what the writer goes on to note.
+        self._lock = fork_safe_lock()
+
+    def note(self, receipts: Sequence[Receipt], *, are_small: bool = False) -> None:
+        """Take note of what is on disk now; small events are kept for a while, large ones take too much room."""
+        if are_small:
+            # Each append comes by here: what is noted is put in order later, and for many at once.
+            self._noted.extend(receipts)
+            if len(self._noted) < RECENT_MAX:
+                return
+        self._put_in_order()
+        if not are_small:
+            self._take(receipts)
+
+    @synchronized
+    def _put_in_order(self) -> None:
+        noted = self._noted[:]
+        # The writer may have noted more meanwhile.
+        del self._noted[: len(noted)]
+        self._take(noted)
+        for receipt in noted:
+            self._recent.extend(receipt.events[-RECENT_MAX:])
+
+    @synchronized
+    def _take(self, receipts: Sequence[Receipt]) -> None:
+        last = {one.events[-1].stream: one.events[-1] for one in receipts if one.events and not one.replayed}
+        for stream, event in last.items():
+            lane, number = event.position.slice, event.position.number
+            end = self._ends[stream] = Witness(stream, event.version, event.digest, number, lane)
+            # A stream comes where it was noted first, so that another one of its slice may have been noted later.
+            if lane not in self._witnesses or self._witnesses[lane].number < number:
+                self._witnesses[lane] = end
+        if len(self._ends) > ENDS_MAX:
+            self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
+
+    def witness(self, number: int) -> Witness | None:
+        """Return the event that was acknowledged last in a slice, if any was."""
+        self._put_in_order()
+        return self._witnesses.get(number)
+
+    def went_back(self, where: str, present: Present, stream: str, known: StreamEnd) -> LogWentBackError:
+        """Return the error for a log in which `known` is missing of a stream; it lists all that is gone."""
+        lost = self.lost(present, {stream: known})
+        (found,) = present.heads([stream])
+        return LogWentBackError(where, stream=stream, acknowledged=known.version, found=found, lost=lost)
+
+    def lost(self, present: Present, known: Mapping[str, StreamEnd] = NOTHING) -> list[Lost]:
+        """
+        Return what was acknowledged, or else is `known`, and is not there; then trust only what is there.
+
+        So the log tells this process of it once, and after that each view that shows it, until it is read again.
+        """
+        noted = self._all_noted()
+        ends = {stream: StreamEnd(end.version, end.digest) for stream, end in noted.items()}
+        for stream, end in known.items():
+            ends[stream] = max(end, ends.get(stream, end))
+        digests = present.digests([(stream, end.version) for stream, end in ends.items()])
+        gone = [
+            stream
+            for (stream, end), digest in zip(ends.items(), digests, strict=True)
+            if digest is None or end.digest not in (b"", digest)
+        ]
+        lost = [
+            one
+            for stream, head in zip(gone, present.heads(gone), strict=True)
+            for one in self._lost_of(stream, head, ends[stream].version, present)
+        ]
+        self._forget({stream: noted[stream] for stream in gone if stream in noted})
+        return lost
+
+    @synchronized
+    def _all_noted(self) -> dict[str, Witness]:
+        self._put_in_order()
+        return {**self._ends}
+
+    @synchronized
+    def _forget(self, gone: Mapping[str, Witness]) -> None:
+        # What was noted since it was looked for may be gone as well, and nobody was told of it.
+        self._ends = {stream: end for stream, end in self._ends.items() if gone.get(stream) != end}
+        self._witnesses = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}
+
+    def _lost_of(self, stream: str, head: int, end: int, present: Present) -> Iterator[Lost]:
+        """Yield the versions behind `head`, and of those before it the ones that are known to be others now."""
+        recent = {one.version: one for one in [*self._recent] if one.stream == stream and one.version <= end}
+        digests = present.digests([(stream, version) for version in recent])
+        others = {one.version for one, digest in zip(recent.values(), digests, strict=True) if one.digest != digest}
+        for version in sorted({*others, *range(head + 1, end), end}):
+            yield Lost(f"{stream}@{version}", recent[version].event if version in recent else None)

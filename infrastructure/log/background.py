@@ -1,0 +1,125 @@
+"""
+Housekeeping in a thread of its own: started at the first need, asleep when there is nothing to do, ended by close.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+from ...domain.concurrency.locks import News, locked
+from ...domain.concurrency.process_forks import renew_in_child
+from ...domain.errors import StorageClosedError
+
+# What is left undone is done by the next process that writes.
+CLOSING_SECONDS_MAX = 5.0
+# An agent that writes a turn pauses for longer than this while its model thinks.
+QUIET_SECONDS = 0.05
+REST_FACTOR = 6
+LOGGER = logging.getLogger("refold")
+
+
+def _never() -> bool:
+    return False
+
+
+class BackgroundWork:
+    """
+    Calls `step` whenever it is woken, until it returns False.
+
+    It shares one interpreter with those it works for, so it waits until they pause: `pulse` is a number that
+    changes while they are busy. Only where `is_pressing` says so it goes on beside them, resting half of the time.
+
+    Housekeeping saves space or time and is never needed for an answer to be right: when it fails, the log of
+    the process says so, and it is tried again at the next waking.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], bool],
+        what: str,
+        *,
+        pulse: Callable[[], int],
+        is_pressing: Callable[[], bool] = _never,
+    ) -> None:
+        self._step = step
+        self._what = what
+        self._pulse = pulse
+        self._is_pressing = is_pressing
+        self._seen: int | None = None
+        self._closing = False
+        self._deadline = float("inf")
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._woken = News()
+        self._hurried = News()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Say that there may be work."""
+        self._woken.announce()
+        if self._thread is None or not self._thread.is_alive():
+            locked(self._starting, self._start)
+
+    def close(self) -> bool:
+        """
+        Finish the work that is there, or as much of it as CLOSING_SECONDS_MAX allow, and end the thread; return
+        whether there was one.
+        """
+        thread = locked(self._starting, self._begin_closing)
+        # One whose start was interrupted never ran.
+        if thread is not None and thread.is_alive():
+            self._hurried.announce()
+            self._woken.announce()
+            thread.join()
+        return thread is not None
+
+    def _begin_closing(self) -> threading.Thread | None:
+        self._closing = True
+        self._deadline = monotonic() + CLOSING_SECONDS_MAX
+        return self._thread
+
+    def _start(self) -> None:
+        if (self._thread is None or not self._thread.is_alive()) and not self._closing:
+            self._thread = threading.Thread(target=self._run, name="refold-housekeeping", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        seen = 0
+        while True:
+            while self._woken.count == seen:
+                self._woken.wait_past(seen, timeout_seconds=threading.TIMEOUT_MAX)
+            seen = self._woken.count
+            self._work()
+            if self._closing:
+                return
+
+    def _work(self) -> None:
+        try:
+            while monotonic() < self._deadline:
+                self._wait_for_quiet()
+                begun = monotonic()
+                if not self._step():
+                    return
+                # What hurries nobody must not slow anybody down: it rests most of the time, but not while closing.
+                rest = 1 if self._is_pressing() else REST_FACTOR
+                self._hurried.wait_past(0, timeout_seconds=rest * (monotonic() - begun))
+        except StorageClosedError:
+            # Whoever closed the database under this thread wants it no more.
+            self._closing = True
+        except Exception as error:
+            LOGGER.warning("%s failed and will be tried again: %s", self._what, error)
+
+    def _wait_for_quiet(self) -> None:
+        """Return at once where the pulse is what it was the last time; else once it has stood still for a while."""
+        while not self._hurried.count and not self._is_pressing():
+            pulse = self._pulse()
+            if pulse == self._seen:
+                return
+            self._seen = pulse
+            self._hurried.wait_past(0, timeout_seconds=QUIET_SECONDS)

@@ -1,0 +1,237 @@
+"""
+Group commit: many callers, one transaction.
+
+A caller that finds the writer free commits its own request, and then those of all who queued up meanwhile; a single
+caller so pays neither a queue nor a hand-over to a thread. Requests whose callers do not wait are left to a
+background thread, which is started when the first of them comes: no signal handler ever runs there.
+
+An interrupt may end a caller's turn at any line. Whatever it leaves behind is seen by whoever has the next turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import takewhile
+from operator import attrgetter
+from queue import SimpleQueue
+from typing import Generic, NamedTuple, TypeVar
+
+from ...domain.concurrency.locks import locked
+from ...domain.concurrency.process_forks import renew_in_child
+from ...domain.concurrency.promises import Promise, Settled
+from ...domain.errors import RefoldError, StorageClosedError, StorageError
+from ...domain.log.ports import Pending
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+GROUP_MAX = 256
+CLOSED = "the store is closed: open it again"
+INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
+
+
+class Ticket(NamedTuple, Generic[Request, Result]):
+    """One caller's request, what it gets for it, and whether it waits for that."""
+
+    request: Request
+    future: Promise[Result]
+    is_waiting: bool
+
+
+class GroupCommitter(Generic[Request, Result]):
+    """
+    Gives requests to `commit` in groups, in the order they came, one group at a time.
+
+    `commit_alone` is the quick way for a request that comes when there is nothing else to do.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[list[Ticket[Request, Result]]], None],
+        commit_alone: Callable[[Request], Result] | None = None,
+    ) -> None:
+        self._commit = commit
+        self._commit_alone = commit_alone
+        self._closed = False
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # Requests that are queued or being committed at a fork are the parent's.
+        # Held by whoever has the turn to write.
+        self._turn = threading.Lock()
+        self._queue: deque[Ticket[Request, Result]] = deque()
+        # The group that is being committed, or was when its committer was interrupted.
+        self._group: list[Ticket[Request, Result]] = []
+        self._work: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def submit(self, request: Request, *, wait: bool) -> Pending[Result]:
+        """
+        Hand in a request; with `wait` it has been dealt with when this returns.
+
+        Raises:
+            StorageClosedError: after `close()`.
+        """
+        if wait and self._commit_alone is not None and not self._queue and not self._turn.locked():
+            settled = locked(self._turn, self._alone, self._commit_alone, request)
+            self._hand_on()
+            if settled is not None:
+                return settled
+        return self._in_turn(request, wait)
+
+    def _alone(self, commit: Callable[[Request], Result], request: Request) -> Settled[Result] | None:
+        """Commit one request, unless there is more to do than that."""
+        # The queue is looked at again: requests that came before are committed before.
+        if self._queue or self._group or self._closed:
+            return None
+        try:
+            return Settled(commit(request))
+        except Exception as error:
+            return Settled(None, error)
+
+    def _in_turn(self, request: Request, wait: bool) -> Promise[Result]:
+        ticket = Ticket(request, Promise[Result](self._wake_thread), wait)
+        self._queue.append(ticket)
+        if self._closed:
+            # No group is committed any more.
+            _fail([ticket], StorageClosedError(CLOSED))
+        elif wait:
+            self._serve_until_served(ticket)
+        else:
+            self._wake_thread()
+        return ticket.future
+
+    def _serve_until_served(self, ticket: Ticket[Request, Result]) -> None:
+        """
+        Wait for a result. Only one of those who are not served yet waits for the turn, and whoever is served leaves
+        at once: a queue at the lock itself would make them all wait for the next group as well.
+        """
+        while not ticket.future.done():
+            if self._turn.locked() or self._is_for_thread():
+                # Not for ever: a caller that was woken to serve may have been interrupted instead.
+                ticket.future.sleep()
+                continue
+            locked(self._turn, self._serve_group_of, ticket)
+            self._hand_on()
+
+    def _serve_group_of(self, ticket: Ticket[Request, Result]) -> None:
+        if not ticket.future.done():
+            # A caller that nobody waits for must not share the fate of one that may be interrupted.
+            self._commit_next_group(only_waiting=True)
+
+    def _is_for_thread(self) -> bool:
+        """Return whether the first in the queue is to be served by the thread, which is then woken."""
+        with suppress(IndexError):
+            if not self._queue[0].is_waiting:
+                self._wake_thread()
+                return True
+        return False
+
+    def _hand_on(self) -> None:
+        """Wake the first in the queue, now that the turn is free; one who comes later finds it free."""
+        # Looked at first, as an exception at each append would cost a microsecond.
+        if self._queue:
+            with suppress(IndexError):
+                self._queue[0].future.wake()
+
+    def exclusively(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, run while no group is being committed."""
+        result = locked(self._turn, work)
+        self._hand_on()
+        return result
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, at most so long, until no group is being committed, and keep it so until `go_on`; say whether it is."""
+        return self._turn.acquire(timeout=seconds)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._turn.release()
+        self._hand_on()
+
+    def close(self) -> None:
+        """Take no more requests, finish those that came, and end the thread; may be called twice."""
+        locked(self._turn, self._finish)
+        if self._thread is not None and self._thread.is_alive():
+            self._work.put(None)
+            self._thread.join()
+
+    def _finish(self) -> None:
+        self._serve_all()
+        self._closed = True
+        self._refuse_rest()
+
+    def _serve_all(self) -> None:
+        self._settle_interrupted()
+        while self._queue:
+            self._commit_next_group(only_waiting=False)
+
+    def _next_group(self, *, only_waiting: bool) -> list[Ticket[Request, Result]]:
+        # By place: others append to the queue meanwhile, and an iterator would not have that.
+        group = [self._queue[place] for place in range(min(len(self._queue), GROUP_MAX))]
+        return list(takewhile(attrgetter("is_waiting"), group)) if only_waiting else group
+
+    def _commit_next_group(self, *, only_waiting: bool) -> None:
+        self._settle_interrupted()
+        if self._closed:
+            self._refuse_rest()
+            return
+        group = self._group = self._next_group(only_waiting=only_waiting)
+        for _ in group:
+            self._queue.popleft()
+        try:
+            self._commit(group)
+        except Exception as error:
+            if only_waiting and not isinstance(error, RefoldError):
+                # A handler of the caller's thread may have raised it, as an interrupt that is nobody else's.
+                raise
+            _fail(group, error)
+        for ticket in group:
+            ticket.future.wake()
+        self._group = []
+
+    def _settle_interrupted(self) -> None:
+        """Settle the group whose committer was interrupted: nobody knows what became of it."""
+        if not self._group:
+            return
+        _fail(self._group, StorageError(INTERRUPTED))
+        while self._queue and self._queue[0].future.done():
+            self._queue.popleft()
+        self._group = []
+
+    def _refuse_rest(self) -> None:
+        """Refuse the requests of callers who came in the moment of closing."""
+        self._settle_interrupted()
+        while self._queue:
+            _fail([self._queue[0]], StorageClosedError(CLOSED))
+            self._queue.popleft()
+
+    def _wake_thread(self) -> None:
+        self._work.put(None)
+        if self._thread is None or not self._thread.is_alive():
+            locked(self._starting, self._start_thread)
+
+    def _start_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="refold-writer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        # Started again where something ended it: whoever waits for a request looks after it.
+        while not self._closed:
+            self._work.get()
+            locked(self._turn, self._serve_all)
+            self._hand_on()
+        # Its start may have been interrupted, and another thread started too.
+        self._work.put(None)
+
+
+def _fail(tickets: Iterable[Ticket[Request, Result]], error: Exception) -> None:
+    for ticket in tickets:
+        if not ticket.future.done():
+            ticket.future.set_exception(error)

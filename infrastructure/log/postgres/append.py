@@ -1,0 +1,394 @@
+"""The types of events: each has a number, given out when it first occurs, and kept for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from itertools import chain
+from typing import NamedTuple
+
+import psycopg
+
+from ....domain.clock import System
+from ....domain.concurrency.process_forks import renew_in_child
+from ....domain.errors import StorageBusyError, StorageUnavailableError
+from ....domain.log.ports import NewEvents, Receipt
+from ..compression import Compression
+from ..records import Request
+from .cached_append import Ready, Row, end_of, ready, ready_together, received, rows_of, stream_rows_of
+from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
+from .inquiry import Guard, Inquiry, StreamMovedError
+from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
+from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
+
+TAG_ATTEMPTS_MAX = 10
+
+
+def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
+    """
+    Return the numbers of all tags, once those that are wanted have one.
+
+    New ones are added in transactions of their own, since others may be about to add the same.
+
+    Raises:
+        StorageBusyError: others were quicker each time.
+    """
+    for _ in range(TAG_ATTEMPTS_MAX):
+        rows = wire.run(Call(f"SELECT name, key FROM {table}"))[0]
+        known = {name: int4(key) for name, key in rows}
+        missing = sorted(wanted - known.keys())
+        if not missing:
+            return known
+        last = max((key for _, key in rows), default=0)
+        insert = f"INSERT INTO {table} VALUES ($1, $2) ON CONFLICT DO NOTHING"
+        wire.run(*(Call(insert, (int4(key), name.encode())) for key, name in enumerate(missing, last + 1)))
+    raise StorageBusyError(f"new types of events could not be added to {table}: others did so all the time, try again")
+
+
+ATTEMPTS_MAX = 6
+TRIP_BYTES_MAX = 4 << 20
+STALE = "22012"
+WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
+
+
+class Interrupted(NamedTuple):
+    """What the quick way came to: the id it gave to the first event, and the error that it met."""
+
+    first_id: int
+    failure: psycopg.Error
+
+
+class Begun(NamedTuple):
+    """The quick way came to the lock of this slice, and found that the general way has to go on from there."""
+
+    slice: int
+
+
+class Appender:
+    """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        prefix: str,
+        system: System,
+        compression: Compression,
+        guard: Guard | None = None,
+    ) -> None:
+        self._database = database
+        self._prefix = prefix
+        self._system = system
+        self._compression = compression
+        # True while an append is carried out; found so by the next one, it was interrupted.
+        self._is_at_stake = False
+        self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
+        # Divides by zero, and so ends the transaction, where the slice does not end at the event it is remembered to
+        # end at. A digest, not a position: an older copy of the database may have come to the same position again.
+        self._look = (
+            f"SELECT 1 / (coalesce((SELECT e.digest FROM {prefix}event e WHERE e.slice = l.slice"
+            f" ORDER BY e.position DESC LIMIT 1), ''::bytea) = $2)::int FROM {prefix}slice_lock l WHERE l.slice = $1"
+        )
+        self._guard = guard
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # Another thread may have been changing it; and ids that follow on the parent's would be given out twice.
+        self._memory = Memory()
+        self._ids = EventIds()
+        self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._guard)
+        # The connection that memory was gained on: another one may lead to another copy of the database.
+        self._wire: Wire | None = None
+
+    def known_slice(self, stream: str) -> int | None:
+        """Return the slice of a stream, where it is remembered."""
+        return self._memory.slices.get(stream)
+
+    def distrust(self) -> None:
+        """Have the next append look at everything anew, as on another connection; may be called from any thread."""
+        self._wire = None
+
+    def append(
+        self,
+        slices: Collection[int],
+        draft: Callable[[], Sequence[Request]],
+        foresee: Callable[[list[Answer]], None] = lambda answers: None,
+        before: Interrupted | Begun | None = None,
+    ) -> list[Answer]:
+        """
+        Append what `draft` returns, and return what became of each request.
+
+        All that is not refused is written in one transaction. `slices` are those of the streams, as far as they
+        are known, and else those they will be given. `draft` is called once, the server being at work already;
+        `foresee` may be called while it commits, with what will be returned if it does.
+
+        Raises:
+            StorageError: the database did not do it; nothing was written, unless the error says otherwise.
+        """
+        if before is None:
+            self._settle_interrupted()
+        orders: list[Order] = []
+        interrupted = before if isinstance(before, Interrupted) else None
+
+        def drafted() -> list[Order]:
+            if not orders:
+                orders.extend(self._orders(draft(), interrupted))
+            return orders
+
+        with self._memory_at_stake(slices):
+            failure = interrupted.failure if interrupted else None
+            if failure is None and all(number in self._memory.lanes for number in slices):
+                try:
+                    is_begun = isinstance(before, Begun)
+                    answers = self._append_by_memory(sorted(slices), drafted, foresee, is_begun=is_begun)
+                    if answers is not None:
+                        return answers
+                except psycopg.Error as error:
+                    failure = self._passing(error, slices)
+            return self._append_carefully(drafted(), failure)
+
+    def append_quickly(self, new: NewEvents) -> Receipt | Interrupted | Begun | None:
+        """
+        Append to one stream, if that can go the quick way; None if not.
+
+        Where it only began, or ended at something that passes, `append` is to be called with what is returned.
+
+        Raises:
+            StorageError: as above.
+        """
+        self._settle_interrupted()
+        end = end_of(new, self._memory)
+        if end is None:
+            return None
+        first_id = 0
+        try:
+            wire = self._database.writer()
+            if wire is not self._wire:
+                return None
+            self._is_at_stake = True
+            where = int4(end.slice)
+            wire.send(BEGIN, Call(self._lock, (where,)), Call(self._look, (where, end.lane.digest)))
+            events = ready(new, end, self._memory)
+            if events is None:
+                return Begun(end.slice)
+            now = self._now()
+            first_id = self._ids.take(len(events.payloads), now)
+            rows = rows_of(events, first_id, now, self._compression)
+            wire.dispatch(*self._inserts([events], rows), COMMIT)
+            receipt = received(events, rows, self._memory)
+            wire.conclude()
+        except BaseException as error:
+            failure = self._passing_quickly(error, (end.slice,))
+            return Interrupted(first_id or self._ids.take(len(new.events), self._now()), failure)
+        if self._memory.opened:
+            self._memory.keep((end.slice,))
+        self._is_at_stake = False
+        return receipt
+
+    def append_all_quickly(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
+        """Append to several streams, each in a slice of its own, in one transaction; else as `append_quickly`."""
+        self._settle_interrupted()
+        all_events = ready_together(news, self._memory)
+        if all_events is None:
+            return None
+        now = self._now()
+        ids = self._ids.take(sum(len(events.payloads) for events in all_events), now)
+        first_id, ends = ids, {events.end.slice: events.end.lane.digest for events in all_events}
+        try:
+            wire = self._database.writer()
+            if wire is not self._wire:
+                return None
+            self._is_at_stake = True
+            wire.send(BEGIN, *self._locks(sorted(ends)), *self._looks(ends))
+            parts = []
+            for events in all_events:
+                parts.append(rows_of(events, first_id, now, self._compression))
+                first_id += len(events.payloads)
+            wire.dispatch(*self._inserts(all_events, [row for part in parts for row in part]), COMMIT)
+            receipts = [received(events, part, self._memory) for events, part in zip(all_events, parts, strict=True)]
+            wire.conclude()
+        except BaseException as error:
+            return Interrupted(ids, self._passing_quickly(error, ends))
+        if self._memory.opened:
+            self._memory.keep(ends)
+        self._is_at_stake = False
+        return receipts
+
+    def _settle_interrupted(self) -> None:
+        """Trust nothing that the last append remembered, if an interrupt came upon it: it may have come to nothing."""
+        if self._is_at_stake:
+            self._memory.forget()
+            self._database.settle_writer()
+            self._is_at_stake = False
+
+    def _inserts(self, all_events: Sequence[Ready], rows: Sequence[Row]) -> Iterator[Call]:
+        calls = inserts(self._prefix + "event", rows)
+        opened = stream_rows_of(all_events)
+        return chain(inserts(self._prefix + "stream", opened), calls) if opened else calls
+
+    def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
+        # Before anything that can be interrupted: memory may have moved on already.
+        self._memory.forget(slices)
+        self._database.settle_writer()
+        if not isinstance(error, psycopg.Error):
+            raise error
+        try:
+            return self._passing(error, slices)
+        except psycopg.Error:
+            raise translate(error, self._database.where) from error
+
+    def _locks(self, slices: Iterable[int]) -> list[Call]:
+        return [Call(self._lock, (int4(number),)) for number in slices]
+
+    def _looks(self, ends: Mapping[int, bytes]) -> list[Call]:
+        return [Call(self._look, (int4(number), digest)) for number, digest in ends.items()]
+
+    def _is_new(self, wire: Wire) -> bool:
+        """Say whether a connection is another one than before; then nothing that was learnt on that one is trusted."""
+        if wire is self._wire:
+            return False
+        self._memory.forget_all()
+        if self._guard is not None:
+            self._guard.check(wire)
+        self._wire = wire
+        return True
+
+    @contextmanager
+    def _memory_at_stake(self, slices: Collection[int]) -> Iterator[None]:
+        """Forget what was planned where it comes to nothing, and translate psycopg's errors."""
+        self._is_at_stake = True
+        try:
+            yield
+        except BaseException as error:
+            self._memory.forget()
+            if isinstance(error, psycopg.Error):
+                raise translate(error, self._database.where) from error
+            raise
+        self._memory.keep(slices)
+        self._is_at_stake = False
+
+    def _passing(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
+        """Return an error after which the careful way may succeed; raise any other."""
+        if error.sqlstate in (STALE, *WORTH_RETRYING):
+            # Nothing is wrong but what was remembered of these slices.
+            self._memory.forget(slices)
+            return error
+        self._memory.forget()
+        if is_lost_connection(error):
+            return error
+        raise error
+
+    def _append_by_memory(
+        self,
+        slices: Sequence[int],
+        drafted: Callable[[], list[Order]],
+        foresee: Callable[[list[Answer]], None],
+        *,
+        is_begun: bool,
+    ) -> list[Answer] | None:
+        """Do it in one round trip; None where memory does not say enough."""
+        ends = {number: self._memory.lanes[number].digest for number in slices}
+        with self._database.writing(under_way=is_begun) as wire:
+            if self._is_new(wire):
+                return None
+            if not is_begun:
+                wire.send(BEGIN, *self._locks(slices), *self._looks(ends))
+            assert wire.is_under_way, "rows must not go out without their lock"
+            orders = drafted()
+            plan = Plan(self._memory, self._now(), self._compression)
+            try:
+                answers = plan.answers(orders)
+            except NotKnownError:
+                if plan.size:
+                    self._memory.forget(slices)
+                wire.finish(ROLLBACK)
+                return None
+            self._write(wire, plan)
+            foresee(answers)
+            wire.conclude()
+        return answers
+
+    def _append_carefully(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
+        # Whether a COMMIT may have gone out whose answer nobody saw.
+        is_uncertain = failure is not None and is_lost_connection(failure)
+        unreachable: StorageUnavailableError | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt and failure is not None:
+                pause_before(attempt - 1)
+            is_sent = False
+            try:
+                with self._database.writing() as wire:
+                    self._is_new(wire)
+                    plan, answers = self._planned(wire, orders, look_for_ids=failure is not None)
+                    is_sent = True
+                    self._write(wire, plan)
+                    wire.conclude()
+                    return answers
+            except StreamMovedError:
+                continue
+            except StorageUnavailableError as error:
+                # That a server cannot be reached is waited out only where it could be a moment ago.
+                if failure is None:
+                    raise
+                unreachable = error
+            except psycopg.Error as error:
+                self._memory.forget()
+                failure = error
+                is_uncertain = is_uncertain or (is_sent and is_lost_connection(error))
+                if not (is_lost_connection(error) or error.sqlstate in WORTH_RETRYING):
+                    break
+        raise self._outcome(failure, unreachable, is_uncertain=is_uncertain) from (failure or unreachable)
+
+    def _planned(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> tuple[Plan, list[Answer]]:
+        wanted = {draft.tag for order in orders for part in order.request.parts for draft in part.drafts}
+        if not wanted <= self._memory.tags.keys():
+            self._memory.tags |= learn_tags(wire, self._prefix + "tag", wanted)
+        found = self._inquiry.run(wire, orders, look_for_ids=look_for_ids)
+        plan = Plan(self._memory, self._now(), self._compression, found)
+        return plan, plan.answers(orders)
+
+    def _write(self, wire: Wire, plan: Plan) -> None:
+        """Send the rows and COMMIT: in one trip, unless there is more than one should carry."""
+        if plan.size < TRIP_BYTES_MAX:
+            wire.dispatch(*plan.calls(self._prefix), COMMIT)
+            return
+        trip: list[Call] = []
+        size = 0
+        for call in plan.calls(self._prefix):
+            size += call.size
+            if size > TRIP_BYTES_MAX:
+                wire.finish(*trip)
+                trip, size = [], call.size
+            if size > TRIP_BYTES_MAX:
+                wire.run_apart(call)
+                size = 0
+            else:
+                trip.append(call)
+        wire.dispatch(*trip, COMMIT)
+
+    def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
+        counts = [sum(len(part.drafts) for part in request.parts) for request in requests]
+        first_id = interrupted.first_id if interrupted else self._ids.take(sum(counts), self._now())
+        orders = []
+        for request, count in zip(requests, counts, strict=True):
+            orders.append(Order(request, first_id))
+            first_id += count
+        return orders
+
+    def _now(self) -> int:
+        return int(self._system.now() * 1_000_000)
+
+    def _outcome(
+        self, failure: psycopg.Error | None, unreachable: StorageUnavailableError | None, *, is_uncertain: bool
+    ) -> Exception:
+        if is_uncertain:
+            return StorageUnavailableError(
+                f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
+                " whether they are recorded before you repeat them, or give them an idempotency key"
+            )
+        # Nothing was written; what ended a transaction says less than that the server went away before the next try.
+        if unreachable is not None:
+            return unreachable
+        if failure is None or failure.sqlstate == STALE:
+            return StorageUnavailableError(f"{self._database.where}: streams turned up elsewhere again and again")
+        return failure

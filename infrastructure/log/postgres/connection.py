@@ -1,0 +1,300 @@
+"""From PostgreSQL's errors to Refold's, by SQLSTATE: one line, with the database's name and a way out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ....domain.concurrency.locks import News, locked
+from ....domain.concurrency.process_forks import renew_in_child
+from ....domain.errors import (
+    DamagedError,
+    RefoldError,
+    StorageBusyError,
+    StorageClosedError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+from ..row_faults import opening
+from .wire import PATIENCE_SECONDS, Call, Rows, Wire
+
+DUPLICATE = "23505"
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turn errors of psycopg into Refold's own; those that are mistakes of ours go on as they are."""
+    try:
+        yield
+    except psycopg.Error as error:
+        known = translate(error, where)
+        if known is error:
+            raise
+        raise known from error
+
+
+def is_lost_connection(error: psycopg.Error) -> bool:
+    """Return whether an error means that the connection is gone, and what it was about to do uncertain."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state[:2] == "08" or state in ("57P01", "57P02", "57P03")
+
+
+def first_line(error: psycopg.Error) -> str:
+    """Return what the server or libpq said, without the lines that explain it further."""
+    message = error.diag.message_primary or str(error)
+    return message.strip().splitlines()[0] if message.strip() else type(error).__name__
+
+
+def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
+    """Return Refold's error for one of psycopg's; the same where a statement was written or used wrongly."""
+    if is_lost_connection(error):
+        return StorageUnavailableError(f"{where} does not answer ({first_line(error)}): check that it runs")
+    match error.sqlstate or "":
+        case "53100":
+            return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
+        case "53200" | "53300" | "53400":
+            return StorageBusyError(f"{where} is at its limit ({first_line(error)}): try again later")
+        case "55P03" | "57014" | "40P01" | "40001":
+            return StorageBusyError(f"{where} kept others waiting too long ({first_line(error)}): try again")
+        case "25006":
+            return StorageReadOnlyError(f"{where} takes no changes: connect to the primary, or make it writable")
+        case "42501":
+            return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
+        case "42P01" | "42703" | "3F000" | "42804" | "42883" | "42P10" | "0A000":
+            # Gone, or of another shape: a column's type, or the key that rows are found by.
+            way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
+            return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
+        case "58030":
+            return StorageError(f"the disk of {where} failed: {first_line(error)}")
+        case "XX001" | "XX002":
+            return DamagedError(where, first_line(error))
+        case state if state[:2] in ("22", "23"):
+            return DamagedError(where, f"it refuses a row that it should take ({first_line(error)})")
+        case "42601" | "":
+            return error
+        case state:
+            return StorageError(f"{where} failed ({first_line(error)}, SQLSTATE {state}): ask who runs it")
+
+
+T = TypeVar("T")
+CONNECT_SECONDS = 10
+READERS_MAX = 8
+READ_ATTEMPTS_MAX = 3
+PAUSE_SECONDS = 0.1
+CLOSING_PAUSE_SECONDS = 0.05
+DEFAULTS: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "refold",
+    "client_encoding": "utf8",
+}
+ENCODINGS = ("UTF8", "SQL_ASCII")
+
+
+class _Seat:
+    """The right to one of the reading connections."""
+
+
+class PostgresDatabase:
+    """
+    The connections to the database of a URL (or of libpq's `key=value` form).
+
+    Raises:
+        StorageUnavailableError: the URL cannot be read; whether it leads anywhere shows at the first use.
+    """
+
+    def __init__(self, url: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.url = url
+        self._conninfo, self.where = _parse(url)
+        self._patience = patience_seconds
+        self._closed = False
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # The connections are the parent's; each lets go of its socket by itself.
+        self._news = News()
+        self._idle: deque[Wire] = deque()
+        # Weakly: a seat that an interrupted call did not give back is free when its frame is gone.
+        self._seats: WeakSet[_Seat] = WeakSet()
+        self._lock = threading.Lock()
+        self._writer: Wire | None = None
+
+    def reading(self, work: Callable[[Wire], T]) -> T:
+        """
+        Return what `work` makes of a connection; it is called again when the connection breaks.
+
+        Raises:
+            StorageBusyError: all connections stayed in use.
+            StorageUnavailableError: the database cannot be reached.
+        """
+        with translated(self.where), opening(self.where):
+            for attempt in range(READ_ATTEMPTS_MAX):
+                try:
+                    return self._read_once(work)
+                except (psycopg.Error, StorageUnavailableError) as error:
+                    # That a server cannot be reached is waited out only where it could be a moment ago.
+                    was_reached = attempt > 0 or (isinstance(error, psycopg.Error) and is_lost_connection(error))
+                    if not was_reached or attempt == READ_ATTEMPTS_MAX - 1:
+                        raise
+                    self._drop_idle()
+                    pause_before(attempt)
+        raise AssertionError("the loop returns or raises")
+
+    def ask(self, *calls: Call) -> list[Rows]:
+        """Return the rows of each statement, carried out in one round trip."""
+        return self.reading(lambda wire: wire.run(*calls))
+
+    def _read_once(self, work: Callable[[Wire], T]) -> T:
+        seat = self._wait_for_seat()
+        wire: Wire | None = None
+        try:
+            wire = self._idle_or_new()
+            return work(wire)
+        finally:
+            self._leave(seat, wire)
+
+    def _wait_for_seat(self) -> _Seat:
+        deadline = time.monotonic() + self._patience
+        while True:
+            seen = self._news.count
+            self._require_open()
+            seat = locked(self._lock, self._free_seat)
+            if seat is not None:
+                return seat
+            if time.monotonic() >= deadline:
+                raise StorageBusyError(
+                    f"all READERS_MAX ({READERS_MAX}) connections to {self.where} stayed in use: try again"
+                )
+            self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
+
+    def _free_seat(self) -> _Seat | None:
+        if len(self._seats) >= READERS_MAX:
+            return None
+        seat = _Seat()
+        self._seats.add(seat)
+        return seat
+
+    def _idle_or_new(self) -> Wire:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _leave(self, seat: _Seat, wire: Wire | None) -> None:
+        if wire is not None and wire.settle():
+            self._idle.append(wire)
+        elif wire is not None:
+            wire.close()
+        self._seats.discard(seat)
+        self._news.announce()
+        if self._closed:
+            self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def writer(self, *, under_way: bool = False) -> Wire:
+        """
+        Return the writing connection, and with `under_way` a trip that was begun on it; the caller sees to it that
+        one thread at a time uses it, and calls `settle_writer` when something goes wrong.
+
+        Errors come out as psycopg's own: the caller can tell which of them leave something to be found out.
+        """
+        self._require_open()
+        if self._writer is not None and self._writer.is_under_way and not under_way:
+            # Whoever began it was interrupted.
+            self.settle_writer()
+        if self._writer is None:
+            self._writer = self._connect()
+        return self._writer
+
+    def settle_writer(self) -> None:
+        """Roll back what an error left open on the writing connection, and let go of it if it is broken."""
+        writer, self._writer = self._writer, None
+        if writer is not None and writer.settle():
+            self._writer = writer
+
+    @contextmanager
+    def writing(self, *, under_way: bool = False) -> Iterator[Wire]:
+        """Lend the writing connection for a block, and settle it if that fails."""
+        try:
+            yield self.writer(under_way=under_way)
+        except BaseException:
+            self.settle_writer()
+            raise
+
+    def close(self) -> None:
+        """Close all connections, once those in use have been given back; may be called twice."""
+        self._closed = True
+        deadline = time.monotonic() + self._patience
+        while self._seats and time.monotonic() < deadline:
+            self._news.wait_past(self._news.count, timeout_seconds=CLOSING_PAUSE_SECONDS)
+        self._drop_idle()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageClosedError(f"{self.where} is closed: open it again")
+
+    def _connect(self) -> Wire:
+        try:
+            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            raise StorageUnavailableError(
+                f"{self.where} cannot be opened ({first_line(error)}): check address, name and login"
+            ) from error
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding not in ENCODINGS:
+            connection.close()
+            raise StorageUnavailableError(f"{self.where} is encoded in {encoding}: make one in UTF8")
+        wire = Wire(connection, patience_seconds=self._patience)
+        try:
+            with translated(self.where):
+                # A pooler gives every client a number of its own making.
+                ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+        except BaseException:
+            wire.close()
+            raise
+        wire.prepares = pid == connection.info.backend_pid
+        return wire
+
+
+def pause_before(attempt: int) -> None:
+    """Wait before trying again, each time twice as long."""
+    time.sleep(PAUSE_SECONDS * 2**attempt)
+
+
+def _parse(url: str) -> tuple[str, str]:
+    """Return what to connect with, and the name to use in messages, which has no password in it."""
+    unreadable = StorageUnavailableError(
+        "the URL of the database cannot be read: write postgresql://user:password@host:port/name,"
+        " with special characters as %XX"
+    )
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        # Neither the URL nor libpq's message is repeated: both may hold the password.
+        raise unreadable from None
+    host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
+    if "@" in host + port:
+        # The password had a character that ends it; what is left of it stands where the host should be.
+        raise unreadable
+    address = f"{host}:{port}" if port else host
+    where = f"postgresql:///{name}?host={host}" if host.startswith("/") else f"postgresql://{address}/{name}"
+    return make_conninfo(**{**DEFAULTS, **given}), where

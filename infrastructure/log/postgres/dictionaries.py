@@ -1,0 +1,107 @@
+"""The compression dictionary of a log on PostgreSQL: trained once from its first events, kept for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from ....domain.concurrency.process_forks import renew_in_child
+from ....domain.errors import DamagedError, StorageError
+from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
+from .connection import PostgresDatabase
+from .wire import Call, Wire, int4
+
+SMALLEST_IN_ROW = 1_024
+
+
+class RowCompression(Compression):
+    """
+    Leaves short payloads as they are: compressing them would be paid for at every append and load, and saves
+    little of a row that has an envelope and three index entries besides.
+    """
+
+    def shrink(self, data: bytes) -> bytes:
+        """Return `data` in its stored form."""
+        return b"\x00" + data if len(data) < SMALLEST_IN_ROW else super().shrink(data)
+
+
+class Dictionaries:
+    """Loads, checks and trains dictionaries; `compression` uses the newest."""
+
+    def __init__(self, database: PostgresDatabase, prefix: str) -> None:
+        self._database = database
+        self._newest = f"SELECT max(number) FROM {prefix}dictionary"
+        self._read = f"SELECT checksum, data FROM {prefix}dictionary WHERE number = $1"
+        self._insert = f"INSERT INTO {prefix}dictionary VALUES (1, $1, $2) ON CONFLICT DO NOTHING"
+        self._events = 0
+        self._checksum = b""
+        self._after_fork()
+        renew_in_child(self)
+        self.compression = RowCompression(self.load)
+
+    def _after_fork(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    def use_newest(self) -> None:
+        """Compress with the newest dictionary of the database from now on, if it has any."""
+        ((number,),) = self._database.ask(Call(self._newest))[0]
+        if number:
+            dictionary = self.load(number)
+            self._checksum = _checksum(dictionary)
+            self.compression.use(number, dictionary)
+
+    def load(self, number: int) -> bytes:
+        """
+        Return a dictionary.
+
+        Raises:
+            DamagedError: it is missing, or its bytes do not match its checksum.
+        """
+        rows = self._database.ask(Call(self._read, (int4(number),)))[0]
+        if not rows:
+            raise DamagedError(f"dictionary {number}", "it is missing, and events were compressed with it")
+        checksum, data = rows[0]
+        if _checksum(data) != checksum:
+            raise DamagedError(f"dictionary {number}", "its bytes do not match its checksum")
+        return bytes(data)
+
+    def is_there(self, wire: Wire) -> bool:
+        """Look whether the database still has the dictionary that is used; if not, none is used until one is found."""
+        newest = self.compression.newest
+        if not newest:
+            return True
+        rows = wire.run(Call(self._read, (int4(newest),)))[0]
+        if rows and bytes(rows[0][0]) == self._checksum:
+            return True
+        self.compression.drop()
+        return False
+
+    def count(self, events: int, samples: Callable[[], Sequence[bytes]]) -> None:
+        """Take note of events that were recorded; with the 1,024th a dictionary is trained in a thread of its own."""
+        self._events += events
+        if self._events >= DICTIONARY_EVENTS and not self.compression.newest and self._thread is None:
+            self._thread = threading.Thread(target=self._train, args=(samples,), name="refold-dictionary", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the training to end."""
+        # One whose start was interrupted never ran.
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def _train(self, samples: Callable[[], Sequence[bytes]]) -> None:
+        # A store that is closed meanwhile, or whose server went away, gets its dictionary the next time.
+        with suppress(StorageError, DamagedError):
+            # Another process may have been quicker: one dictionary is enough.
+            self.use_newest()
+            dictionary = None if self.compression.newest else train_dictionary(samples())
+            if dictionary is not None:
+                call = Call(self._insert, (_checksum(dictionary), dictionary))
+                self._database.ask(call)
+                self.use_newest()
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=32).digest()

@@ -1,0 +1,226 @@
+"""
+What must be asked before a careful append, in one round trip: the locks first, then everything a plan needs.
+
+Under READ COMMITTED each statement sees what was committed before it began, so what stands behind a lock sees
+all that was written under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from ....domain.errors import DamagedError
+from ..acknowledged import Witness
+from ..records import Known, Part, Placed
+from ..row_faults import digest_of_row, whole
+from .planning import Found, Lane, Memory, Order, Tip
+from .wire import BEGIN, Call, Rows, Wire, int4
+
+INT_MAX = (1 << 31) - 1
+
+
+class StreamMovedError(Exception):
+    """A stream lies in another slice than the one that was locked, or a slice ends elsewhere; it is remembered now."""
+
+
+class Guard(Protocol):
+    """Knows what was acknowledged, and what it means that this is gone."""
+
+    def witness(self, number: int) -> Witness | None:
+        """Return the event that was acknowledged last in a slice."""
+
+    def went_back(self, witness: Witness) -> Exception:
+        """Return the error for it not being there."""
+
+    def check(self, wire: Wire) -> None:
+        """
+        Look, on a new connection, whether what new rows will refer to is there; raise such an error where it is not.
+        """
+
+
+class _Question(NamedTuple):
+    """A statement, and what is to be done with its rows."""
+
+    call: Call
+    take: Callable[[Rows], None]
+
+
+class _Statements(NamedTuple):
+    last: str = "SELECT position, recorded_at, digest FROM {p}event WHERE slice = $1 ORDER BY position DESC LIMIT 1"
+    stream_key: str = "SELECT coalesce(max(key), 0) FROM {p}stream WHERE slice = $1"
+    blob_key: str = "SELECT coalesce(max(key), 0) FROM {p}blob WHERE slice = $1"
+    place: str = "SELECT slice, key FROM {p}stream WHERE id = $1"
+    head: str = (
+        "SELECT version, digest FROM {p}event WHERE slice = $1"
+        " AND stream = (SELECT key FROM {p}stream WHERE id = $2 AND slice = $1) ORDER BY version DESC LIMIT 1"
+    )
+    digest: str = (
+        "SELECT digest FROM {p}event WHERE slice = $1"
+        " AND stream = (SELECT key FROM {p}stream WHERE id = $2 AND slice = $1) AND version = $3"
+    )
+    known: str = (
+        "SELECT first_version, last_version FROM {p}idempotency WHERE slice = $1"
+        " AND stream = (SELECT key FROM {p}stream WHERE id = $2 AND slice = $1) AND key = $3"
+    )
+    blob: str = "SELECT key FROM {p}blob WHERE slice = $1 AND hash = $2 AND key_id = $3"
+    recorded: str = "SELECT version, position, recorded_at, digest FROM {p}event WHERE slice = $1 AND event_id = $2"
+
+
+class Inquiry:
+    """
+    Asks on behalf of one log; what it learns of slices and streams it puts into `memory`. `lock` locks a slice.
+
+    With a `guard` it looks, in slices whose end is not remembered, whether they still hold what was acknowledged.
+    """
+
+    def __init__(self, memory: Memory, prefix: str, lock: str, guard: Guard | None = None) -> None:
+        self._memory = memory
+        self._lock = lock
+        self._guard = guard
+        self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
+
+    def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> Found:
+        """
+        Begin a transaction, lock the slices of these orders, and learn what appending them takes.
+
+        Raises:
+            StreamMovedError: a stream lies elsewhere, or a slice ends elsewhere than it was remembered to; the
+                transaction is to be begun anew.
+            LogWentBackError: what was acknowledged is not there.
+            DamagedError: a slice has no row to lock.
+        """
+        found, moved, changed = Found({}, {}), dict[str, int](), list[int]()
+        guesses = {
+            part.stream: self._memory.slices.get(part.stream, part.slice)
+            for order in orders
+            for part in order.request.parts
+        }
+        slices = sorted(set(guesses.values()))
+        questions = [_Question(Call(self._lock, (int4(number),)), _requires_row(number)) for number in slices]
+        for number in slices:
+            questions += self._about_slice(number, changed)
+        for stream, number in guesses.items():
+            questions += self._about_stream(stream, number, moved)
+        for order in orders:
+            questions += self._about_order(order, guesses, found, look_for_ids)
+        _, *answers = wire.run(BEGIN, *(question.call for question in questions))
+        for question, rows in zip(questions, answers, strict=True):
+            question.take(rows)
+        if moved or changed:
+            # With nothing remembered of a slice, the next look is at what was acknowledged there, too. It is at all of
+            # these slices: while others write, one of them may change between any two looks.
+            self._memory.forget(slices if changed else ())
+            self._memory.slices.update(moved)
+            raise StreamMovedError
+        return found
+
+    def _about_slice(self, number: int, changed: list[int]) -> Iterator[_Question]:
+        before = self._memory.lanes.get(number)
+        witness = self._guard.witness(number) if self._guard and before is None else None
+        lane = self._memory.lanes[number] = Lane()
+
+        def take_last(rows: Rows) -> None:
+            if rows:
+                # What follows is counted on from these.
+                lane.position = whole(f"the last position of slice {number}", rows[0][0])
+                lane.recorded_at = whole(f"the time of position {number}.{lane.position}", rows[0][1])
+                lane.digest = digest_of_row(f"position {number}.{lane.position}", rows[0][2])
+            # Nobody wrote since: what is remembered of the slice's streams holds good.
+            if before is not None and before.digest == lane.digest:
+                lane.tips, lane.blobs = before.tips, before.blobs
+            elif before is not None:
+                changed.append(number)
+
+        def take_witness(rows: Rows) -> None:
+            if self._guard and witness and [tuple(row) for row in rows] != [(witness.digest,)]:
+                raise self._guard.went_back(witness)
+
+        def take_stream_key(rows: Rows) -> None:
+            lane.stream_key = whole(f"the last key of a stream of slice {number}", rows[0][0], INT_MAX - 1)
+
+        def take_blob_key(rows: Rows) -> None:
+            lane.blob_key = whole(f"the last key of a text of slice {number}", rows[0][0])
+
+        where = (int4(number),)
+        yield _Question(Call(self._sql.last, where), take_last)
+        if witness is not None:
+            values = (int4(number), witness.stream.encode(), int4(witness.version))
+            yield _Question(Call(self._sql.digest, values), take_witness)
+        yield _Question(Call(self._sql.stream_key, where), take_stream_key)
+        yield _Question(Call(self._sql.blob_key, where), take_blob_key)
+
+    def _about_stream(self, stream: str, number: int, moved: dict[str, int]) -> Iterator[_Question]:
+        lane, slices = self._memory.lanes[number], self._memory.slices
+
+        def take_place(rows: Rows) -> None:
+            slices.pop(stream, None)
+            for place, key in rows:
+                # Foreign applications have slices of their own numbers.
+                whole(f"the slice of {stream}", place, INT_MAX)
+                whole(f"the key of {stream}", key, INT_MAX)
+                if place == number:
+                    slices[stream] = number
+                    lane.tips.setdefault(stream, Tip(key))
+                else:
+                    moved[stream] = place
+
+        def take_head(rows: Rows) -> None:
+            for version, digest in rows:
+                whole(f"the last version of {stream}", version, INT_MAX - 1)
+                digest_of_row(f"event {stream}@{version}", digest)
+                tip = lane.tips[stream]
+                if (tip.version, tip.digest) != (version, digest):
+                    lane.tips[stream] = Tip(tip.key, version, digest)
+
+        yield _Question(Call(self._sql.place, (stream.encode(),)), take_place)
+        yield _Question(Call(self._sql.head, (int4(number), stream.encode())), take_head)
+
+    def _about_order(
+        self, order: Order, guesses: dict[str, int], found: Found, look_for_ids: bool
+    ) -> Iterator[_Question]:
+        event_id = order.first_id
+        for part in order.request.parts:
+            number = guesses[part.stream]
+            yield from self._about_part(part, number, found)
+            if look_for_ids:
+                for one in range(event_id, event_id + len(part.drafts)):
+                    yield self._about_id(one, number, found)
+            event_id += len(part.drafts)
+
+    def _about_part(self, part: Part, number: int, found: Found) -> Iterator[_Question]:
+        lane = self._memory.lanes[number]
+        if part.idempotency_key is not None:
+            name = (part.stream, part.idempotency_key)
+            values = (int4(number), part.stream.encode(), part.idempotency_key.encode())
+
+            def take_known(rows: Rows) -> None:
+                for span in rows:
+                    what = f"the idempotency key {part.idempotency_key!r} of {part.stream}"
+                    found.keys[name] = Known(*[whole(what, version, INT_MAX) for version in span])
+
+            yield _Question(Call(self._sql.known, values), take_known)
+        for draft in part.drafts:
+            for text in draft.texts:
+                key_id = draft.meta.key_id or ""
+
+                def take_blob(rows: Rows, name: tuple[bytes, str] = (text.digest, key_id)) -> None:
+                    for (key,) in rows:
+                        lane.blobs[name] = whole("the key of a large text", key)
+
+                yield _Question(Call(self._sql.blob, (int4(number), text.digest, key_id.encode())), take_blob)
+
+    def _about_id(self, event_id: int, number: int, found: Found) -> _Question:
+        def take(rows: Rows) -> None:
+            for version, position, recorded_at, digest in rows:
+                found.recorded[event_id] = Placed(version, number, position, recorded_at, digest)
+
+        return _Question(Call(self._sql.recorded, (int4(number), event_id.to_bytes(16, "big"))), take)
+
+
+def _requires_row(number: int) -> Callable[[Rows], None]:
+    def take(rows: Rows) -> None:
+        if not rows:
+            raise DamagedError(f"slice_lock {number}", "its row is missing")
+
+    return take

@@ -1,0 +1,353 @@
+"""
+The log on PostgreSQL: many processes write side by side, on one server or on shards of it.
+
+The log is 1,024 slices, each with an order of its own. A process commits in groups, over one connection; readers
+have connections of their own, and neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from ....domain.clock import REAL_SYSTEM, System
+from ....domain.concurrency.locks import News
+from ....domain.concurrency.promises import Settled
+from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
+from ....domain.ids import slice_of
+from ....domain.log.envelope import Event, RecordedEvent, encode_payload
+from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ....domain.positions import BEGINNING, Moment, Partition
+from ..acknowledged import Acknowledged, Witness, is_small
+from ..codec import CODEC, Codec
+from ..compression import DICTIONARY_EVENTS
+from ..group_commit import GroupCommitter, Ticket
+from ..records import ANY, Part, Request, drafts_of, receipts_of
+from .append import Appender, Begun, Interrupted
+from .connection import PostgresDatabase
+from .dictionaries import Dictionaries
+from .page import Pager
+from .planning import Answer
+from .read import VERSION_MAX, PostgresPartition, Reader
+from .schema import prepare_schema
+from .verify import damaged_rows, damaged_texts, key_rows, stream_ids
+from .wire import PATIENCE_SECONDS, Wire
+
+POLL_SECONDS = 0.02
+T = TypeVar("T")
+# Looking costs the server some milliseconds in a log of many slices: it is to rest most of the time.
+REST_FACTOR = 4
+Batch = Sequence[NewEvents]
+LogTicket = Ticket[Batch, list[Receipt]]
+
+
+class PostgresLog:
+    """
+    A log in a PostgreSQL database; see `refold.domain.log.ports.LiveLog` for what its methods promise.
+
+    Its tables are made in the connection's current schema where there are none, unless `create` is false.
+    Nothing waits for a silent server longer than `patience_seconds`.
+
+    Raises:
+        StorageUnavailableError: the database cannot be reached, or holds no log that this version understands.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        codec: Codec = CODEC,
+        system: System = REAL_SYSTEM,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.database = PostgresDatabase(url, patience_seconds=patience_seconds)
+        self._dictionaries = Dictionaries(self.database, "")
+        self._compression = self._dictionaries.compression
+        self._acknowledged = Acknowledged()
+        self._appender = Appender(self.database, "", system, self._compression, self)
+        self._reader = Reader(self.database, "", codec, self._compression, self._went_back)
+        self._pager = Pager(self.database, "")
+        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
+        self._news = News()
+        try:
+            self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
+            self._dictionaries.use_newest()
+            self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
+        except BaseException:
+            self.close()
+            raise
+
+    # Writing
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """Append all of `batch` or nothing; the future is done once it is on disk."""
+        if len(batch) != 1 and len({new.stream for new in batch}) != len(batch):
+            return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
+        return self._committer.submit(batch, wait=wait)
+
+    def _commit_alone(self, batch: Batch) -> list[Receipt]:
+        quick = self._appender.append_quickly(batch[0]) if len(batch) == 1 else None
+        if isinstance(quick, Receipt):
+            receipts = [quick]
+            self._acknowledged.note(receipts, are_small=True)
+            self._wake([receipts])
+            return receipts
+        answer = self._append([batch], quick)[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _commit(self, group: list[LogTicket]) -> None:
+        batches = [ticket.request for ticket in group]
+        quick = self._appender.append_all_quickly([new for batch in batches for new in batch])
+        if isinstance(quick, list):
+            receipts = iter(quick)
+            answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
+            self._acknowledged.note(quick, are_small=True)
+            self._wake(answers)
+        else:
+            answers = self._append(batches, quick)
+        for ticket, answer in zip(group, answers, strict=True):
+            if isinstance(answer, Exception):
+                ticket.future.set_exception(answer)
+            else:
+                ticket.future.set_result(answer)
+
+    def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[list[Receipt] | Exception]:
+        refused: dict[int, Exception] = {}
+        drafted: list[Batch] = []
+        are_small: list[bool] = []
+        receipts = _Receipts(drafted, self.read)
+
+        def draft() -> list[Request]:
+            requests = []
+            for place, batch in enumerate(batches):
+                try:
+                    requests.append(self._request(batch))
+                    drafted.append(batch)
+                    are_small.append(is_small(requests[-1]))
+                except (RefoldError, ValueError, TypeError, OverflowError) as error:
+                    refused[place] = error
+            return requests
+
+        slices = {self._slice(new) for batch in batches for new in batch}
+        answers = self._appender.append(slices, draft, receipts.foresee, before)
+        # What went the quick way together can be drafted: the ids of its events would belong to others otherwise.
+        assert not (refused and drafted and isinstance(before, Interrupted))
+        outcomes_drafted = receipts.of(answers)
+        for outcome, small in zip(outcomes_drafted, are_small, strict=True):
+            if not isinstance(outcome, Exception):
+                self._acknowledged.note(outcome, are_small=small)
+        made = iter(outcomes_drafted)
+        outcomes = [refused[place] if place in refused else next(made) for place in range(len(batches))]
+        self._wake(outcomes)
+        return outcomes
+
+    def _slice(self, new: NewEvents) -> int:
+        known = self._appender.known_slice(new.stream)
+        if known is not None:
+            return known
+        # What cannot be encoded is refused when it is drafted, and only that.
+        return slice_of((new.root or new.stream).encode(errors="replace").decode())
+
+    def _request(self, batch: Batch) -> Request:
+        return Request([self._part(new) for new in batch])
+
+    def _part(self, new: NewEvents) -> Part:
+        self._check_names(new)
+        drafts = drafts_of(new, self._compression)
+        first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
+        key, digest = new.idempotency_key, new.expected_digest
+        return Part(new.stream, first, drafts, self._slice(new), idempotency_key=key, expected_digest=digest)
+
+    def _check_names(self, new: NewEvents) -> None:
+        # The root of a stream that is there already is of no account.
+        root = "" if self._appender.known_slice(new.stream) is not None else new.root
+        names = f"{new.stream}{root}{new.idempotency_key}"
+        try:
+            names.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"a name with {new.stream!r} holds a lone surrogate: {error}") from error
+        require_names(new)
+
+    def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
+        """Wake those who wait for news, and count towards the dictionary."""
+        self._news.announce()
+        if not self._compression.newest:
+            receipts = [receipt for answer in answers if isinstance(answer, list) for receipt in answer]
+            events = sum(len(receipt.events) for receipt in receipts if not receipt.replayed)
+            self._dictionaries.count(events, self._first_payloads)
+
+    def _first_payloads(self) -> list[bytes]:
+        page = self.read_all(after=BEGINNING, limit=DICTIONARY_EVENTS)
+        return [encode_payload(recorded.event) for recorded in page.events]
+
+    def exclusively(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, run while this process commits nothing: how others use the writing connection."""
+        return self._committer.exclusively(work)
+
+    # What went back
+
+    def witness(self, number: int) -> Witness | None:
+        """Return the event that was acknowledged last in a slice, if any was."""
+        return self._acknowledged.witness(number)
+
+    def went_back(self, witness: Witness) -> Exception:
+        """Return the error for an acknowledged event that is not there."""
+        return self._went_back(witness.stream, StreamEnd(witness.version, witness.digest))
+
+    def check(self, wire: Wire) -> None:
+        """
+        Look, on a new connection, whether the dictionary that rows are compressed with is still there.
+
+        Raises:
+            LogWentBackError: it is not.
+        """
+        if not self._dictionaries.is_there(wire):
+            where = self.database.where
+            raise LogWentBackError(where, reason="the dictionary that its rows were compressed with is gone")
+
+    def _went_back(self, stream: str, known: StreamEnd) -> LogWentBackError:
+        self._reader.forget_places()
+        self._appender.distrust()
+        return self._acknowledged.went_back(self.database.where, self._reader, stream, known)
+
+    # Reading
+
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
+        """Return the events of a stream with versions above `after`, up to and including `until`, in order."""
+        return self._reader.read_stream(Range(stream, after, VERSION_MAX if until is None else until), known)
+
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
+        """Return what `read` does without the envelopes."""
+        return self._reader.read_events(Range(stream, after, VERSION_MAX if until is None else until), known)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """Return what `read_events` does for each of several ranges."""
+        return self._reader.read_ranges(ranges)
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        return self._reader.read_under(stream, key)
+
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+        """Return up to `limit` events behind `after`, in the order of the log, and the moment they end at."""
+        rows, moment = self._pager.page(after, limit)
+        return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
+
+    @property
+    def location(self) -> str:
+        """The URL that it was opened with, password and all."""
+        return self.database.url
+
+    def prepare_partitions(self) -> None:
+        """Do nothing: every key begins with the slice."""
+
+    def partition(self, partition: Partition) -> PostgresPartition:
+        """Return one partition of it."""
+        return PostgresPartition(Pager(self.database, "", partition), self._reader)
+
+    def head(self, stream: str) -> int:
+        """Return the version of the last event of a stream; 0 where there is none."""
+        return self._reader.last_version(stream)
+
+    def end(self, stream: str) -> StreamEnd:
+        """Return what `head` does, with the digest of that event."""
+        return self._reader.end(stream)
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
+        return self._reader.last_version(stream, moment)
+
+    def now(self) -> Moment:
+        """Return the moment of the last event."""
+        return Moment.of(dict(self._pager.ends()))
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """Return once there may be an event behind `seen`, or the time is up; another process's within 20 ms or so."""
+        deadline = time.monotonic() + timeout_seconds
+        heads = dict(seen.heads)
+        while True:
+            count, began = self._news.count, time.monotonic()
+            if any(last > heads.get(number, 0) for number, last in self._pager.ends().items()):
+                return
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            rest = min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now)
+            self._news.wait_past(count, timeout_seconds=rest)
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
+        return stream_ids(self.database, prefix)
+
+    def files(self) -> Sequence[str]:
+        """Return nothing: what its files are is the server's matter."""
+        return ()
+
+    def damaged_files(self) -> Iterable[DamagedError]:
+        """Return nothing: what its files are is the server's matter."""
+        return ()
+
+    def damaged_texts(self) -> Iterable[DamagedError]:
+        """Return an error for each large text that is not what was stored."""
+        return damaged_texts(self.database, self._compression)
+
+    def damaged_rows(self) -> Iterable[DamagedError]:
+        """Return an error for each row beside the events that is missing, or is not what they say."""
+        return damaged_rows(self.database)
+
+    def idempotency_keys(self) -> Iterable[KeyRow]:
+        """Yield what is kept of every idempotency key."""
+        return key_rows(self.database)
+
+    def close(self) -> None:
+        """Finish what was handed in, then close the connections; may be called twice."""
+        self._committer.close()
+        self._dictionaries.close()
+        self.database.close()
+
+
+class _Receipts:
+    """Makes the receipts of batches; most of them while the server is still committing."""
+
+    def __init__(self, batches: Sequence[Batch], read: Callable[..., list[RecordedEvent]]) -> None:
+        self._batches = batches
+        self._read = read
+        self._answers: Sequence[Answer] = ()
+        self._made: list[list[Receipt] | Exception | None] = []
+
+    def foresee(self, answers: list[Answer]) -> None:
+        """Make the receipts that these answers lead to, if it is these that come true."""
+        self._answers = answers
+        self._made = [
+            self._of(batch, answer) if _is_new(answer) else None
+            for batch, answer in zip(self._batches, answers, strict=True)
+        ]
+
+    def of(self, answers: Sequence[Answer]) -> list[list[Receipt] | Exception]:
+        """Return the receipts, given the answers that did come true."""
+        made = self._made if self._answers is answers else [None] * len(answers)
+        return [
+            self._of(batch, answer) if known is None else known
+            for batch, answer, known in zip(self._batches, answers, made, strict=True)
+        ]
+
+    def _of(self, batch: Batch, answer: Answer) -> list[Receipt] | Exception:
+        if isinstance(answer, ConcurrencyError):
+            return answer
+        try:
+            return receipts_of(batch, answer, self._read)
+        except RefoldError as error:
+            # What is repeated may be another call's, or damaged: the others of the group are written.
+            return error
+
+
+def _is_new(answer: Answer) -> bool:
+    return isinstance(answer, list) and all(isinstance(part, list) for part in answer)

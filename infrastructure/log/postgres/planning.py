@@ -1,0 +1,335 @@
+"""
+Planning an append: what is known of the ends of slices and streams, and the rows that follow from it.
+
+All that counts up in a slice (positions, keys of streams and of texts) is given out under the slice's lock and
+together with an event. So a slice whose last position is the one remembered is as it is remembered, altogether.
+
+A plan takes nothing from the database and gives nothing to it: it makes rows, says what becomes of each request
+if they are written, and moves the memory on as if they were. Whoever does not get them written forgets it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from ....domain.errors import ConcurrencyError
+from ....domain.log.envelope import NO_DIGEST, chain_digest
+from ....domain.positions import Position
+from ..codec import encode_meta
+from ..compression import Compression, mark_references
+from ..large_texts import LargeText, insert_references
+from ..records import ANY, Appended, Draft, Known, Part, Placed, Request
+from .wire import Call, int4, int8
+
+STREAMS_MAX = 10_000
+BLOBS_MAX = 1_000
+ROWS_MAX = 64
+CHUNK_BYTES_MAX = 1 << 20
+IDS_MAX = 1_000
+TABLES = ("stream", "blob", "event", "idempotency")
+Answer = Appended | ConcurrencyError
+Row = tuple[bytes | None, ...]
+
+
+class NotKnownError(Exception):
+    """What is remembered does not suffice for a plan."""
+
+
+class Order(NamedTuple):
+    """A request, and the id of its first event; those of the others follow it."""
+
+    request: Request
+    first_id: int
+
+
+@dataclass(slots=True)
+class Tip:
+    """The end of a stream: its key, last version and digest."""
+
+    key: int = 0
+    version: int | None = None
+    digest: bytes = NO_DIGEST
+
+
+@dataclass(slots=True)
+class Lane:
+    """
+    The end of one slice: its last position, with the time and the digest of the event there (empty without one), the
+    last keys given out, and the streams that are known.
+    """
+
+    position: int = 0
+    recorded_at: int = 0
+    digest: bytes = b""
+    stream_key: int = 0
+    blob_key: int = 0
+    tips: dict[str, Tip] = field(default_factory=dict)
+    blobs: dict[tuple[bytes, str], int] = field(default_factory=dict)
+
+
+class Memory:
+    """What one process remembers: lanes, good until somebody else writes to them; slices and tags, good for ever."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self.slices: dict[str, int] = {}
+        self.tags: dict[str, bytes] = {}
+        self.opened: list[str] = []
+
+    def open(self, stream: str, number: int, tip: Tip) -> None:
+        """Take note that a stream is about to be opened in a slice, whose next key its tip has."""
+        lane = self.lanes[number]
+        lane.stream_key, lane.tips[stream] = tip.key, tip
+        self.slices[stream] = number
+        self.opened.append(stream)
+
+    def forget(self, slices: Iterable[int] | None = None) -> None:
+        """Trust no lane any more, or not those of these slices; streams that were to be opened do not exist."""
+        for number in [*self.lanes] if slices is None else slices:
+            self.lanes.pop(number, None)
+        for stream in self.opened:
+            self.slices.pop(stream, None)
+        self.opened.clear()
+
+    def forget_all(self) -> None:
+        """Trust nothing any more, not even what is good for ever: this may be an older copy of the database."""
+        self.forget()
+        self.slices.clear()
+        self.tags.clear()
+
+    def keep(self, slices: Iterable[int]) -> None:
+        """Take note that what was planned for these slices is written."""
+        self.opened.clear()
+        for number in slices:
+            lane = self.lanes.get(number)
+            # Not earlier: a plan relies on the texts that were found for it, and on those it placed itself.
+            if lane is not None and len(lane.blobs) > BLOBS_MAX:
+                lane.blobs.clear()
+        if len(self.slices) > STREAMS_MAX:
+            self.lanes.clear()
+            self.slices.clear()
+
+    def tip_of(self, part: Part) -> Tip | None:
+        """Return the end of a part's stream."""
+        lane = self.lanes.get(self.slices.get(part.stream, part.slice))
+        return None if lane is None else lane.tips.get(part.stream)
+
+
+class Found(NamedTuple):
+    """What was recorded before: under idempotency keys of streams, and under ids of events."""
+
+    keys: dict[tuple[str, str], Known]
+    recorded: dict[int, Placed]
+
+
+class Plan:
+    """
+    Rows to be written behind the ends that `memory` holds; `size` is about how many bytes they have.
+
+    With `found`, everything was read under the locks: a stream that is not in `memory` does not exist. Without,
+    such a stream is taken for new where its writer says so; the database refuses the rows if it is not.
+    """
+
+    def __init__(self, memory: Memory, now: int, compression: Compression, found: Found | None = None) -> None:
+        self._memory = memory
+        self._now = now
+        self._compression = compression
+        self._is_sure = found is not None
+        self._found = found or Found({}, {})
+        self._rows: dict[str, list[Row]] = {}
+        self._also: list[Call] = []
+        self.size = 0
+
+    def answers(self, orders: Sequence[Order]) -> list[Answer]:
+        """
+        Plan requests, and return what becomes of each; one that is refused leaves no trace.
+
+        Raises:
+            NotKnownError: memory does not say enough; nothing of this plan is to be written.
+        """
+        if not self._is_sure:
+            self._require_known(orders)
+        return [self._add(order) for order in orders]
+
+    def calls(self, prefix: str) -> Iterator[Call]:
+        """Return the statements that write the rows, and those that requests want carried out behind them."""
+        for table in TABLES:
+            rows = self._rows.get(table)
+            if rows:
+                yield from inserts(prefix + table, rows)
+        yield from self._also
+
+    def _require_known(self, orders: Sequence[Order]) -> None:
+        opened: set[str] = set()
+        memory = self._memory
+        for order in orders:
+            for part in order.request.parts:
+                tip = memory.tip_of(part)
+                if tip is None and part.stream not in opened:
+                    if part.stream in memory.slices or part.first_version not in part.starts:
+                        raise NotKnownError
+                    opened.add(part.stream)
+                if any(draft.tag not in memory.tags for draft in part.drafts):
+                    raise NotKnownError
+
+    def _add(self, order: Order) -> Answer:
+        parts = order.request.parts
+        if self._found.keys:
+            repeated = [self._found.keys.get((part.stream, part.idempotency_key or "")) for part in parts]
+            if any(repeated):
+                return list(repeated)
+        if order.first_id in self._found.recorded:
+            return self._recorded_before(order)
+        refusal = self._refusal(parts)
+        if refusal is not None:
+            # It may have been recorded under its key before, which only the database knows.
+            if not self._is_sure and any(part.idempotency_key for part in parts):
+                raise NotKnownError
+            return refusal
+        answer: Appended = []
+        event_id = order.first_id
+        for part in parts:
+            answer.append(self._place(part, event_id))
+            event_id += len(part.drafts)
+        if order.request.also is not None:
+            order.request.also(self._also)
+        return answer
+
+    def _recorded_before(self, order: Order) -> Appended:
+        ids = iter(range(order.first_id, order.first_id + sum(len(part.drafts) for part in order.request.parts)))
+        return [[self._found.recorded[next(ids)] for _ in part.drafts] for part in order.request.parts]
+
+    def _refusal(self, parts: Sequence[Part]) -> ConcurrencyError | None:
+        """Look whether all parts fit, before one is placed; a stream may come up again later in the request."""
+        ends: dict[str, int | None] = {}
+        for part in parts:
+            tip = self._memory.tip_of(part)
+            end = ends.get(part.stream, tip.version if tip else None)
+            is_other = part.stream not in ends and tip is not None and part.expected_digest not in (b"", tip.digest)
+            if not _fits(part, end) or (is_other and part.first_version != ANY):
+                return ConcurrencyError(part.stream, expected=part.first_version - 1, actual=end or 0)
+            ends[part.stream] = _first_version(part, end) + len(part.drafts) - 1
+        return None
+
+    def _place(self, part: Part, event_id: int) -> list[Placed]:
+        if not part.drafts:
+            return []
+        number = self._memory.slices.get(part.stream, part.slice)
+        lane = self._memory.lanes[number]
+        tip = lane.tips.get(part.stream) or self._open_stream(part.stream, number, lane)
+        first = version = _first_version(part, tip.version)
+        recorded_at = lane.recorded_at = max(self._now, lane.recorded_at)
+        where, stream, time = int4(number), int4(tip.key), int8(recorded_at)
+        placed, rows, tags = [], self._rows.setdefault("event", []), self._memory.tags
+        for draft in part.drafts:
+            lane.position += 1
+            position, meta = Position(number, lane.position), draft.meta
+            tip.digest = chain_digest(tip.digest, part.stream, version, position, recorded_at, meta, draft.payload)
+            stored = self._refer(draft, number, lane) if draft.texts else draft.stored
+            packed = encode_meta(meta)
+            self.size += len(stored)
+            rows.append((
+                where, stream, int8(lane.position), int4(version), tags[draft.tag], time,
+                event_id.to_bytes(16, "big"), packed, stored, tip.digest,
+            ))  # fmt: skip
+            placed.append(Placed(version, number, lane.position, recorded_at, tip.digest))
+            version += 1
+            event_id += 1
+        tip.version, lane.digest = version - 1, tip.digest
+        if part.idempotency_key is not None:
+            self._keep_key(part, (where, stream), Known(first, version - 1))
+        return placed
+
+    def _open_stream(self, stream: str, number: int, lane: Lane) -> Tip:
+        tip = Tip(lane.stream_key + 1)
+        self._rows.setdefault("stream", []).append((stream.encode(), int4(number), int4(tip.key)))
+        self._memory.open(stream, number, tip)
+        return tip
+
+    def _keep_key(self, part: Part, place: tuple[bytes, bytes], span: Known) -> None:
+        key = part.idempotency_key or ""
+        self._found.keys[part.stream, key] = span
+        row = (*place, key.encode(), int4(span.first_version), int4(span.last_version))
+        self._rows.setdefault("idempotency", []).append(row)
+
+    def _refer(self, draft: Draft, number: int, lane: Lane) -> bytes:
+        keys = [self._blob(text, draft.meta.key_id or "", number, lane) for text in draft.texts]
+        return mark_references(self._compression.shrink(insert_references(draft.plain, keys)))
+
+    def _blob(self, text: LargeText, key_id: str, number: int, lane: Lane) -> int:
+        key = lane.blobs.get((text.digest, key_id))
+        if key is None:
+            lane.blob_key += 1
+            key = lane.blobs[text.digest, key_id] = lane.blob_key
+            data = self._compression.shrink_block(text.data)
+            self.size += len(data)
+            row = (int4(number), int8(key), text.digest, key_id.encode(), data)
+            self._rows.setdefault("blob", []).append(row)
+        return key
+
+
+class EventIds:
+    """
+    Ids for events: UUIDs of version 7, which rise with time, so that their index grows at its end. They count on
+    from a number drawn by chance, and a new one is drawn now and then.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._left = 0
+
+    def take(self, count: int, now: int) -> int:
+        """Return the first of `count` ids that follow each other."""
+        if count > self._left:
+            chance = int.from_bytes(os.urandom(10), "big")
+            # The top bit of the last 62 stays free, so that counting on stays within them.
+            low = 2 << 62 | chance & (1 << 61) - 1
+            self._next = (now // 1000) << 80 | 7 << 76 | (chance >> 61 & 0xFFF) << 64 | low
+            self._left = max(count, IDS_MAX)
+        first = self._next
+        self._next += count
+        self._left -= count
+        return first
+
+
+def _fits(part: Part, end: int | None) -> bool:
+    """Return whether a part may go behind a stream's last version."""
+    return part.first_version in (ANY, end + 1) if end is not None else part.first_version in (ANY, *part.starts)
+
+
+def _first_version(part: Part, end: int | None) -> int:
+    """Return the version that the first draft of a part that fits gets."""
+    if part.first_version != ANY:
+        return part.first_version
+    return part.starts[-1] if end is None else end + 1
+
+
+def inserts(table: str, rows: Sequence[Row]) -> Iterator[Call]:
+    """Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that few statements are ever prepared."""
+    if len(rows) == 1:
+        yield Call(_insert_statement(table, 1, len(rows[0])), rows[0])
+        return
+    start = 0
+    while start < len(rows):
+        count = min(ROWS_MAX, 1 << (len(rows) - start).bit_length() - 1)
+        call = _insert(table, rows[start : start + count])
+        while count > 1 and call.size > CHUNK_BYTES_MAX:
+            count //= 2
+            call = _insert(table, rows[start : start + count])
+        yield call
+        start += count
+
+
+def _insert(table: str, rows: Sequence[Row]) -> Call:
+    return Call(_insert_statement(table, len(rows), len(rows[0])), [value for row in rows for value in row])
+
+
+@cache
+def _insert_statement(table: str, rows: int, columns: int) -> str:
+    places = [f"${number}" for number in range(1, rows * columns + 1)]
+    tuples = [", ".join(places[start : start + columns]) for start in range(0, len(places), columns)]
+    return f"INSERT INTO {table} VALUES ({'), ('.join(tuples)})"

@@ -1,0 +1,342 @@
+"""
+Reading events back from PostgreSQL: which rows to fetch, and what else opening them takes.
+
+Fetching and opening are apart: a connection is lent for as long as rows travel, not while they are expanded,
+hashed and decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ....domain.errors import DamagedError
+from ....domain.log.envelope import NO_DIGEST, Event, RecordedEvent
+from ....domain.log.ports import Page, Range, StreamEnd
+from ....domain.positions import Moment
+from ..codec import Codec
+from ..compression import Compression
+from ..large_texts import text_of
+from ..read_batches import Stretch, stretches
+from ..row_faults import digest_of_row, opening
+from .connection import PostgresDatabase
+from .page import Pager
+from .stored_events import COLUMNS, Opener, Origin, Place, Row
+from .wire import Call, Rows, int4, int8
+
+VERSION_MAX = (1 << 31) - 1
+NUMBER_MAX = (1 << 63) - 1
+STREAMS_MAX = 100_000
+CALLS_MAX = 256
+# The first and the last version that are at hand of each stream.
+Spans = Mapping[Place, tuple[int, int]]
+# The error for what is known of a stream, and is not there.
+WentBack = Callable[[str, StreamEnd], Exception]
+
+
+# Positions and times rise with the versions of a stream, so that the last one of a moment is found by halving: to go
+# through them from the end would take as long as what came since.
+HALVING = """
+    WITH RECURSIVE halves (low, high) AS (
+        SELECT 0, coalesce((SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2), 0)
+        UNION ALL
+        SELECT CASE WHEN one.{column} <= $3 THEN one.version ELSE low END,
+            CASE WHEN one.{column} <= $3 THEN high ELSE one.version - 1 END
+        FROM halves JOIN {p}event one ON one.slice = $1 AND one.stream = $2 AND one.version = (low + high + 1) / 2
+        WHERE low < high
+    )
+    SELECT low, high FROM halves ORDER BY high - low LIMIT 1
+"""
+
+
+class _Statements(NamedTuple):
+    place: str = "SELECT slice, key FROM {p}stream WHERE id = $1"
+    name: str = "SELECT id FROM {p}stream WHERE slice = $1 AND key = $2"
+    rows: str = (
+        "SELECT {columns} FROM {p}event WHERE slice = $1 AND stream = $2 AND version BETWEEN $3 AND $4 ORDER BY version"
+    )
+    head: str = "SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2"
+    end: str = "SELECT version, digest FROM {p}event WHERE slice = $1 AND stream = $2 ORDER BY version DESC LIMIT 1"
+    at_time: str = HALVING.replace("{column}", "recorded_at")
+    at_position: str = HALVING.replace("{column}", "position")
+    under: str = "SELECT first_version, last_version FROM {p}idempotency WHERE slice = $1 AND stream = $2 AND key = $3"
+    digest: str = "SELECT digest FROM {p}event WHERE slice = $1 AND stream = $2 AND version = $3"
+    text: str = "SELECT hash, data FROM {p}blob WHERE slice = $1 AND key = $2"
+
+
+class Reader:
+    """Reads and opens the events of one log; may be used by any number of threads."""
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        prefix: str,
+        codec: Codec,
+        compression: Compression,
+        went_back: WentBack | None = None,
+    ) -> None:
+        self._database = database
+        self._compression = compression
+        self._opener = Opener(codec, compression, self._texts)
+        self._marking_opener = Opener(codec.marking(), compression, self._texts)
+        self._sql = _Statements(*[one.format(p=prefix, columns=COLUMNS) for one in _Statements()])
+        self._went_back = went_back
+        self._places: dict[str, Place] = {}
+        self._names: dict[Place, str] = {}
+
+    def _places_of(self, streams: Iterable[str]) -> dict[str, Place]:
+        """Return where streams lie, those that there are."""
+        places = {stream: self._places.get(stream) for stream in streams}
+        unknown = [stream for stream, place in places.items() if place is None]
+        answers = self._ask([Call(self._sql.place, (stream.encode(),)) for stream in unknown])
+        for stream, rows in zip(unknown, answers, strict=True):
+            for row in rows:
+                places[stream] = place = Place(*row)
+                self._remember(place, stream)
+        return {stream: place for stream, place in places.items() if place is not None}
+
+    def last_version(self, stream: str, moment: Moment | int | None = None) -> int:
+        """
+        Return the last version of a stream: at a moment of the log, at a time in microseconds, or now.
+
+        Raises:
+            DamagedError: a version that was looked at is missing.
+        """
+        with opening(f"stream {stream}"):
+            place = self._places_of([stream]).get(stream)
+            return 0 if place is None else self._last_version(stream, place, moment)
+
+    def _last_version(self, stream: str, place: Place, moment: Moment | int | None) -> int:
+        where = (int4(place.slice), int4(place.key))
+        if moment is None:
+            return int(self._ask([Call(self._sql.head, where)])[0][0][0] or 0)
+        if isinstance(moment, int):
+            call = Call(self._sql.at_time, (*where, int8(min(max(moment, 0), NUMBER_MAX))))
+        else:
+            call = Call(self._sql.at_position, (*where, int8(min(moment.head(place.slice), NUMBER_MAX))))
+        low, high = self._ask([call])[0][0]
+        if low < high:
+            raise DamagedError(f"event {stream}@{(low + high + 1) // 2}", "it is missing")
+        return int(low)
+
+    def end(self, stream: str) -> StreamEnd:
+        """Return the last version of a stream and its digest, the stream being looked up anew."""
+        # What is remembered may be another stream's place since a restore, and this is where contexts are opened.
+        self._places.pop(stream, None)
+        with opening(f"stream {stream}"):
+            place = self._places_of([stream]).get(stream)
+            rows = self._ask([Call(self._sql.end, (int4(place.slice), int4(place.key)))])[0] if place else []
+        if not rows:
+            return StreamEnd(0)
+        version, digest = rows[0]
+        return StreamEnd(version, digest_of_row(f"event {stream}@{version}", digest))
+
+    def heads(self, streams: Sequence[str]) -> list[int]:
+        """Return the last version of each stream; 0 where there is none."""
+        return [end or 0 for end in self._of_places([(one, ()) for one in streams], self._sql.head)]
+
+    def digests(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | None]:
+        """Return the digest at each version of a stream; None where there is no such event."""
+        return self._of_places([(stream, (int4(version),)) for stream, version in wanted], self._sql.digest)
+
+    def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
+        """Return what a statement gives for each stream, with what it takes besides; streams are looked up anew."""
+        with opening("a row of the log"):
+            return self._found_of_places(wanted, statement)
+
+    def _found_of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
+        self.forget_places()
+        places = self._places_of({stream for stream, _ in wanted})
+        there = [(places[stream], values) for stream, values in wanted if stream in places]
+        calls = [Call(statement, (int4(place.slice), int4(place.key), *values)) for place, values in there]
+        answers = iter(self._ask(calls))
+        found = [next(answers) if stream in places else [] for stream, _ in wanted]
+        return [rows[0][0] if rows else None for rows in found]
+
+    def forget_places(self) -> None:
+        """Look streams up anew: a database that was replaced by an older copy gives their keys to others."""
+        self._places.clear()
+        self._names.clear()
+
+    def read_stream(self, wanted: Range, known: StreamEnd | None = None) -> list[RecordedEvent]:
+        """
+        Return the events of a range, or those of them that there are, in order.
+
+        Raises:
+            DamagedError: an event is missing, or was changed.
+            LogWentBackError: what is `known` of the stream is not there.
+        """
+        with opening(f"stream {wanted.stream}"):
+            ((rows, origin),) = self._fetch([Stretch([wanted])])
+            self._require(known, wanted, rows, origin)
+            return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
+
+    def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
+        """Return what `read_stream` does without the envelopes."""
+        with opening(f"stream {wanted.stream}"):
+            ((rows, origin),) = self._fetch([Stretch([wanted])])
+            self._require(known, wanted, rows, origin)
+            return self._opener.events([(rows, origin)])[0]
+
+    def _require(self, known: StreamEnd | None, wanted: Range, rows: Sequence[Row], origin: Origin) -> None:
+        if known is None or known.version < 1 or self._went_back is None:
+            return
+        digest: bytes | None
+        if wanted.after == known.version < wanted.until:
+            digest = origin.before if origin.before != NO_DIGEST else None
+        elif rows and rows[-1][2] == known.version:
+            digest = rows[-1][7]
+        else:
+            (digest,) = self.digests([(wanted.stream, known.version)])
+        if digest is None or known.digest not in (b"", digest):
+            raise self._went_back(wanted.stream, known)
+
+    def read_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        with opening(f"stream {stream}"):
+            place = self._places_of([stream]).get(stream)
+            if place is None:
+                return []
+            spans = self._ask([Call(self._sql.under, (int4(place.slice), int4(place.key), key.encode()))])[0]
+            return self.read_stream(Range(stream, spans[0][0] - 1, spans[0][1])) if spans else []
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """
+        Return what `read_stream` does for each range, without the envelopes; all of it in one round trip, once it is
+        known where the streams lie.
+        """
+        asked = stretches(ranges)
+        lots: list[tuple[Sequence[Row], Origin]] = []
+        with opening(f"stream {' or '.join({one.stream for one in asked})}"):
+            for stretch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
+                for start, end in stretch.places(len(rows)):
+                    # What lies between the ranges came along, and is not opened.
+                    before = rows[start - 1][7] if 0 < start < end else origin.before
+                    lots.append((rows[start:end], origin._replace(before=before)))
+            return self._opener.events(lots)
+
+    def _fetch(self, asked: Sequence[Stretch]) -> list[tuple[list[Row], Origin]]:
+        """Return the rows of each stretch, and what opening them takes."""
+        places = self._places_of({stretch.stream for stretch in asked})
+        there = [one for one in asked if one.stream in places and not one.is_empty and one.after < VERSION_MAX]
+        # One event more than asked for: the first one's digest needs the digest before it.
+        rows = [_between(self._sql.rows, places[one.stream], max(1, one.after), one.until) for one in there]
+        fetched = dict(zip(there, self._ask(rows), strict=True))
+        found: list[tuple[list[Row], Origin]] = []
+        for one in asked:
+            lot: list[Row] = fetched.get(one, [])
+            found.append((lot, Origin(one.stream, _taken_off(lot, one.stream, one.after))))
+        return found
+
+    def open_page(self, rows: Sequence[Row], *, undecodable: bool = False) -> list[RecordedEvent]:
+        """
+        Return the events of rows from any streams, those of one stream being in order.
+
+        With `undecodable` an event that cannot be decoded is an `Undecodable`.
+
+        Raises:
+            DamagedError: an event was changed, or the one before it is missing.
+        """
+        with opening("a row of the log"):
+            return self._open_page(rows, self._marking_opener if undecodable else self._opener)
+
+    def _open_page(self, rows: Sequence[Row], opener: Opener) -> list[RecordedEvent]:
+        ends: dict[tuple[int, int], list[int]] = {}
+        for row in rows:
+            end = ends.get(row[:2])
+            if end is None:
+                ends[row[:2]] = [row[2], row[2]]
+            elif row[2] != end[1] + 1:
+                place = Place(*row[:2])
+                raise DamagedError(f"event {self._names_of([place])[place]}@{end[1] + 1}", "it is missing")
+            else:
+                end[1] = row[2]
+        spans = {Place(*key): (first, last) for key, (first, last) in ends.items()}
+        names = self._names_of(spans)
+        befores = self._digests_before(spans, names)
+        origins = {place: Origin(names[place], befores[place]) for place in spans}
+        return opener.recorded(rows, origins)
+
+    def _digests_before(self, spans: Spans, names: Mapping[Place, str]) -> dict[Place, bytes]:
+        digests = {place: NO_DIGEST for place, (first, _) in spans.items() if first <= 1}
+        asked = [(place, first - 1) for place, (first, _) in spans.items() if first > 1]
+        calls = [Call(self._sql.digest, (int4(place.slice), int4(place.key), int4(last))) for place, last in asked]
+        for (place, version), found in zip(asked, self._ask(calls), strict=True):
+            if not found:
+                raise DamagedError(f"event {names[place]}@{version}", "it is missing")
+            digests[place] = found[0][0]
+        return digests
+
+    def _names_of(self, places: Iterable[Place]) -> dict[Place, str]:
+        known = {place: self._names.get(place, "") for place in places}
+        unknown = [place for place, name in known.items() if not name]
+        answers = self._ask([Call(self._sql.name, (int4(place.slice), int4(place.key))) for place in unknown])
+        for place, found in zip(unknown, answers, strict=True):
+            if not found:
+                raise DamagedError(f"stream {place.slice}.{place.key}", "its row is missing, and events belong to it")
+            known[place] = found[0][0]
+            self._remember(place, found[0][0])
+        return known
+
+    def _texts(self, wanted: set[tuple[int, int]]) -> Mapping[int, Mapping[int, str]]:
+        asked = sorted(wanted)
+        answers = self._ask([Call(self._sql.text, (int4(number), int8(key))) for number, key in asked])
+        texts: dict[int, dict[int, str]] = {number: {} for number, _ in asked}
+        for (number, key), found in zip(asked, answers, strict=True):
+            what = f"blob {number}.{key}"
+            if not found:
+                raise DamagedError(what, "it is missing, and events refer to it")
+            with opening(what):
+                digest, data = found[0]
+                texts[number][key] = text_of(self._compression.expand(data, what), digest, what)
+        return texts
+
+    def _remember(self, place: Place, stream: str) -> None:
+        if len(self._places) > STREAMS_MAX:
+            self._places.clear()
+            self._names.clear()
+        self._places[stream] = place
+        self._names[place] = stream
+
+    def _ask(self, calls: Sequence[Call]) -> list[Rows]:
+        """Return the rows of each statement, a bounded number of them in one round trip."""
+        answers: list[Rows] = []
+        for start in range(0, len(calls), CALLS_MAX):
+            answers += self._database.ask(*calls[start : start + CALLS_MAX])
+        return answers
+
+
+def _between(statement: str, place: Place, first: int, last: int) -> Call:
+    span = (int4(min(first, VERSION_MAX)), int4(min(last, VERSION_MAX)))
+    return Call(statement, (int4(place.slice), int4(place.key), *span))
+
+
+def _taken_off(rows: list[Row], stream: str, after: int) -> bytes:
+    """
+    Take off the event before those that were asked for, and return its digest, which the first of them needs.
+
+    Raises:
+        DamagedError: a version is missing.
+    """
+    first = max(1, after)
+    # Versions ascend, so that none is missing where there are as many as there must be.
+    if rows and rows[-1][2] - first + 1 != len(rows):
+        missing = next(version for version, row in enumerate(rows, first) if row[2] != version)
+        raise DamagedError(f"event {stream}@{missing}", "it is missing")
+    return rows.pop(0)[7] if after and rows else NO_DIGEST
+
+
+class PostgresPartition:
+    """A partition of a log: what its pager finds."""
+
+    def __init__(self, pager: Pager, reader: Reader) -> None:
+        self._pager, self._reader = pager, reader
+
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
+        """Return up to `limit` events behind `after`, in the order of the log, and the moment they end at."""
+        rows, moment = self._pager.page(after, limit)
+        return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
+
+    def now(self) -> Moment:
+        """Return the moment of the last event."""
+        return Moment.of(dict(self._pager.ends()))

@@ -1,0 +1,188 @@
+"""
+Opening rows: checking, expanding, decoding.
+
+Nothing leaves here that was not checked: each event against its digest, once in this process for the same bytes.
+Whether they are the same is asked of 64 events together, which takes a quarter of the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise, repeat
+from struct import Struct
+from typing import NamedTuple
+
+from ....domain.errors import DamagedError
+from ....domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
+from ....domain.positions import Position
+from ..chain import CheckedBefore, require_digests
+from ..codec import Codec, decode_meta
+from ..compression import REFERENCES, Compression
+from ..large_texts import resolve_references
+
+COLUMNS = "slice, stream, version, position, recorded_at, meta, payload, digest"
+METAS_MAX = 10_000
+RUN = 64
+_place_and_sizes = Struct("!qqiI").pack
+FIRST_REFERENCE = bytes([REFERENCES])
+# Slice, stream, version, position, time, meta, payload as stored, digest.
+Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
+# From the slices and keys of large texts to the texts, by slice and key.
+FetchTexts = Callable[[set[tuple[int, int]]], Mapping[int, Mapping[int, str]]]
+
+
+class Place(NamedTuple):
+    """Where a stream lies: its slice, and its integer key there."""
+
+    slice: int
+    key: int
+
+
+class Origin(NamedTuple):
+    """What opening rows of a stream takes: its id, and the digest before its first row."""
+
+    stream: str
+    before: bytes
+
+
+class Opener:
+    """Makes events of rows; `fetch_texts` gets the large texts that they refer to."""
+
+    def __init__(self, codec: Codec, compression: Compression, fetch_texts: FetchTexts) -> None:
+        self._codec = codec
+        self._compression = compression
+        self._fetch_texts = fetch_texts
+        self._metas: dict[bytes, Meta] = {}
+        self._known = CheckedBefore()
+
+    def recorded(self, rows: Sequence[Row], origins: Mapping[Place, Origin]) -> list[RecordedEvent]:
+        """
+        Return rows as recorded events; those of one stream follow each other, with others between them.
+
+        Raises:
+            DamagedError: an event was changed.
+        """
+        names: dict[tuple[int, ...], str] = {place: origin.stream for place, origin in origins.items()}
+        name = _namer(rows, names)
+        payloads = self._payloads(rows, name)
+        self._check_all(rows, payloads, origins)
+        meta_of = self._meta
+        recorded: list[RecordedEvent] = []
+        for row, event in zip(rows, self._codec.decode_many(payloads, name), strict=True):
+            lane, _, version, number, recorded_at, packed, _, digest = row
+            stream = names[row[:2]]
+            meta = NO_META if packed is None else meta_of(packed, stream, version)
+            recorded.append(RecordedEvent(stream, version, Position(lane, number), recorded_at, event, meta, digest))
+        return recorded
+
+    def events(self, lots: Sequence[tuple[Sequence[Row], Origin]]) -> list[list[Event]]:
+        """
+        Return the events of several lots of rows, each of consecutive ones of one stream.
+
+        Raises:
+            DamagedError: an event was changed.
+        """
+        rows = [row for lot, _ in lots for row in lot]
+        names: dict[tuple[int, ...], str] = {lot[0][:2]: origin.stream for lot, origin in lots if lot}
+        name = _namer(rows, names)
+        payloads = self._payloads(rows, name)
+        bounds = list(pairwise(accumulate((len(lot) for lot, _ in lots), initial=0)))
+        for (lot, origin), (start, end) in zip(lots, bounds, strict=True):
+            self._check(lot, payloads[start:end], origin)
+        events = self._codec.decode_many(payloads, name)
+        return [events[start:end] for start, end in bounds]
+
+    def _check_all(self, rows: Sequence[Row], payloads: Sequence[bytes], origins: Mapping[Place, Origin]) -> None:
+        if len(origins) == 1:
+            self._check(rows, payloads, *origins.values())
+            return
+        by_stream: dict[tuple[int, ...], list[int]] = {}
+        for index, row in enumerate(rows):
+            by_stream.setdefault(row[:2], []).append(index)
+        for place, origin in origins.items():
+            mine = by_stream[place]
+            self._check([rows[index] for index in mine], [payloads[index] for index in mine], origin)
+
+    def _check(self, rows: Sequence[Row], payloads: Sequence[bytes], origin: Origin) -> None:
+        """Check consecutive rows of one stream, those of one run at a time."""
+        start, before = 0, origin.before
+        while start < len(rows):
+            end = start + 1 + -rows[start][2] % RUN
+            self._check_some(rows[start:end], payloads[start:end], origin._replace(before=before))
+            before, start = rows[min(end, len(rows)) - 1][7], end
+
+    def _check_some(self, rows: Sequence[Row], payloads: Sequence[bytes], origin: Origin) -> None:
+        stream, before = origin
+        # A large text lies elsewhere, and may be another one the next time; of a few, a hash takes as long as digests.
+        is_kept = len(rows) == RUN and all(row[6][:1] < FIRST_REFERENCE for row in rows)
+        seen = _hash(rows, stream, before) if is_kept else b""
+        if seen in self._known:
+            return
+        lanes, _, versions, numbers, times, packed, _, digests = zip(*rows, strict=True)
+        metas = [
+            NO_META if one is None else self._meta(one, stream, version)
+            for one, version in zip(packed, versions, strict=True)
+        ]
+        columns = (repeat(stream), versions, (lanes, numbers), times, metas, payloads)
+        computed = chain_digests((before, *digests), *columns)
+        require_digests(computed, list(digests), lambda place: f"event {stream}@{versions[place]}")
+        if is_kept:
+            self._known.add(seen)
+
+    def _payloads(self, rows: Sequence[Row], name: Callable[[int], str]) -> list[bytes]:
+        payloads = self._compression.expand_many([row[6] for row in rows], name)
+        referring = [index for index, row in enumerate(rows) if row[6][:1] >= FIRST_REFERENCE]
+        if referring:
+            wanted = {(rows[index][0], key) for index in referring for key in _keys_in(payloads[index])}
+            texts = self._fetch_texts(wanted)
+            for index in referring:
+                payloads[index] = _with_texts(payloads[index], texts.get(rows[index][0], {}), name(index))
+        return payloads
+
+    def _meta(self, packed: bytes, stream: str, version: int) -> Meta:
+        meta = self._metas.get(packed)
+        if meta is None:
+            if len(self._metas) > METAS_MAX:
+                self._metas.clear()
+            meta = self._metas[packed] = decode_meta(packed, f"event {stream}@{version}")
+        return meta
+
+
+def _namer(rows: Sequence[Row], names: Mapping[tuple[int, ...], str]) -> Callable[[int], str]:
+    """Return what says which event the n-th row is."""
+    return lambda index: f"event {names[rows[index][:2]]}@{rows[index][2]}"
+
+
+def _hash(rows: Sequence[Row], stream: str, before: bytes) -> bytes:
+    """Return a hash of all that checking rows of a stream depends on."""
+    number, _, version, *_ = rows[0]
+    parts = [f"{number}.{stream}@{version}\0".encode(), before]
+    for _, _, _, position, recorded_at, meta, payload, digest in rows:
+        packed = meta or b""
+        size = -1 if meta is None else len(meta)
+        parts += (_place_and_sizes(position, recorded_at, size, len(payload)), packed, payload, digest)
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def _keys_in(payload: bytes) -> list[int]:
+    """Return the keys of the texts that a stored payload refers to."""
+    keys: list[int] = []
+
+    def collect(key: int) -> str:
+        keys.append(key)
+        return ""
+
+    resolve_references(payload, collect)
+    return keys
+
+
+def _with_texts(payload: bytes, texts: Mapping[int, str], what: str) -> bytes:
+    """Put texts in the place of their references; a damaged payload may refer to anything."""
+
+    def fetch(key: int) -> str:
+        if key not in texts:
+            raise DamagedError(what, "it refers to a text that there is not")
+        return texts[key]
+
+    return resolve_references(payload, fetch)

@@ -1,0 +1,271 @@
+"""
+The wire: many statements, one round trip.
+
+The statements of a trip are handed to libpq together, and it alone decides when to write to the socket; psycopg's
+own pipeline writes once per statement and costs twice as much. A trip may be opened early, so that the server
+works on its first statements while this process still makes up the last (`send`, then `finish`). Values go out
+and come back in PostgreSQL's binary form.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from struct import Struct
+from time import monotonic
+from typing import Any, NamedTuple
+
+from psycopg import Connection, Error, OperationalError
+from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
+from psycopg.waiting import Ready, Wait
+
+from ....domain.concurrency.process_forks import keep_for_ever, renew_in_child
+
+PATIENCE_SECONDS = 30.0
+CANCEL_SECONDS = 5.0
+PREPARED_MAX = 200
+FINE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+Rows = list[tuple[Any, ...]]
+int4 = Struct("!i").pack
+int8 = Struct("!q").pack
+
+
+class Call(NamedTuple):
+    """A statement with `$1`, `$2` ... and its values in binary form."""
+
+    sql: str
+    values: Sequence[bytes | None] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes its values have together."""
+        return sum(map(len, filter(None, self.values)))
+
+
+BEGIN = Call("BEGIN ISOLATION LEVEL READ COMMITTED")
+COMMIT = Call("COMMIT")
+ROLLBACK = Call("ROLLBACK")
+
+
+class Wire:
+    """
+    One connection. With `prepares`, a statement is prepared when it is sent again; not so behind a pooler, where
+    the next transaction may be another server process's.
+    """
+
+    def __init__(self, connection: Connection[Any], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.prepares = False
+        self.trips = 0
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._patience = patience_seconds
+        self._transformer = Transformer(connection)
+        self._seen: set[str] = set()
+        self._names: dict[str, bytes] = {}
+        # The answers that are owed: a statement's text where one is prepared, None where one is carried out.
+        self._owed: list[str | None] = []
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        if self._pgconn.status == ConnStatus.BAD:
+            return
+        # The socket is the parent's. Here nothing shall be read from it or said on it, not even goodbye; and while it
+        # was open here, the server would not see the parent's end.
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self._pgconn.socket, inheritable=False)
+        os.close(nowhere)
+        keep_for_ever(self._connection)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone."""
+        return self._pgconn.status == ConnStatus.BAD
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a trip was begun and is not finished."""
+        return bool(self._owed)
+
+    def run(self, *calls: Call) -> list[Rows]:
+        """
+        Carry out statements in one round trip and return the rows of each.
+
+        Raises:
+            psycopg.Error: a statement failed, and those behind it were skipped.
+        """
+        return self.finish(*calls)
+
+    def send(self, *calls: Call) -> None:
+        """Open a trip, or go on with it: send statements without waiting for answers."""
+        try:
+            self._hand_over(calls)
+            self._pgconn.flush()
+        except BaseException:
+            self.close()
+            raise
+
+    def finish(self, *calls: Call) -> list[Rows]:
+        """Send the last statements of a trip and return the rows of all that were sent in it."""
+        self.dispatch(*calls)
+        return [self._rows(result) for result in self._arrive()]
+
+    def dispatch(self, *calls: Call) -> None:
+        """Send the last statements of a trip; there is time for something else until `conclude`."""
+        try:
+            self._hand_over(calls)
+            self._pgconn.pipeline_sync()
+        except BaseException:
+            self.close()
+            raise
+
+    def conclude(self) -> None:
+        """Wait for the end of a trip whose rows nobody needs."""
+        self._arrive()
+
+    def run_apart(self, call: Call) -> Rows:
+        """Carry out one statement by itself: one with more bytes than pipelines are good for."""
+        try:
+            values = list(call.values)
+            self._pgconn.send_query_params(call.sql.encode(), values, None, _binary(len(values)), 1)
+            (result,) = self._connection.wait(self._answers(pipelined=False))
+        except BaseException:
+            self.close()
+            raise
+        self.trips += 1
+        return self._rows(self._checked([None], [result])[0])
+
+    def settle(self) -> bool:
+        """End what an error left open, and return whether the connection is of further use."""
+        if self._owed:
+            self.close()
+        if self._pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
+            try:
+                self.run(ROLLBACK)
+            except Error:
+                self.close()
+        return not self.is_lost
+
+    def close(self) -> None:
+        """Let go of the connection; may be called twice."""
+        self._owed = []
+        self._connection.close()
+
+    def _hand_over(self, calls: Sequence[Call]) -> None:
+        if not self._owed:
+            self._pgconn.enter_pipeline_mode()
+        for sql, values in calls:
+            name = self._names.get(sql)
+            if name is not None:
+                self._pgconn.send_query_prepared(name, values, _binary(len(values)), 1)
+            elif sql in self._seen and len(self._names) < PREPARED_MAX:
+                name = b"refold_%d" % len(self._names)
+                self._names[sql] = name
+                self._owed.append(sql)
+                self._pgconn.send_prepare(name, sql.encode())
+                self._pgconn.send_query_prepared(name, values, _binary(len(values)), 1)
+            else:
+                self._pgconn.send_query_params(sql.encode(), values, None, _binary(len(values)), 1)
+                if self.prepares:
+                    self._seen.add(sql)
+            self._owed.append(None)
+
+    def _arrive(self) -> list[PGresult]:
+        try:
+            results = self._connection.wait(self._answers())
+            self._pgconn.exit_pipeline_mode()
+        except BaseException:
+            # What the server still has to say would be taken for the answer to something else.
+            self.close()
+            raise
+        owed, self._owed = self._owed, []
+        self.trips += 1
+        return self._checked(owed, results)
+
+    def _checked(self, owed: list[str | None], results: list[PGresult]) -> list[PGresult]:
+        """Return the results of what was carried out, leaving out those of preparing it."""
+        for result in results:
+            if result.status not in FINE:
+                self._forget_unprepared(owed, results)
+                raise error_from_result(result)
+        if len(results) != len(owed):
+            self.close()
+            raise OperationalError("the server gave another number of answers than it was asked for")
+        if not any(owed):
+            return results
+        return [result for statement, result in zip(owed, results, strict=True) if statement is None]
+
+    def _rows(self, result: PGresult) -> Rows:
+        count = result.ntuples
+        if not count:
+            return []
+        self._transformer.set_pgresult(result)
+        return self._transformer.load_rows(0, count, tuple)
+
+    def _forget_unprepared(self, owed: list[str | None], results: list[PGresult]) -> None:
+        # Names are given out by count, so all behind the first failure go, and none before it.
+        for statement, result in zip(owed, results, strict=False):
+            if statement is not None and result.status != ExecStatus.COMMAND_OK:
+                self._names.pop(statement, None)
+
+    def _answers(self, *, pipelined: bool = True) -> PQGen[list[PGresult]]:
+        """Collect the answers of a trip; psycopg resumes this when there is something to read, or nothing yet."""
+        pgconn = self._pgconn
+        patience = _Patience(self._connection, self._patience)
+        while pgconn.flush():
+            ready = yield Wait.RW
+            patience.check(ready)
+            if ready & Ready.R:
+                pgconn.consume_input()
+        results: list[PGresult] = []
+        while True:
+            while pgconn.is_busy():
+                ready = yield Wait.R
+                patience.check(ready)
+                if ready:
+                    pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                if self.is_lost:
+                    raise OperationalError("the server closed the connection")
+                if not pipelined:
+                    return results
+            elif result.status == ExecStatus.PIPELINE_SYNC:
+                return results
+            else:
+                results.append(result)
+
+
+class _Patience:
+    """
+    How long a silent server is waited for. Then it is asked, once, to stop what it is doing: a statement that
+    nobody waits for any more must not be carried out later.
+    """
+
+    def __init__(self, connection: Connection[Any], seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._deadline = monotonic() + seconds
+        self._has_cancelled = False
+
+    def check(self, ready: int) -> None:
+        """Take note of a sign of life (`ready`), or of its absence."""
+        if ready:
+            self._deadline = monotonic() + self._seconds
+            return
+        if monotonic() < self._deadline:
+            return
+        if self._has_cancelled:
+            raise OperationalError("the server does not answer any more")
+        self._has_cancelled = True
+        self._connection.cancel_safe(timeout=CANCEL_SECONDS)
+        self._deadline = monotonic() + CANCEL_SECONDS
+
+
+@cache
+def _binary(count: int) -> list[int]:
+    return [1] * count

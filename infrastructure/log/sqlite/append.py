@@ -1,0 +1,481 @@
+"""
+Inserting rows behind the end of the log as it is remembered: behind the event with this digest.
+
+The rows are ready before the database is touched; what goes in does so only where the log still ends there. One
+INSERT is all that it takes for rows of streams that are there already. New streams, which lie in a table of their
+own, and many rows take a short transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from ....domain.clock import System
+from ....domain.errors import ConcurrencyError, LimitExceededError
+from ....domain.ids import slice_of
+from ....domain.log.admission import admitted
+from ....domain.log.envelope import NO_DIGEST, RecordedEvent, chain_digest
+from ....domain.log.ports import ANY_VERSION, NewEvents, Receipt
+from ....domain.positions import Position
+from ..codec import encode_meta, tag_of
+from ..compression import Compression, mark_references
+from ..large_texts import LARGE_TEXT_BYTES, LargeText, insert_references
+from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request
+from ..row_faults import digest_of_row, whole
+from .connection import in_transaction
+
+# Up to so many rows go in one statement, which spares BEGIN, a SELECT and COMMIT.
+ROWS_IN_ONE_MAX = 16
+COLUMNS = ("position", "stream", "version", "recorded_at", "tag", "meta", "payload", "digest")
+# A digest, not a position: a log that was restored from an older copy may have come to the same position again.
+_END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
+# The n-th new stream has no key before it is there, and is -n in the rows until then.
+Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
+# The id of a stream, and its slice.
+NewStream = tuple[str, int]
+
+
+class Inserter:
+    """The statements that write events into the tables with one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._end = _END.format(p=prefix)
+        self._add = f"INSERT INTO {prefix}event VALUES ({', '.join('?' * len(COLUMNS))})"
+        self._add_stream = f"INSERT INTO {prefix}stream (id, slice) VALUES (?, ?)"
+        # Adds nothing where the log does not end at its last parameter, a digest: an id must not be NULL.
+        self._add_stream_behind = (
+            f"INSERT INTO {prefix}stream (id, slice) VALUES (iif(({self._end}) = ?3, ?1, NULL), ?2)"
+        )
+        self._add_behind = [_add_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
+
+    def add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        """Insert rows, within a transaction that has looked at the end of the log."""
+        if len(rows) == 1:
+            connection.execute(self._add, rows[0])
+        else:
+            connection.executemany(self._add, rows)
+
+    def add_stream(self, connection: sqlite3.Connection, stream: NewStream) -> int:
+        """Insert a stream, within such a transaction, and return its key."""
+        return int(connection.execute(self._add_stream, stream).lastrowid or 0)
+
+    def add_behind(self, connection: sqlite3.Connection, last: bytes, rows: Sequence[Row]) -> bool:
+        """Insert rows if the log still ends at `last`, in a transaction of their own; say whether it does."""
+        if len(rows) > ROWS_IN_ONE_MAX:
+            return self._add_many_behind(connection, last, rows)
+        values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
+        try:
+            # One statement is a transaction of its own: all of its rows, or none.
+            connection.execute(self._add_behind[len(rows)], (*values, last))
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def _add_many_behind(self, connection: sqlite3.Connection, last: bytes, rows: Sequence[Row]) -> bool:
+        def add(connection: sqlite3.Connection) -> bool:
+            is_end = bool(connection.execute(self._end).fetchone() == (last,))
+            if is_end:
+                self.add(connection, rows)
+            return is_end
+
+        return in_transaction(connection, add)
+
+    def open_behind(
+        self, connection: sqlite3.Connection, last: bytes, streams: Sequence[NewStream], rows: Sequence[Row]
+    ) -> list[int] | None:
+        """
+        Insert new streams and rows, some of them theirs, if the log still ends at `last` and their ids are free;
+        return their keys, or None.
+        """
+
+        def add(connection: sqlite3.Connection) -> list[int]:
+            keys = [
+                int(connection.execute(self._add_stream_behind, (*stream, last)).lastrowid or 0) for stream in streams
+            ]
+            self.add(connection, [(row[0], keys[-row[1] - 1], *row[2:]) if row[1] < 0 else row for row in rows])
+            return keys
+
+        try:
+            return in_transaction(connection, add)
+        except sqlite3.IntegrityError:
+            return None
+
+
+def _add_behind(prefix: str, count: int) -> str:
+    """
+    Return the INSERT of `count` rows that fails where the log does not end at the digest in its last parameter.
+
+    The first row's stream is then NULL, which it must not be, and no row is added.
+    """
+    last = len(COLUMNS) * count + 1
+    rows = [[f"?{len(COLUMNS) * row + place}" for place in range(1, len(COLUMNS) + 1)] for row in range(count)]
+    if rows:
+        rows[0][1] = f"iif(({_END.format(p=prefix)}) = ?{last}, {rows[0][1]}, NULL)"
+    return f"INSERT INTO {prefix}event VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
+
+
+ONE_SEQUENCE = -1
+HEADS_MAX = 10_000
+Answer = Appended | ConcurrencyError
+
+
+class _Statements(NamedTuple):
+    last: str = "SELECT position, recorded_at, digest FROM {p}event ORDER BY position DESC LIMIT 1"
+    stream: str = "SELECT key FROM {p}stream WHERE id = ?"
+    head: str = "SELECT version, digest FROM {p}event WHERE stream = ? ORDER BY version DESC LIMIT 1"
+    sealed_head: str = (
+        "SELECT last_version, substr(digests, 32 * (start + last_version - first_version) + 1, 32)"
+        " FROM {p}part JOIN {p}block ON {p}block.key = {p}part.block"
+        " WHERE stream = ? ORDER BY last_version DESC LIMIT 1"
+    )
+    tag: str = "SELECT key FROM {p}tag WHERE name = ?"
+    add_tag: str = "INSERT INTO {p}tag (name) VALUES (?)"
+    blob: str = "SELECT key FROM {p}blob WHERE hash = ? AND key_id = ?"
+    add_blob: str = "INSERT INTO {p}blob (hash, key_id, data) VALUES (?, ?, ?)"
+    known_key: str = "SELECT first_version, last_version FROM {p}idempotency WHERE stream = ? AND key = ?"
+    add_key: str = "INSERT INTO {p}idempotency VALUES (?, ?, ?, ?)"
+
+
+# The end of the log: its last position, the time and the digest of the event there.
+Last = tuple[int, int, bytes]
+EMPTY: Last = (0, 0, NO_DIGEST)
+
+
+class _Work:
+    """What a group has placed so far: rows to be inserted, and the ends of the log and of its streams."""
+
+    def __init__(self, last: Last, now: int) -> None:
+        self.rows: list[Row] = []
+        self.number = last[0]
+        self.recorded_at = max(now, last[1])
+        self.digest = last[2]
+        self.heads: dict[str, Head] = {}
+
+
+class Appender:
+    """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
+
+    def __init__(self, prefix: str, system: System, compression: Compression) -> None:
+        self._system = system
+        self._compression = compression
+        self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
+        self._inserter = Inserter(prefix)
+        self._last: Last | None = None
+        # Where this process left the log: while others write too, the warm way would mostly be a detour.
+        self._left_at = NO_DIGEST
+        self._is_alone = True
+        self._heads: dict[str, Head] = {}
+        self._tags: dict[str, int] = {}
+        # True from the beginning of a transaction until it is known to be committed.
+        self._is_at_stake = False
+
+    @property
+    def position(self) -> int:
+        """The number of the last event, as far as it is remembered; 0 when it is not."""
+        return self._last[0] if self._last else 0
+
+    def append_quickly(self, connection: sqlite3.Connection, batch: Sequence[NewEvents]) -> list[Receipt] | None:
+        """
+        Append small events to streams that are new, or whose ends are remembered; None where it takes more than that.
+
+        It makes the rows that `append` would make, in as few steps as can be: after each wait for the disk the
+        processor has forgotten this program, and a step costs several times what it costs in a loop.
+        """
+        last = self._last
+        if last is None or not self._is_alone or not batch or self._is_at_stake:
+            return None
+        number, recorded_at = last[0], max(self._now(), last[1])
+        heads: dict[str, Head] = {}
+        opened: list[NewStream] = []
+        rows: list[Row] = []
+        receipts: list[Receipt] = []
+        try:
+            for new in batch:
+                head = heads.get(new.stream) or self._heads.get(new.stream)
+                if head is None or not head.key:
+                    head = _beginning(new, opened)
+                if head is None or head.version is None or new.idempotency_key is not None:
+                    return None
+                if new.expected_version not in (head.version, ANY_VERSION):
+                    return None
+                if new.expected_digest and new.expected_digest != head.digest:
+                    return None
+                recorded = self._recorded(new, head, (number, recorded_at), rows)
+                if not recorded:
+                    return None
+                number = rows[-1][0]
+                heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
+                receipts.append(Receipt(tuple(recorded)))
+        except (ValueError, TypeError, OverflowError, LimitExceededError):
+            # An event that cannot be encoded is refused with its name, further on.
+            return None
+        if not self._insert_behind(connection, last[2], rows, opened, heads):
+            self._is_alone = False
+            return None
+        self._remember((number, recorded_at, rows[-1][7]), heads)
+        return receipts
+
+    def _insert_behind(
+        self,
+        connection: sqlite3.Connection,
+        last: bytes,
+        rows: list[Row],
+        opened: list[NewStream],
+        heads: dict[str, Head],
+    ) -> bool:
+        """Insert rows, with their new streams, if the log still ends at `last`; say whether it does."""
+        if not opened:
+            return self._inserter.add_behind(connection, last, rows)
+        keys = self._inserter.open_behind(connection, last, opened, rows)
+        if keys is None:
+            return False
+        for (stream, _), key in zip(opened, keys, strict=True):
+            heads[stream] = heads[stream]._replace(key=key)
+        return True
+
+    def _recorded(
+        self, new: NewEvents, head: Head, place: tuple[int, int], rows: list[Row]
+    ) -> list[RecordedEvent] | None:
+        """Add a row for each event and return them as recorded; None where one is not small or its tag is new."""
+        stream, tags, (number, recorded_at) = new.stream, self._tags, place
+        key, version, digest = head.key, head.version or 0, head.digest
+        recorded: list[RecordedEvent] = []
+        for event, meta in zip(new.events, new.metas, strict=True):
+            tag, payload = tags.get(tag_of(event)), admitted(event, stream)
+            if tag is None or len(payload) >= LARGE_TEXT_BYTES:
+                return None
+            number += 1
+            version += 1
+            position = Position(ONE_SEQUENCE, number)
+            digest = chain_digest(digest, stream, version, position, recorded_at, meta, payload)
+            rows.append((number, key, version, recorded_at, tag, encode_meta(meta), b"\x00" + payload, digest))
+            recorded.append(RecordedEvent(stream, version, position, recorded_at, event, meta, digest))
+        return recorded
+
+    def append_warm(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Appended] | None:
+        """Append by what is remembered, in one transaction of its own; None when the careful way is needed."""
+        if self._last is None or not self._is_alone or self._is_at_stake:
+            return None
+        for request in requests:
+            for part in request.parts:
+                if not self._is_warm(part):
+                    return None
+        work = _Work(self._last, self._now())
+        try:
+            placed = [[self._place(part, work) for part in request.parts] for request in requests]
+        except ConcurrencyError:
+            return None
+        if not self._inserter.add_behind(connection, self._last[2], work.rows):
+            self._is_alone = False
+            return None
+        self._remember((work.number, work.recorded_at, work.digest), work.heads)
+        return [list(parts) for parts in placed]
+
+    def append_all(
+        self,
+        transact: Callable[[Callable[[sqlite3.Connection], list[Answer]]], list[Answer]],
+        requests: Sequence[Request],
+        look: Callable[[sqlite3.Connection], object],
+    ) -> list[Answer]:
+        """
+        Append requests in one transaction, which `transact` gives; one that is refused leaves no trace in it.
+
+        `look` is called first where the log does not end where this process left it.
+        """
+
+        def append(connection: sqlite3.Connection) -> list[Answer]:
+            self.begin(connection)
+            if not self._is_alone:
+                look(connection)
+            return [self._appended_or_refused(connection, request) for request in requests]
+
+        answers = transact(append)
+        self.confirm()
+        return answers
+
+    def _appended_or_refused(self, connection: sqlite3.Connection, request: Request) -> Answer:
+        try:
+            return self.append(connection, request)
+        except ConcurrencyError as error:
+            return error
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Start the careful way, within a transaction that holds the write lock: look at the log afresh."""
+        if self._is_at_stake:
+            # The last transaction came to nothing.
+            self.forget()
+        self._heads.clear()
+        number, recorded_at, digest = connection.execute(self._sql.last).fetchone() or EMPTY
+        what = f"the last position of the log, {number}"
+        # What follows is counted on from these: a wrong one would be written on into every event to come.
+        self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
+        self._is_alone = self._last[2] == self._left_at
+        if not self._is_alone:
+            # Tags are never changed, but this may be an older copy of the log, without them.
+            self._tags.clear()
+        self._is_at_stake = True
+
+    def confirm(self) -> None:
+        """Take note that the transaction is committed, and what was learned in it true."""
+        self._is_at_stake = False
+
+    def forget(self) -> None:
+        """Trust nothing that is remembered: the transaction was rolled back, or others wrote."""
+        self._last = None
+        self._heads.clear()
+        self._tags.clear()
+
+    def append(self, connection: sqlite3.Connection, request: Request) -> Appended:
+        """
+        Write the parts of a request and return where each draft came to lie.
+
+        A part whose idempotency key is known gives `Known`; then nothing of the request is written, and the
+        parts without a known key give None.
+
+        Raises:
+            ConcurrencyError: a stream's head is elsewhere; nothing was written.
+        """
+        repeated = [self._known(connection, part) for part in request.parts]
+        if any(repeated):
+            return list(repeated)
+        self._check(connection, request.parts)
+        work = _Work(self._last or EMPTY, self._now())
+        answer: Appended = []
+        for part in request.parts:
+            self._make_ready(connection, part, work)
+            answer.append(self._place(part, work, connection))
+        self._inserter.add(connection, work.rows)
+        self._remember((work.number, work.recorded_at, work.digest), work.heads)
+        return answer
+
+    def _now(self) -> int:
+        return int(self._system.now() * 1_000_000)
+
+    def _is_warm(self, part: Part) -> bool:
+        head = self._heads.get(part.stream)
+        if head is None or head.version is None or part.idempotency_key is not None:
+            return False
+        tags = self._tags
+        return not any(draft.texts or draft.tag not in tags for draft in part.drafts)
+
+    def _remember(self, last: Last, heads: dict[str, Head]) -> None:
+        self._last, self._left_at = last, last[2]
+        if len(self._heads) > HEADS_MAX:
+            self._heads.clear()
+        self._heads.update(heads)
+
+    def _known(self, connection: sqlite3.Connection, part: Part) -> Known | None:
+        if part.idempotency_key is None:
+            return None
+        key = self._head(connection, part.stream).key
+        found = connection.execute(self._sql.known_key, (key, part.idempotency_key)).fetchone()
+        what = f"the idempotency key {part.idempotency_key!r} of {part.stream}"
+        return Known(*[whole(what, version) for version in found]) if found else None
+
+    def _check(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
+        """Refuse before anything is written; a stream may come up again later in the request."""
+        ends: dict[str, int | None] = {}
+        for part in parts:
+            if part.stream not in ends:
+                head = self._head(connection, part.stream)
+                if part.expected_digest not in (b"", head.digest) and part.first_version == (head.version or 0) + 1:
+                    raise ConcurrencyError(part.stream, expected=part.first_version - 1, actual=head.version or 0)
+                ends[part.stream] = head.version
+            first = _first_version(part, ends[part.stream])
+            ends[part.stream] = first + len(part.drafts) - 1
+
+    def _make_ready(self, connection: sqlite3.Connection, part: Part, work: _Work) -> None:
+        """Give the stream, its tags and its idempotency key their rows."""
+        head = work.heads.get(part.stream) or self._head(connection, part.stream)
+        if not head.key:
+            lane = slice_of(part.root) if part.root else part.slice
+            head = head._replace(key=self._inserter.add_stream(connection, (part.stream, lane)))
+        work.heads[part.stream] = head
+        for tag in {draft.tag for draft in part.drafts}:
+            self._add_tag(connection, tag)
+        if part.idempotency_key is not None and part.drafts:
+            first = _first_version(part, head.version)
+            span = (first, first + len(part.drafts) - 1)
+            connection.execute(self._sql.add_key, (head.key, part.idempotency_key, *span))
+
+    def _place(self, part: Part, work: _Work, connection: sqlite3.Connection | None = None) -> list[Placed]:
+        """Make the rows of a part; without a connection everything they need is remembered."""
+        head = work.heads.get(part.stream) or self._heads[part.stream]
+        version = _first_version(part, head.version)
+        number, digest, placed = work.number, head.digest, []
+        recorded_at = work.recorded_at
+        for draft in part.drafts:
+            number += 1
+            position = Position(ONE_SEQUENCE, number)
+            meta, payload = draft.meta, draft.payload
+            digest = chain_digest(digest, part.stream, version, position, recorded_at, meta, payload)
+            stored = self._refer(connection, draft) if connection and draft.texts else draft.stored
+            tag = self._tags[draft.tag]
+            work.rows.append((number, head.key, version, recorded_at, tag, encode_meta(meta), stored, digest))
+            placed.append(Placed(version, ONE_SEQUENCE, number, recorded_at, digest))
+            version += 1
+        if placed:
+            work.number, work.digest = number, digest
+            work.heads[part.stream] = Head(head.key, version - 1, digest)
+        return placed
+
+    def _head(self, connection: sqlite3.Connection, stream: str) -> Head:
+        head = self._heads.get(stream)
+        if head is None:
+            found = connection.execute(self._sql.stream, (stream,)).fetchone()
+            last = found and (
+                connection.execute(self._sql.head, found).fetchone()
+                or connection.execute(self._sql.sealed_head, found).fetchone()
+            )
+            head = Head(found[0] if found else 0, None, NO_DIGEST)
+            if last:
+                version = whole(f"the last version of {stream}", last[0])
+                head = Head(found[0], version, digest_of_row(f"event {stream}@{version}", last[1]))
+            self._heads[stream] = head
+        return head
+
+    def _add_tag(self, connection: sqlite3.Connection, name: str) -> None:
+        if name not in self._tags:
+            found = connection.execute(self._sql.tag, (name,)).fetchone()
+            key = found[0] if found else connection.execute(self._sql.add_tag, (name,)).lastrowid
+            self._tags[name] = int(key or 0)
+
+    def _refer(self, connection: sqlite3.Connection, draft: Draft) -> bytes:
+        keys = [self._blob(connection, text, draft.meta.key_id or "") for text in draft.texts]
+        return mark_references(self._compression.shrink(insert_references(draft.plain, keys)))
+
+    def _blob(self, connection: sqlite3.Connection, text: LargeText, key_id: str) -> int:
+        found = connection.execute(self._sql.blob, (text.digest, key_id)).fetchone()
+        if found:
+            return whole("the key of a large text", found[0])
+        data = self._compression.shrink_block(text.data)
+        return int(connection.execute(self._sql.add_blob, (text.digest, key_id, data)).lastrowid or 0)
+
+
+def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:
+    """
+    Return the end of a stream that is to be new, and note it as opened; None where it may be there already.
+
+    Its key is given out when it is inserted, and until then it is its place in `opened`, counted downwards.
+    """
+    if new.expected_version != 0:
+        return None
+    opened.append((new.stream, slice_of(new.root or new.stream)))
+    return Head(-len(opened), 0, NO_DIGEST)
+
+
+def _first_version(part: Part, end: int | None) -> int:
+    """
+    Return the version that the first draft of a part gets behind a stream's last version.
+
+    Raises:
+        ConcurrencyError: it was decided on another one.
+    """
+    allowed = part.starts if end is None else (end + 1,)
+    first = allowed[-1] if part.first_version == ANY else part.first_version
+    if first not in allowed:
+        raise ConcurrencyError(part.stream, expected=first - 1, actual=end or 0)
+    return first

@@ -1,0 +1,280 @@
+"""
+Opening sealed blocks: checking, expanding, decoding.
+
+Each event is checked against its digest when it is read for the first time. All of a block that was checked is decoded
+in one go; where only a few events of a long part are wanted, only these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate, chain, groupby, islice, repeat
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ....domain.errors import DamagedError
+from ....domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
+from ....domain.positions import Position
+from ..chain import CheckedBefore, require_digests
+from ..codec import Codec
+from ..compression import Compression, has_references
+from ..large_texts import resolve_references, text_of
+from ..row_faults import VALUE_FAULTS, unreadable
+from .seal import Block, BlockPart, checked_body
+
+ONE_SEQUENCE = -1
+DIGEST_BYTES = 32
+ALL = slice(None)
+BLOCKS_KEPT = 4
+# In a block of short parts the next is likely to be wanted soon; of a long one, so small a share is all there is to it.
+SMALL_SHARE = 4
+
+
+class Place(NamedTuple):
+    """
+    A part of a block as its row has it: the place of its first event among the block's, that event's position and time.
+
+    `before` is the digest before that event.
+    """
+
+    part: BlockPart
+    start: int
+    first: tuple[int, int]
+    before: bytes
+
+
+# From a block and some of its parts, by the places of their first events, to the digests before these.
+DigestsBefore = Callable[[Block, Mapping[int, BlockPart]], list[bytes]]
+
+
+class _Opened(NamedTuple):
+    """What lies in a block, column by column; with `is_raw` the events are not decoded yet."""
+
+    parts: list[BlockPart]
+    positions: list[int]
+    times: list[int]
+    metas: list[Meta | None]
+    events: list[Any]
+    is_raw: bool = False
+
+
+class BlockReader:
+    """Opens the blocks of one log; may be used by any number of threads."""
+
+    def __init__(self, codec: Codec, compression: Compression) -> None:
+        self._codec = codec
+        self._compression = compression
+        # The blocks that were looked at last, the newest first; replaced as a whole: several threads read at once.
+        self._opened: tuple[tuple[Block, _Opened], ...] = ()
+        self._known = CheckedBefore()
+        shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[codec.events]]  # type: ignore[name-defined]
+        raw_shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[msgspec.Raw]]
+        self._decoder = msgspec.msgpack.Decoder(shape)
+        self._raw_decoder = msgspec.msgpack.Decoder(raw_shape)
+
+    def events(
+        self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
+    ) -> list[Event]:
+        """
+        Return the events within some bounds of a block; where a place is given, the block must have that part there.
+
+        Raises:
+            DamagedError: it has not, or an event is not what was written.
+        """
+        return self._checked(connection, block, bounds, chained)[1]
+
+    def recorded(
+        self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
+    ) -> list[RecordedEvent]:
+        """Return what `events` does with the envelopes."""
+        opened, events = self._checked(connection, block, bounds, chained)
+        start, stop, _ = bounds.indices(len(opened.events))
+        named = islice(_streams(opened), start, stop), islice(_versions(opened), start, stop)
+        places = map(Position, repeat(ONE_SEQUENCE), opened.positions[bounds])
+        digests = _digests(block, start, stop)
+        # Every log is read as a whole at times: `map` makes an envelope in two thirds of the time of a loop.
+        return list(map(RecordedEvent, *named, places, opened.times[bounds], events, _metas(opened, bounds), digests))
+
+    def bounds_of(self, block: Block, streams: Container[str]) -> Iterator[slice]:
+        """Yield where in a block there are events of some streams."""
+        parts = self._open(block, ALL, None).parts
+        for is_wanted, some in groupby(_placed(parts), lambda placed: placed[1].stream in streams):
+            if is_wanted:
+                (first, part), *rest = some
+                last, end = rest[-1] if rest else (first, part)
+                yield slice(first, last + end.size)
+
+    def _checked(
+        self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
+    ) -> tuple[_Opened, list[Event]]:
+        """Open a block; check the events within bounds, unless that was done before, and return them."""
+        opened = self._open(block, bounds, chained if isinstance(chained, Place) else None)
+        start, stop, _ = bounds.indices(len(opened.events))
+        befores = _befores(block, opened, range(start, stop), chained)
+        check = b"".join((block.checksum, start.to_bytes(4), stop.to_bytes(4), *befores.values()))
+        key = hashlib.blake2b(check, digest_size=DIGEST_BYTES).digest()
+        is_known = key in self._known
+        if is_known and not opened.is_raw:
+            return opened, opened.events[bounds]
+        raw = opened if opened.is_raw else self._raw(block)
+        payloads = self._payloads(connection, block, raw, range(start, stop))
+
+        def name(place: int) -> str:
+            return _names(opened, range(start, stop))[place]
+
+        if not is_known:
+            _check(block, opened, range(start, stop), befores, payloads, name)
+            # A large text lies elsewhere, and may be another one the next time.
+            if not has_references(block.body):
+                self._known.add(key)
+                self._known.add(block.checksum)
+        return opened, self._codec.decode_many(payloads, name) if opened.is_raw else opened.events[bounds]
+
+    def _payloads(self, connection: sqlite3.Connection, block: Block, raw: _Opened, places: range) -> list[Any]:
+        payloads = raw.events[places.start : places.stop]
+        if not has_references(block.body):
+            return payloads
+        whats = _names(raw, places)
+        return list(map(resolved, repeat(connection), repeat(self._compression), map(bytes, payloads), whats))
+
+    def _open(self, block: Block, bounds: slice, place: Place | None) -> _Opened:
+        """A fork's ancestors are read one after the other, and a block often holds the end of one and the next."""
+        # All of it is compared: what was damaged since is not what was opened.
+        kept = self._opened
+        known = next((pair for pair in kept if pair[0].key == block.key and pair[0] == block), None)
+        if known is None:
+            try:
+                known = (block, self._open_unknown(block, is_whole=place is None or _is_much(bounds, place.part)))
+            except VALUE_FAULTS as error:
+                raise unreadable(f"block {block.key}", error) from error
+        if not kept or known is not kept[0]:
+            self._opened = (known, *[pair for pair in kept if pair is not known][: BLOCKS_KEPT - 1])
+        opened = known[1]
+        if place is not None:
+            _check_place(opened, place)
+        return opened
+
+    def _open_unknown(self, block: Block, *, is_whole: bool) -> _Opened:
+        # To check events takes their bytes: then they are decoded one by one.
+        if not is_whole or block.checksum not in self._known:
+            return self._raw(block)
+        # Some may be of an older form, or refer to large texts.
+        with suppress(msgspec.ValidationError):
+            opened = _of_one_size(block, _Opened(*self._decoder.decode(checked_body(self._compression, block))))
+            if not any(self._codec.mends(*part) for part in opened.parts):
+                return opened
+        return self._raw(block)
+
+    def _raw(self, block: Block) -> _Opened:
+        body = checked_body(self._compression, block)
+        try:
+            opened = _Opened(*self._raw_decoder.decode(body))._replace(is_raw=True)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise DamagedError(f"block {block.key}", str(error)) from error
+        return _of_one_size(block, opened)
+
+
+def _of_one_size(block: Block, opened: _Opened) -> _Opened:
+    sizes = {len(opened.positions), len(opened.times), len(opened.metas), len(opened.events)}
+    if sizes | {sum(part.size for part in opened.parts)} != {len(block.digests) // DIGEST_BYTES}:
+        raise DamagedError(f"block {block.key}", "its columns are of different lengths")
+    return opened
+
+
+def resolved(connection: sqlite3.Connection, compression: Compression, payload: bytes, what: str) -> bytes:
+    """
+    Return a payload with the large texts that it refers to.
+
+    Raises:
+        DamagedError: one of them is missing, or is not what was written.
+    """
+
+    def text(key: int) -> str:
+        found = connection.execute("SELECT hash, data FROM blob WHERE key = ?", (key,)).fetchone()
+        if not found:
+            raise DamagedError(f"blob {key}", f"it is missing, and {what} refers to it")
+        return text_of(compression.expand(found[1], f"blob {key}"), found[0], f"blob {key}")
+
+    return resolve_references(payload, text)
+
+
+def _is_much(bounds: slice, part: BlockPart) -> bool:
+    return bool((bounds.stop - bounds.start) * SMALL_SHARE > part.size)
+
+
+def _streams(opened: _Opened) -> Iterator[str]:
+    return chain.from_iterable(repeat(part.stream, part.size) for part in opened.parts)
+
+
+def _versions(opened: _Opened) -> Iterator[int]:
+    return chain.from_iterable(range(part.first_version, part.first_version + part.size) for part in opened.parts)
+
+
+def _check(
+    block: Block,
+    opened: _Opened,
+    places: range,
+    befores: Mapping[int, bytes],
+    payloads: Iterable[Any],
+    name: Callable[[int], str],
+) -> None:
+    """Check events at some places of a block against their digests."""
+    start, stop = places.start, places.stop
+    stored = _digests(block, start, stop)
+    previous = [block.digests[(start - 1) * DIGEST_BYTES : start * DIGEST_BYTES], *stored]
+    for place, digest in befores.items():
+        previous[place - start] = digest
+    computed = chain_digests(
+        previous,
+        islice(_streams(opened), start, stop),
+        islice(_versions(opened), start, stop),
+        (repeat(ONE_SEQUENCE), opened.positions[start:stop]),
+        opened.times[start:stop],
+        _metas(opened, slice(start, stop)),
+        map(memoryview, payloads),
+    )
+    require_digests(computed, stored, name)
+
+
+def _names(opened: _Opened, places: range) -> list[str]:
+    """Return which events lie at some places of a block."""
+    named = islice(zip(_streams(opened), _versions(opened), strict=True), places.start, places.stop)
+    return [f"event {stream}@{version}" for stream, version in named]
+
+
+def _metas(opened: _Opened, bounds: slice) -> list[Meta]:
+    return [meta or NO_META for meta in opened.metas[bounds]]
+
+
+def _digests(block: Block, start: int, stop: int) -> list[bytes]:
+    return [
+        block.digests[place : place + DIGEST_BYTES]
+        for place in range(start * DIGEST_BYTES, stop * DIGEST_BYTES, DIGEST_BYTES)
+    ]
+
+
+def _placed(parts: Sequence[BlockPart]) -> Iterator[tuple[int, BlockPart]]:
+    """Return parts with the places of their first events."""
+    return zip(accumulate((part.size for part in parts), initial=0), parts, strict=False)
+
+
+def _befores(block: Block, opened: _Opened, places: range, chained: Place | DigestsBefore) -> dict[int, bytes]:
+    """Return the digests before those parts that begin within some places of a block, by where they begin."""
+    if isinstance(chained, Place):
+        return {chained.start: chained.before} if chained.start in places else {}
+    parts = {place: part for place, part in _placed(opened.parts) if place in places}
+    return dict(zip(parts, chained(block, parts), strict=True))
+
+
+def _check_place(opened: _Opened, place: Place) -> None:
+    """See to it that a part lies in its block where its row says it does, and begins when it says."""
+    wanted, start = place.part, place.start
+    what = f"part {wanted.stream}@{wanted.first_version}..{wanted.first_version + wanted.size - 1}"
+    if (start, wanted) not in _placed(opened.parts):
+        raise DamagedError(what, "it is not where its row says it is")
+    if (opened.positions[start], opened.times[start]) != place.first:
+        raise DamagedError(what, "its row has another position or time than its first event")

@@ -1,0 +1,469 @@
+"""
+One SQLite file: opening it safely, one connection that writes, a few that read, errors translated.
+
+WAL with `synchronous=FULL`: what was committed survives a power cut, readers and the writer do not wait for
+each other. Nothing waits longer than `busy_timeout_seconds`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar, TypeVar
+from urllib.parse import quote
+from weakref import WeakSet
+
+from ....domain.concurrency.locks import locked
+from ....domain.concurrency.process_forks import keep_for_ever, renew_in_child
+from ....domain.errors import (
+    DamagedError,
+    LogWentBackError,
+    Lost,
+    RefoldError,
+    StorageBusyError,
+    StorageClosedError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+from ..row_faults import opening
+from .open_files import OpenFiles
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT_SECONDS = 10.0
+READERS_KEPT_MAX = 8
+PAUSE_SECONDS = 0.005
+# SQLite's own default, in KiB.
+CACHE_SIZE = -2_000
+# A tenth of a second or two; in a longer file, what is free is a small part.
+VACUUM_BYTES_MAX = 64 << 20
+WAL_BYTES = 4 * 1024 * 1024 + 4096
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """
+    Turn errors of sqlite3 and of the file system into Refold's own, with the file's name and a way out.
+
+    What says that a statement was used wrongly is a mistake of ours, and stays what it is.
+    """
+    try:
+        yield
+    except sqlite3.ProgrammingError as error:
+        if "closed" in str(error):
+            raise StorageClosedError(f"{where} was closed while it was in use") from error
+        raise
+    except sqlite3.Error as error:
+        raise translate(error, where) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageUnavailableError(f"{where} cannot be opened ({reason}): check its folder and rights") from error
+
+
+def translate(error: sqlite3.Error, where: str) -> RefoldError:
+    """Return the error of Refold's that says what an error of sqlite3 means for this file."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StorageBusyError(f"{where} stayed locked by another process: try again, or close it there")
+        case sqlite3.SQLITE_FULL:
+            return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return StorageReadOnlyError(f"{where} cannot be written: check the rights of the file and its folder")
+        case sqlite3.SQLITE_CANTOPEN:
+            return StorageUnavailableError(f"{where} cannot be opened: check that it exists and may be read")
+        case sqlite3.SQLITE_NOTADB:
+            return StorageUnavailableError(f"{where} is not an SQLite database: name another file")
+        case sqlite3.SQLITE_CORRUPT:
+            return DamagedError(where, str(error))
+        case sqlite3.SQLITE_IOERR:
+            return StorageError(f"the disk of {where} failed: {error}")
+        case sqlite3.SQLITE_CONSTRAINT:
+            return DamagedError(where, f"it refuses a row that it should take ({error})")
+        case sqlite3.SQLITE_ERROR if _lacks(error):
+            return StorageUnavailableError(f"{where} lacks a table of Refold's ({error}): restore it from a copy")
+        case _ if "decode to UTF-8" in str(error):
+            return DamagedError(where, str(error))
+        case _:
+            return StorageError(f"{where} failed ({error}): look at the file with `refold verify`")
+
+
+def _lacks(error: sqlite3.Error) -> bool:
+    return str(error).startswith(("no such table", "no such column"))
+
+
+# fmt: off
+def in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """
+    Return what `work` returns, carried out in a transaction that has the file's write lock from the start.
+
+    Committed at its end, or rolled back on any error, by the connection itself: no interrupt can come in between.
+    """
+    with connection: return _begun(connection, work)  # noqa: E701
+# fmt: on
+
+
+def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    return work(connection)
+
+
+class _Seat:
+    """The right to read, and the connection that is used for it; kept weakly: its frame may be interrupted."""
+
+    connection: sqlite3.Connection | None = None
+
+
+class SqliteDatabase:
+    """The connections to one file; `path` may be ":memory:", which then has a single connection."""
+
+    # The files that this process cannot use, since it has copies of connections to them that were in use.
+    _torn_files: ClassVar[set[str]] = set()
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
+        synchronous: str = "FULL",
+    ) -> None:
+        self.where = str(path)
+        self.in_memory = self.where == ":memory:" or "mode=memory" in self.where
+        self.read_only = read_only
+        # Connections are made at any time, and a program may change its folder.
+        self._path = os.path.abspath(self.where)
+        self._timeout = busy_timeout_seconds
+        self._synchronous = synchronous
+        self._closed = False
+        self._wal_filled = False
+        self._writer: sqlite3.Connection | None = None
+        self._files: OpenFiles | None = None
+        # What is known to be gone with a file that was taken away: the log of the file says.
+        self.lost: Callable[[], Sequence[Lost]] = tuple
+        self._lost: Sequence[Lost] | None = None
+        self._renew()
+        with translated(self.where):
+            if not self.in_memory:
+                self._check_file(create)
+            self._open_writer()
+        renew_in_child(self)
+
+    def _renew(self) -> None:
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._seats: WeakSet[_Seat] = WeakSet()
+        self.memory_lock = threading.RLock()
+        self._is_left = False
+
+    @property
+    def writer(self) -> sqlite3.Connection:
+        """The connection that writes; made anew after a fork."""
+        return self._writer or self._open_writer()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        writer = self._writer = self._connect()
+        if not self.in_memory and not self.where.startswith("file:"):
+            self._files = OpenFiles(self._path)
+        return writer
+
+    def _close_writer(self) -> None:
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _check_file(self, create: bool) -> None:
+        path = Path(self.where)
+        if path.is_dir():
+            raise StorageUnavailableError(f"{self.where} is a folder: name a file in it")
+        if not path.exists():
+            if not create or self.read_only:
+                raise StorageUnavailableError(f"there is no database {self.where}: check the name, or import into it")
+            if not path.parent.is_dir():
+                raise StorageUnavailableError(f"there is no folder {path.parent}: make it first")
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._path in self._torn_files:
+            raise StorageUnavailableError(
+                f"{self.where} was in use when this process was forked, for longer than a fork waits, and cannot be"
+                " used here: fork while nothing is read or written, or start the process by 'spawn'"
+            )
+        connection = sqlite3.connect(
+            self._uri(),
+            uri=True,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        if not self.read_only and not self.in_memory:
+            connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            # A reader that stays keeps the WAL growing; the first write after it has gone cuts the file to this.
+            connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}").fetchone()
+        return connection
+
+    def _uri(self) -> str:
+        if self.where.startswith("file:"):
+            return self.where
+        if self.in_memory:
+            return ":memory:"
+        name = "file:" + quote(self._path)
+        if not self.read_only:
+            return name + "?mode=rwc"
+        # A finished file on a read-only disk has no WAL, and cannot get one: it is read as it lies.
+        frozen = not Path(self._path + "-wal").exists() and not os.access(Path(self._path).parent, os.W_OK)
+        return name + ("?immutable=1" if frozen else "?mode=ro")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection for one consistent view of the file; several statements see the same moment."""
+        if self.in_memory:
+            with self.memory_lock, translated(self.where), opening(self.where):
+                self._require_open()
+                yield self.writer
+            return
+        seat, is_over = self._take_seat(), False
+        try:
+            # Behind the seat: whoever is about to fork, or to close, lets go of the folder when nobody has one.
+            self.require_files()
+            connection = seat.connection = self._idle_or_new()
+            with translated(self.where), opening(self.where):
+                connection.execute("BEGIN")
+                yield connection
+                is_over = True
+        finally:
+            self._leave(seat, is_over)
+
+    def _take_seat(self) -> _Seat:
+        while True:
+            self._require_open()
+            seat = _Seat()
+            self._seats.add(seat)
+            # Looked at behind the entry above: whoever is about to fork waits for this seat, or this one for the fork.
+            if not self._is_left:
+                return seat
+            self._seats.discard(seat)
+            time.sleep(PAUSE_SECONDS)
+
+    def _idle_or_new(self) -> sqlite3.Connection:
+        try:
+            return self._readers.popleft()
+        except IndexError:
+            with translated(self.where):
+                return self._connect()
+
+    def _leave(self, seat: _Seat, is_over: bool) -> None:
+        connection, seat.connection = seat.connection, None
+        if connection is not None:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            # An error's traceback keeps a statement that was not finished: with it the file would be read for ever
+            # as it was when that one began.
+            if not is_over or len(self._readers) >= READERS_KEPT_MAX:
+                connection.close()
+            else:
+                self._readers.append(connection)
+        self._seats.discard(seat)
+        if self._closed:
+            self._close_readers()
+
+    def _close_readers(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._readers.popleft().close()
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """
+        Return what `work` returns, given the writing connection within one transaction, which has the file's write
+        lock from the start and is rolled back on any error.
+
+        The caller sees to it that one thread at a time does so.
+        """
+        self._require_open()
+        if self.read_only:
+            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+        with translated(self.where):
+            result = locked(self.memory_lock, self._transact, work)
+        self.require_files()
+        return result
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._settle_writer()
+        if not self._wal_filled:
+            self._fill_wal(self.writer)
+        return in_transaction(self.writer, work)
+
+    def _settle_writer(self) -> None:
+        """Roll back a transaction that an interrupt left open."""
+        if self.writer.in_transaction:
+            self.writer.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Lend the writing connection within one transaction, as `write` does, to whoever works in a `with` block."""
+        self._require_open()
+        if self.read_only:
+            raise StorageReadOnlyError(f"{self.where} was opened for reading only")
+        with self.memory_lock, translated(self.where):
+            self._settle_writer()
+            if not self._wal_filled:
+                self._fill_wal(self.writer)
+            with self.writer:
+                self.writer.execute("BEGIN IMMEDIATE")
+                yield self.writer
+            self.require_files()
+
+    def require_files(self) -> None:
+        """
+        Require that what is open here is still what lies at the path; to be asked behind each commit.
+
+        Raises:
+            LogWentBackError: the file, or its WAL, was deleted or replaced, and what is written here goes nowhere.
+        """
+        files = self._files
+        # Each commit comes by here: most of the time the folder's time is all there is to look at.
+        if files is None or (files.folder >= 0 and os.fstat(files.folder).st_mtime_ns == files.trusted):
+            return
+        if missing := files.missing():
+            if self._lost is None:
+                self._lost = self.lost()
+            raise LogWentBackError(
+                self.where,
+                lost=self._lost,
+                reason=f"{missing} was deleted or replaced while it was open, and nobody will find what is written now",
+                remedy="close the store, see to it that the right file is there, and open it again",
+            )
+
+    def connection_to_path(self) -> sqlite3.Connection:
+        """Return a connection for reading to what lies at the path now, which fails at its use where nothing does."""
+        path = self._path
+        # Without a WAL there is nothing but the file, and none shall be made.
+        name = "file:" + quote(path) + ("?mode=ro" if os.path.exists(path + "-wal") else "?immutable=1")
+        return sqlite3.connect(name, uri=True, timeout=self._timeout)
+
+    def warm_writer(self) -> sqlite3.Connection | None:
+        """
+        Return the writing connection, outside of any transaction; None before the first one has been made, and where
+        one was left open.
+        """
+        writer = self._writer
+        if self._closed or not self._wal_filled or writer is None:
+            self._require_open()
+            return None
+        if writer.in_transaction:
+            # What an interrupt left open must not take in another's events: they would never be committed.
+            self._settle_writer()
+            return None
+        return writer
+
+    def _fill_wal(self, connection: sqlite3.Connection) -> None:
+        """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
+        wal = Path(self._path + "-wal")
+        if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
+            connection.execute("PRAGMA cache_size=10")
+            try:
+                in_transaction(connection, _fill_and_undo)
+            except _UndoneError:
+                self._wal_filled = True
+            finally:
+                connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
+        self._wal_filled = True
+        if self._files is not None:
+            # The transaction below, or the one that follows, keeps it in use until the end.
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            self._files.watch(self._path + "-wal")
+
+    def give_back_space(self) -> None:
+        """
+        Make a small file as short as its content: rows that were sealed leave room behind, which nobody may need.
+
+        Where somebody else is using the file it stays as it is, and the room is used again.
+        """
+        if self._closed or self._writer is None or self._writer.in_transaction:
+            return
+        with contextlib.suppress(sqlite3.Error):
+            pages, free, size = (
+                self.writer.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            if free * 4 < pages or pages * size > VACUUM_BYTES_MAX:
+                return
+            self.writer.execute("PRAGMA busy_timeout = 0")
+            self.writer.execute("VACUUM")
+
+    def close(self) -> None:
+        """Close all connections, once those in use have been given back; may be called twice."""
+        self._closed = True
+        self._wait_for_readers(self._timeout)
+        self._close_readers()
+        self._close_writer()
+
+    def _wait_for_readers(self, seconds: float) -> bool:
+        """Wait, at most so long, until nobody reads; return whether that is so."""
+        deadline = time.monotonic() + seconds
+        while self._seats and time.monotonic() < deadline:
+            time.sleep(PAUSE_SECONDS)
+        return not self._seats
+
+    def leave(self, seconds: float) -> None:
+        """
+        Close all connections and lend none, until `come_back`; the caller keeps others from writing.
+
+        SQLite forbids to carry one over a fork. A child has none of its locks and does not know it; its own connections
+        would rely on them, and write to a WAL that others have removed.
+        """
+        deadline = time.monotonic() + seconds
+        self._is_left = True
+        if not self._wait_for_readers(seconds):
+            self._is_left = False
+        elif self.in_memory:
+            # The child has a copy.
+            self._is_left = self.memory_lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        else:
+            self._close_readers()
+            self._close_writer()
+            self._wal_filled = False
+
+    def come_back(self) -> None:
+        """End what `leave` began: connections are made again when they are needed."""
+        if self._is_left and self.in_memory:
+            self.memory_lock.release()
+        self._is_left = False
+
+    def _after_fork(self) -> None:
+        lent = [seat.connection for seat in self._seats]
+        open_ones = [one for one in (*self._readers, *lent, None if self._closed else self._writer) if one is not None]
+        if open_ones and not self.in_memory:
+            # They were in use for longer than a fork waits. To close them would end what is under way in the parent.
+            for connection in open_ones:
+                keep_for_ever(connection)
+            self._writer = None
+            self._torn_files.add(self._path)
+        self._renew()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageClosedError(f"{self.where} is closed: open it again")
+
+
+class _UndoneError(Exception):
+    """The WAL is filled, and what filled it is to be undone."""
+
+
+def _fill_and_undo(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TABLE refold_wal_filler (data BLOB)")
+    connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
+    raise _UndoneError

@@ -1,0 +1,453 @@
+"""
+The log on SQLite: Refold's embedded default.
+
+One file, any number of processes. Each has one writer, which commits in groups; readers never wait for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ....domain.clock import REAL_SYSTEM, System
+from ....domain.concurrency.locks import News, locked
+from ....domain.concurrency.process_forks import pause_for_forks
+from ....domain.concurrency.promises import Settled
+from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
+from ....domain.log.envelope import Event, RecordedEvent
+from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, Range, Receipt, StreamEnd, require_names
+from ....domain.positions import BEGINNING, Moment, Partition
+from ..acknowledged import Acknowledged, Nothing, is_small
+from ..background import BackgroundWork
+from ..codec import CODEC, Codec
+from ..compression import Compression, Plain
+from ..group_commit import GroupCommitter, Ticket
+from ..records import ANY, Appended, Part, Request, drafts_of, receipts_of
+from ..row_faults import whole
+from .append import Appender
+from .blocks import ONE_SEQUENCE
+from .connection import SqliteDatabase, translate
+from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
+from .schema import prepare_schema, refuse_foreign_file
+from .seal import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
+from .verify import damaged_pages, damaged_rows, damaged_texts, database_files, key_rows, stream_ids
+
+NO_LIMIT = 1 << 62
+# A row takes 7 us more to read than an event of a block: so many make the reading of a view 30 ms longer.
+BACKLOG_EVENTS_MAX = 4_096
+PLAIN = Plain()
+POLL_SECONDS = 0.02
+STREAMS_MAX = 100_000
+Batch = Sequence[NewEvents]
+T = TypeVar("T")
+LogTicket = Ticket[Batch, list[Receipt]]
+
+
+class SqliteLog:
+    """
+    A log in an SQLite file; see `refold.domain.log.ports.Log` for what its methods promise.
+
+    Raises:
+        StorageUnavailableError: the file cannot be opened, is no database, or another program's.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        synchronous: str = "FULL",
+        codec: Codec = CODEC,
+        system: System = REAL_SYSTEM,
+    ) -> None:
+        refuse_foreign_file(path)
+        self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
+        self._compression = Compression(_no_dictionary)
+        self._appender = Appender("", system, self._compression)
+        self._reader = Reader(codec, self._compression)
+        self._marking_reader = Reader(codec.marking(), self._compression)
+        self._sealer = Sealer(self._compression, self._reader)
+        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
+        self._news = News()
+        self._is_paused = False
+        self._wake_behind = SEGMENT
+        self._sealed_to = 0
+        self._sealing = BackgroundWork(
+            self._seal_slice,
+            f"sealing segments of {path}",
+            pulse=lambda: self._appender.position,
+            is_pressing=lambda: self._appender.position - self._sealed_to >= BACKLOG_EVENTS_MAX,
+        )
+        self._keys: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._acknowledged = Acknowledged()
+        self.database.lost = self._lost_with_file
+        try:
+            prepare_schema(self.database)
+        except BaseException:
+            self.database.close()
+            raise
+        pause_for_forks(self)
+
+    # Writing
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """Append all of `batch` or nothing; the future is done once it is on disk."""
+        if len(batch) > 1 and len({new.stream for new in batch}) != len(batch):
+            return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
+        try:
+            for new in batch:
+                require_names(new)
+        except InvalidInputError as error:
+            return Settled(None, error)
+        return self._committer.submit(batch, wait=wait)
+
+    def _commit_alone(self, batch: Batch) -> list[Receipt]:
+        receipts = self._append_quickly(batch)
+        if receipts is None:
+            request = Request([self._part(new) for new in batch])
+            answer = self._append_carefully([request])[0]
+            if isinstance(answer, ConcurrencyError):
+                raise answer
+            receipts = receipts_of(batch, answer, self.read)
+            self._acknowledged.note(receipts, are_small=is_small(request))
+        self._announce()
+        return receipts
+
+    def _commit(self, group: list[LogTicket]) -> None:
+        receipts = self._append_quickly([new for ticket in group for new in ticket.request])
+        if receipts is None:
+            self._commit_carefully(group)
+        else:
+            left = iter(receipts)
+            for ticket in group:
+                ticket.future.set_result([next(left) for _ in ticket.request])
+        self._announce()
+
+    def _commit_carefully(self, group: list[LogTicket]) -> None:
+        drafted = [(ticket, request) for ticket in group if (request := self._drafted(ticket)) is not None]
+        answers = self._append_carefully([request for _, request in drafted])
+        for (ticket, request), answer in zip(drafted, answers, strict=True):
+            if isinstance(answer, ConcurrencyError):
+                ticket.future.set_exception(answer)
+                continue
+            try:
+                receipts = receipts_of(ticket.request, answer, self.read)
+            except RefoldError as error:
+                # What is repeated may be another call's, or damaged: the others of the group are written.
+                ticket.future.set_exception(error)
+            else:
+                self._acknowledged.note(receipts, are_small=is_small(request))
+                ticket.future.set_result(receipts)
+
+    def _append_quickly(self, batch: Batch) -> list[Receipt] | None:
+        connection = self.database.warm_writer()
+        if connection is None:
+            return None
+        try:
+            receipts = locked(self.database.memory_lock, self._appender.append_quickly, connection, batch)
+        except sqlite3.Error as error:
+            self._appender.forget()
+            raise translate(error, self.database.where) from error
+        if receipts is not None:
+            self.database.require_files()
+            self._acknowledged.note(receipts, are_small=True)
+        return receipts
+
+    def _append_carefully(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
+        return self._appender.append_all(self.database.write, requests, self._require_acknowledged)
+
+    def _announce(self) -> None:
+        """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
+        self._news.announce()
+        position = self._appender.position
+        if position > self._wake_behind:
+            self._wake_behind = (segment_of(position) + 1) * SEGMENT
+            self._sealing.wake()
+
+    def _seal_slice(self) -> bool:
+        """Seal a slice of a complete segment; say whether there may be more to do."""
+        with self.database.reading() as connection:
+            slice_to_seal = self._sealer.next_slice(connection)
+        if slice_to_seal is None:
+            self._sealed_to = self._appender.position
+            return False
+        self._sealed_to = slice_to_seal.segment * SEGMENT
+        self._committer.exclusively(lambda: self._store_slice(slice_to_seal))
+        return True
+
+    def _store_slice(self, slice_to_seal: SealedSlice) -> None:
+        with suppress(OvertakenError):
+            self.database.write(lambda connection: self._sealer.store(connection, slice_to_seal))
+
+    def _drafted(self, ticket: LogTicket) -> Request | None:
+        try:
+            return Request([self._part(new) for new in ticket.request])
+        except (RefoldError, ValueError, TypeError, OverflowError) as error:
+            ticket.future.set_exception(error)
+            return None
+
+    def _part(self, new: NewEvents) -> Part:
+        drafts = drafts_of(new, PLAIN)
+        first = ANY if new.expected_version == ANY_VERSION else new.expected_version + 1
+        root = new.root or new.stream
+        key, digest = new.idempotency_key, new.expected_digest
+        return Part(new.stream, first, drafts, root=root, idempotency_key=key, expected_digest=digest)
+
+    # What went back
+
+    def _require_acknowledged(self, connection: sqlite3.Connection) -> None:
+        """Raise LogWentBackError where the log lacks the last event that was acknowledged to this process."""
+        witness = self._acknowledged.witness(ONE_SEQUENCE)
+        if witness is not None:
+            self._require_known(connection, witness.stream, StreamEnd(witness.version, witness.digest))
+
+    def _lost_with_file(self) -> list[Lost]:
+        """Return what was acknowledged and is not in the file that lies at the path now, if one does."""
+        try:
+            with closing(self.database.connection_to_path()) as connection:
+                return self._acknowledged.lost(self._present(connection))
+        except sqlite3.Error:
+            return self._acknowledged.lost(Nothing())
+
+    def _require_known(self, connection: sqlite3.Connection, stream: str, known: StreamEnd) -> None:
+        """Raise LogWentBackError where the log lacks what is known."""
+        digest = stored_digest(connection, stream, known.version)
+        if known.version < 1 or (digest is not None and known.digest in (b"", digest)):
+            return
+        # What was a stream's key may be another's now; the keys go with the look at what is present.
+        self._names.clear()
+        raise self._acknowledged.went_back(self.database.where, self._present(connection), stream, known)
+
+    def _present(self, connection: sqlite3.Connection) -> Present:
+        self._keys.clear()
+        return Present(connection, lambda stream: self._head(connection, self._key_of(connection, stream)))
+
+    # Reading
+
+    def read(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[RecordedEvent]:
+        """Return the events of a stream with versions above `after`, up to and including `until`, in order."""
+        return self._read(self._reader.read_stream, Range(stream, after, NO_LIMIT if until is None else until), known)
+
+    def read_events(
+        self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
+    ) -> list[Event]:
+        """Return what `read` does without the envelopes."""
+        return self._read(self._reader.read_events, Range(stream, after, NO_LIMIT if until is None else until), known)
+
+    def _read(
+        self, read: Callable[[sqlite3.Connection, int, Range], list[T]], wanted: Range, known: StreamEnd | None
+    ) -> list[T]:
+        is_empty = min(wanted.until, NO_LIMIT) <= max(wanted.after, 0)
+        if is_empty and known is None:
+            return []
+        with self.database.reading() as connection:
+            if known is not None:
+                self._require_known(connection, wanted.stream, known)
+            key = None if is_empty else self._key_of(connection, wanted.stream)
+            return [] if key is None else read(connection, key, wanted)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """Return what `read_events` does for each of several ranges, all as of one moment."""
+        with self.database.reading() as connection:
+            return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
+
+    def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        with self.database.reading() as connection:
+            name = self._key_of(connection, stream)
+            return [] if name is None else self._reader.read_under(connection, name, stream, key)
+
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
+        """Return up to `limit` events behind `after`, in the order of the log, and the moment they end at."""
+        start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
+        reader = self._marking_reader if undecodable else self._reader
+        with self.database.reading() as connection:
+            self._require_acknowledged(connection)
+            events = reader.read_between(
+                connection, partial(self._name_of, connection), after=start, until=min(start + limit, NO_LIMIT)
+            )
+            end = start + len(events)
+            if len(events) < limit:
+                last = self._last(connection)
+                # A hole as wide as the page must not look like the end.
+                if last > end:
+                    raise DamagedError(f"position {end + 1}", "there is no event at it")
+                end = end if events else last
+        return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
+
+    @property
+    def location(self) -> str:
+        """The path of its file."""
+        return self.database.where
+
+    def prepare_partitions(self) -> None:
+        """
+        Make an index, once for a file: which streams a block holds is asked only when the log is read in partitions.
+        """
+        self.write(lambda connection: connection.execute(INDEX_OF_BLOCKS))
+
+    def partition(self, partition: Partition) -> SqlitePartition:
+        """Return one partition of it."""
+        return SqlitePartition(partition, self._read_partition, self.now)
+
+    def _read_partition(self, partition: Partition, after: int, until: int) -> list[RecordedEvent]:
+        with self.database.reading() as connection:
+            names = partial(self._name_of, connection)
+            return self._marking_reader.read_partition(connection, names, partition, after=after, until=until)
+
+    def head(self, stream: str) -> int:
+        """Return the version of the last event of a stream; 0 where there is none."""
+        with self.database.reading() as connection:
+            return self._head(connection, self._key_of(connection, stream))
+
+    def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
+        version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
+        version = version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0
+        return whole(f"the last version of stream {key}", version)
+
+    def end(self, stream: str) -> StreamEnd:
+        """Return what `head` does, with the digest of that event."""
+        with self.database.reading() as connection:
+            # What is remembered may be another stream's since a restore, and this is where contexts are opened.
+            self._keys.pop(stream, None)
+            key = self._key_of(connection, stream)
+            version = self._head(connection, key)
+            return StreamEnd(version, stored_digest(connection, stream, version, key) or b"" if version else b"")
+
+    def version_at(self, stream: str, moment: Moment | int) -> int:
+        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
+        if isinstance(moment, int):
+            return self._version_at(stream, "recorded_at", moment, lambda event: event.recorded_at)
+        bound = moment.head(ONE_SEQUENCE)
+        return self._version_at(stream, "position", bound, lambda event: event.position.number)
+
+    def _version_at(self, stream: str, column: Column, bound: int, place: Callable[[RecordedEvent], int]) -> int:
+        with self.database.reading() as connection:
+            key = self._key_of(connection, stream)
+            if key is None:
+                return 0
+            head, bound = self._head(connection, key), min(bound, NO_LIMIT)
+            version, first_of_part = version_at(connection, (key, stream), head, column, bound)
+            if not first_of_part:
+                return version
+            events = self._reader.read_stream(connection, key, Range(stream, first_of_part - 1, version))
+        return first_of_part - 1 + bisect.bisect_right(events, bound, key=place)
+
+    def now(self) -> Moment:
+        """Return the moment of the last event."""
+        with self.database.reading() as connection:
+            last = self._last(connection)
+        return Moment(((ONE_SEQUENCE, last),)) if last else BEGINNING
+
+    def _last(self, connection: sqlite3.Connection) -> int:
+        return int(_one(connection, "SELECT max(position) FROM event") or 0)
+
+    def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
+        """Return once there is an event behind `seen`, or the time is up; another process's within 20 ms."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            count = self._news.count
+            remaining = deadline - time.monotonic()
+            if self.now().head(ONE_SEQUENCE) > seen.head(ONE_SEQUENCE) or remaining <= 0:
+                return
+            self._news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
+        with self.database.reading() as connection:
+            return stream_ids(connection, prefix)
+
+    def files(self) -> list[str]:
+        """Return the file, and those that SQLite keeps beside it."""
+        with self.database.reading() as connection:
+            return database_files(connection)
+
+    def damaged_files(self) -> list[DamagedError]:
+        """Return an error for each fault that SQLite finds in its file."""
+        with self.database.reading() as connection:
+            return damaged_pages(connection)
+
+    def damaged_texts(self) -> list[DamagedError]:
+        """Return an error for each large text that is not what was stored."""
+        return list(damaged_texts(self.database, self._compression))
+
+    def damaged_rows(self) -> list[DamagedError]:
+        """Return an error for each row beside the events that is missing, or is not what they say."""
+        with self.database.reading() as connection:
+            return damaged_rows(connection)
+
+    def idempotency_keys(self) -> list[KeyRow]:
+        """Return what is kept of every idempotency key."""
+        with self.database.reading() as connection:
+            return key_rows(connection)
+
+    def close(self) -> None:
+        """Finish what was handed in, then close the file; may be called twice."""
+        self._committer.close()
+        if self._sealing.close():
+            self.database.give_back_space()
+        self.database.close()
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `work` returns, carried out in one transaction while this process commits no events."""
+        return self._committer.exclusively(lambda: self.database.write(work))
+
+    # Forks
+
+    def _before_fork(self, seconds: float) -> None:
+        self._is_paused = self._committer.pause(seconds)
+        if self._is_paused:
+            self.database.leave(seconds)
+
+    def _fork_is_over(self) -> None:
+        self.database.come_back()
+        if self._is_paused:
+            self._is_paused = False
+            self._committer.go_on()
+
+    # Names and keys
+
+    def _key_of(self, connection: sqlite3.Connection, stream: str) -> int | None:
+        known = self._keys.get(stream)
+        if known is not None:
+            return known
+        key = _one(connection, "SELECT key FROM stream WHERE id = ?", stream)
+        if key is None:
+            return None
+        self._remember(stream, key)
+        return int(key)
+
+    def _name_of(self, connection: sqlite3.Connection, key: int) -> str:
+        known = self._names.get(key)
+        if known is not None:
+            return known
+        name = _one(connection, "SELECT id FROM stream WHERE key = ?", key)
+        if name is None:
+            raise DamagedError(f"stream {key}", "its row is missing, and events belong to it")
+        self._remember(name, key)
+        return str(name)
+
+    def _remember(self, stream: str, key: int) -> None:
+        if len(self._keys) >= STREAMS_MAX:
+            # Replaced and not emptied: another thread may be about to look.
+            self._keys, self._names = {}, {}
+        self._keys[stream], self._names[key] = key, stream
+
+
+def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
+    row = connection.execute(statement, values).fetchone()
+    return None if row is None else row[0]
+
+
+def _no_dictionary(number: int) -> bytes:
+    raise DamagedError(f"dictionary {number}", "there are none in a log on SQLite")

@@ -1,0 +1,473 @@
+"""Which version did a stream have at a position or a time? Both rise with its versions, so that halving finds it."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import sqlite3
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
+
+from ....domain.errors import DamagedError
+from ....domain.log.envelope import NO_DIGEST, NO_META, Event, Meta, RecordedEvent, chain_digest
+from ....domain.log.ports import Page, Range
+from ....domain.positions import Moment, Partition, Position
+from ..codec import Codec, decode_meta
+from ..compression import Compression, has_references
+from ..read_batches import Stretch, stretches
+from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
+from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
+from .seal import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
+
+Column = Literal["position", "recorded_at"]
+
+
+def version_at(
+    connection: sqlite3.Connection, stream: tuple[int, str], head: int, column: Column, bound: int
+) -> tuple[int, int]:
+    """
+    Return the last version of a stream, given by its key and id, whose `column` is not above `bound`; 0 for none.
+
+    Of an event in a block only the part's first one is looked at: then what comes back is the last version of that
+    part, and behind it the part's first, from which on the events are to be looked at; otherwise a 0 comes behind.
+
+    Raises:
+        DamagedError: a version is missing.
+    """
+    key, name = stream
+    row = f"SELECT {column} FROM event WHERE stream = ? AND version = ?"
+    part = (
+        f"SELECT first_{column}, first_version FROM part WHERE stream = ? AND last_version >= ?"
+        " ORDER BY last_version LIMIT 1"
+    )
+
+    def place(version: int) -> int:
+        wanted = (key, version)
+        found = connection.execute(row, wanted).fetchone() or connection.execute(part, wanted).fetchone()
+        if found is None:
+            raise DamagedError(f"event {name}@{version}", "it is missing")
+        return int(found[0])
+
+    version = bisect.bisect_right(range(1, head + 1), bound, key=place)
+    if not version or connection.execute(row, (key, version)).fetchone():
+        return version, 0
+    return version, int(connection.execute(part, (key, version)).fetchone()[1])
+
+
+VERSION_MAX = 1 << 62
+KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = ? AND key = ?"
+BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
+PARTS_OF_STREAM = (
+    f"SELECT first_version, last_version, start, first_position, first_recorded_at, {BLOCK_COLUMNS}"
+    # A part whose block is gone is told of, and not left out.
+    " FROM part LEFT JOIN block ON block.key = part.block"
+    # No part is longer than a block, so the stream's later ones need not be looked at.
+    f" WHERE stream = ?1 AND last_version BETWEEN ?2 AND ?3 + {SLICE_EVENTS} AND first_version <= ?3"
+    " ORDER BY last_version"
+)
+ROWS_OF_STREAM = (
+    "SELECT version, position, recorded_at, meta, payload, digest FROM event"
+    " WHERE stream = ? AND version BETWEEN ? AND ? ORDER BY version"
+)
+# So many single rows, with what it takes to check each: to name them is cheaper than to go through those between.
+ROWS_APART_MAX = 64
+ROWS_APART = (
+    "SELECT one.version, one.position, one.recorded_at, one.meta, one.payload, one.digest, previous.digest"
+    " FROM event AS one"
+    " LEFT JOIN event AS previous ON previous.stream = one.stream AND previous.version = one.version - 1"
+    f" WHERE one.stream = ? AND one.version IN ({', '.join('?' * ROWS_APART_MAX)})"
+)
+BLOCKS_OF_SEGMENTS = f"SELECT {BLOCK_COLUMNS} FROM block WHERE segment BETWEEN ? AND ?"
+ROWS_BETWEEN = (
+    "SELECT stream, version, position, recorded_at, meta, payload, digest FROM event"
+    " WHERE position BETWEEN ? AND ? ORDER BY position"
+)
+# Of the streams whose slice leaves a remainder: what a partition of the log consists of.
+IN_PARTITION = "stream.slice % ?3 = ?4"
+STREAMS_OF_PARTITION = (
+    "SELECT DISTINCT stream.id FROM block JOIN part ON part.block = block.key JOIN stream ON stream.key = part.stream"
+    f" WHERE segment BETWEEN ?1 AND ?2 AND {IN_PARTITION}"
+)
+BLOCKS_OF_PARTITION = (
+    f"SELECT {BLOCK_COLUMNS} FROM block WHERE segment BETWEEN ?1 AND ?2 AND EXISTS (SELECT 1 FROM part"
+    f" JOIN stream ON stream.key = part.stream WHERE part.block = block.key AND {IN_PARTITION})"
+)
+ROWS_OF_PARTITION = (
+    "SELECT stream, version, position, recorded_at, meta, payload, digest FROM event"
+    f" JOIN stream ON stream.key = event.stream WHERE position BETWEEN ?1 AND ?2 AND {IN_PARTITION} ORDER BY position"
+)
+_place = attrgetter("position.number")
+DIGEST_OF_ROW = "SELECT digest FROM event WHERE stream = ? AND version = ?"
+DIGEST_IN_BLOCK = (
+    "SELECT substr(digests, 32 * (start + ?1 - first_version) + 1, 32) FROM part JOIN block"
+    " ON block.key = part.block WHERE stream = ?2 AND last_version >= ?1 AND first_version <= ?1"
+    " ORDER BY last_version LIMIT 1"
+)
+# Of several streams, named by their ids, and versions.
+DIGESTS_IN_BLOCKS = (
+    "SELECT (SELECT substr(digests, 32 * (start + wanted.version - first_version) + 1, 32) FROM part JOIN block"
+    " ON block.key = part.block WHERE stream = (SELECT key FROM stream WHERE id = wanted.id)"
+    " AND last_version >= wanted.version AND first_version <= wanted.version ORDER BY last_version LIMIT 1)"
+    " FROM (SELECT key AS place, json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS version"
+    " FROM json_each(?)) AS wanted ORDER BY wanted.place"
+)
+Row = tuple[int, int, int, bytes | None, bytes, bytes]
+T = TypeVar("T")
+BlockOpener = Callable[[sqlite3.Connection, Block, slice, Place], list[T]]
+RowOpener = Callable[[sqlite3.Connection, str, Row, bytes], T]
+
+
+class Reader:
+    """Decodes what lies in one log, through a connection that shows one moment of it."""
+
+    def __init__(self, codec: Codec, compression: Compression) -> None:
+        self._codec = codec
+        self._compression = compression
+        self._blocks = BlockReader(codec, compression)
+
+    def read_stream(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[RecordedEvent]:
+        """
+        Return the events of a range, or those of them that there are, in order; `key` is its stream's.
+
+        Raises:
+            DamagedError: an event is missing, or does not match its digest.
+        """
+        return self._read(connection, key, Stretch([wanted]), (self._blocks.recorded, self._recorded_row))
+
+    def read_events(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[Event]:
+        """Return what `read_stream` does without the envelopes."""
+        return self._read(connection, key, Stretch([wanted]), (self._blocks.events, self._event_of_row))
+
+    def read_under(
+        self, connection: sqlite3.Connection, key: int, stream: str, idempotency_key: str
+    ) -> list[RecordedEvent]:
+        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        span = connection.execute(KNOWN_KEY, (key, idempotency_key)).fetchone()
+        return self.read_stream(connection, key, Range(stream, span[0] - 1, span[1])) if span else []
+
+    def read_ranges(
+        self, connection: sqlite3.Connection, keys: Callable[[str], int | None], ranges: Sequence[Range]
+    ) -> list[list[Event]]:
+        """Return what `read_events` does for each range; `keys` gives a stream's key, if there is one."""
+        found: list[list[Event]] = []
+        for stretch in stretches(ranges):
+            key = keys(stretch.stream)
+            found += [[] for _ in stretch.ranges] if key is None else self._read_stretch(connection, key, stretch)
+        return found
+
+    def _read_stretch(self, connection: sqlite3.Connection, key: int, stretch: Stretch) -> list[list[Event]]:
+        if len(stretch.ranges) > 1 and stretch.count <= ROWS_APART_MAX:
+            apart = self._read_apart(connection, key, stretch)
+            if apart is not None:
+                return apart
+        events = self._read(connection, key, stretch, (self._blocks.events, self._event_of_row))
+        return [events[start:end] for start, end in stretch.places(len(events))]
+
+    def _read_apart(self, connection: sqlite3.Connection, key: int, stretch: Stretch) -> list[list[Event]] | None:
+        """Fetch no row but those that are wanted; None where one of them is not there, as it may lie in a block."""
+        stream = stretch.stream
+        if not connection.execute(DIGEST_OF_ROW, (key, stretch.after + 1)).fetchone():
+            return None
+        versions = [range(max(one.after, 0) + 1, one.until + 1) for one in stretch.ranges]
+        named = [*chain.from_iterable(versions), *repeat(-1, ROWS_APART_MAX - stretch.count)]
+        events: dict[int, Event] = {}
+        for *row, previous in connection.execute(ROWS_APART, (key, *named)):
+            version = row[0]
+            before = previous or _digest_of(connection, key, stream, version - 1)
+            events[version] = self._event_of_row(connection, stream, tuple(row), before)
+        return [[events[version] for version in some] for some in versions] if len(events) == stretch.count else None
+
+    def read_between(
+        self, connection: sqlite3.Connection, names: Callable[[int], str], *, after: int, until: int
+    ) -> list[RecordedEvent]:
+        """
+        Return the events at positions `after + 1` to `until` (or the last); `names` gives a key's stream.
+
+        Raises:
+            DamagedError: an event is missing, or does not match its digest.
+        """
+        segments = (segment_of(after + 1), segment_of(until))
+        blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_SEGMENTS, segments)]
+        events = list(self._events_between(connection, blocks, after, until))
+        rows = connection.execute(ROWS_BETWEEN, (after + 1, until)).fetchall()
+        events.extend(self._recorded_rows(connection, names, rows))
+        return _in_order(events, after)
+
+    def read_partition(
+        self,
+        connection: sqlite3.Connection,
+        names: Callable[[int], str],
+        partition: Partition,
+        *,
+        after: int,
+        until: int,
+    ) -> list[RecordedEvent]:
+        """Return what `read_between` does of one partition of the log; blocks without events of it are not opened."""
+        remainder, segments = (partition.of, partition.number), (segment_of(after + 1), segment_of(until))
+        streams = {row[0] for row in connection.execute(STREAMS_OF_PARTITION, (*segments, *remainder))}
+        blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_PARTITION, (*segments, *remainder))]
+        events = list(self._events_between(connection, blocks, after, until, streams))
+        rows = connection.execute(ROWS_OF_PARTITION, (after + 1, until, *remainder)).fetchall()
+        events.extend(self._recorded_rows(connection, names, rows))
+        return sorted(events, key=_place)
+
+    def _events_between(
+        self,
+        connection: sqlite3.Connection,
+        blocks: Iterable[Block],
+        after: int,
+        until: int,
+        streams: Container[str] | None = None,
+    ) -> Iterator[RecordedEvent]:
+        befores = _Ends(connection).digests_before
+        for block in blocks:
+            pieces = [ALL] if streams is None else self._blocks.bounds_of(block, streams)
+            opened = [one for piece in pieces for one in self._blocks.recorded(connection, block, piece, befores)]
+            if block.segment * SEGMENT < after or (block.segment + 1) * SEGMENT > until:
+                opened = [event for event in opened if after < event.position.number <= until]
+            yield from opened
+
+    def _read(
+        self,
+        connection: sqlite3.Connection,
+        key: int,
+        stretch: Stretch,
+        openers: tuple[BlockOpener[T], RowOpener[T]],
+    ) -> list[T]:
+        """
+        Collect parts and rows; one event more than asked for is looked at, whose digest the first needs.
+
+        What lies between the ranges of a stretch is not opened, and None in the answer.
+        """
+        if stretch.is_empty:
+            return []
+        with opening(f"stream {stretch.stream}"):
+            return self._read_open(connection, key, stretch, openers)
+
+    def _read_open(
+        self,
+        connection: sqlite3.Connection,
+        key: int,
+        stretch: Stretch,
+        openers: tuple[BlockOpener[T], RowOpener[T]],
+    ) -> list[T]:
+        stream, after, until = stretch.stream, stretch.after, min(stretch.until, VERSION_MAX)
+        is_one, (open_block, open_row) = len(stretch.ranges) == 1, openers
+        pieces: list[tuple[int, list[Any]]] = []
+        digests = {0: NO_DIGEST}
+        for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until)):
+            block, count = Block(*columns[2:]), last - first + 1
+            begin, end = max(first, after + 1), min(last, until) + 1
+            if block.key is None:
+                if begin < end:
+                    raise DamagedError(f"event {stream}@{begin}", "it is missing: its block is gone")
+                continue
+            digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
+            if begin < end:
+                wanted = stretch.bounds(begin, end)
+                piece: list[Any] = [None] * (end - begin)
+                next_version = pieces[-1][0] + len(pieces[-1][1]) if pieces else after + 1
+                if begin != next_version:
+                    raise DamagedError(f"event {stream}@{next_version}", "it is missing")
+                if wanted:
+                    before = digests.get(first - 1, b"")
+                    if wanted.start == first and not before:
+                        before = _digest_of(connection, key, stream, first - 1)
+                    place = Place(BlockPart(stream, first, count), start, (columns[0], columns[1]), before)
+                    bounds = slice(start + wanted.start - first, start + wanted.stop - first)
+                    piece[wanted.start - begin : wanted.stop - begin] = open_block(connection, block, bounds, place)
+                pieces.append((begin, piece))
+        for row in connection.execute(ROWS_OF_STREAM, (key, max(1, after), until)):
+            version = row[0]
+            if version > after:
+                if version - 1 not in digests:
+                    raise DamagedError(f"event {stream}@{version - 1}", "it is missing")
+                is_wanted = is_one or stretch.wants(version)
+                opened = open_row(connection, stream, row, digests[version - 1]) if is_wanted else None
+                if pieces and pieces[-1][0] + len(pieces[-1][1]) == version:
+                    pieces[-1][1].append(opened)
+                else:
+                    pieces.append((version, [opened]))
+            digests[version] = row[5]
+        return _joined(stream, pieces, after, until)
+
+    def _recorded_rows(
+        self, connection: sqlite3.Connection, names: Callable[[int], str], rows: Iterable[tuple[Any, ...]]
+    ) -> Iterator[RecordedEvent]:
+        last: dict[int, tuple[int, bytes]] = {}
+        for key, *columns in rows:
+            row: Row = tuple(columns)
+            version, digest = last.get(key, (-1, b""))
+            if version != row[0] - 1:
+                digest = _digest_of(connection, key, names(key), row[0] - 1)
+            last[key] = (row[0], row[5])
+            yield self._recorded_row(connection, names(key), row, digest)
+
+    def _event_of_row(self, connection: sqlite3.Connection, stream: str, row: Row, previous: bytes) -> Event:
+        payload, _, _ = self._checked(connection, stream, row, previous)
+        return self._codec.decode(payload, f"event {stream}@{row[0]}")
+
+    def _recorded_row(self, connection: sqlite3.Connection, stream: str, row: Row, previous: bytes) -> RecordedEvent:
+        payload, position, meta = self._checked(connection, stream, row, previous)
+        event = self._codec.decode(payload, f"event {stream}@{row[0]}")
+        return RecordedEvent(stream, row[0], position, row[2], event, meta, row[5])
+
+    def check_rows(self, connection: sqlite3.Connection, rows: list[tuple[int, str, Row]]) -> None:
+        """
+        See to it that rows, each with its stream's key and id, in the order of streams and versions, are whole.
+
+        Raises:
+            DamagedError: one does not match its digest.
+        """
+        before: tuple[int, int, bytes] = (0, 0, b"")
+        for key, stream, row in rows:
+            is_next = before[:2] == (key, row[0] - 1)
+            previous = before[2] if is_next else _digest_of(connection, key, stream, row[0] - 1)
+            self._checked(connection, stream, row, previous)
+            before = (key, row[0], row[5])
+
+    def _checked(
+        self, connection: sqlite3.Connection, stream: str, row: Row, previous: bytes
+    ) -> tuple[bytes, Position, Meta]:
+        version, number, recorded_at, packed_meta, stored, digest = row
+        try:
+            payload = stored[1:] if stored[:1] == b"\x00" else self._payload(connection, stream, row)
+            meta = NO_META if packed_meta is None else decode_meta(packed_meta, f"event {stream}@{version}")
+            position = Position(ONE_SEQUENCE, number)
+            found = chain_digest(previous, stream, version, position, recorded_at, meta, payload)
+        except VALUE_FAULTS as error:
+            raise unreadable(f"event {stream}@{version}", error) from error
+        if found != digest:
+            raise DamagedError(f"event {stream}@{version}", "it does not match its digest")
+        return payload, position, meta
+
+    def _payload(self, connection: sqlite3.Connection, stream: str, row: Row) -> bytes:
+        what, stored = f"event {stream}@{row[0]}", row[4]
+        payload = self._compression.expand(stored, what)
+        return resolved(connection, self._compression, payload, what) if has_references(stored) else payload
+
+
+def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:
+    """Put events in the order of the log, where they are not yet, and see to it that none is missing."""
+    numbers = list(map(_place, events))
+    if numbers == list(range(after + 1, after + 1 + len(events))):
+        return events
+    events = sorted(events, key=_place)
+    for place, event in enumerate(events, after + 1):
+        if event.position.number != place:
+            raise DamagedError(f"position {place}", "there is no event at it")
+    return events
+
+
+class _Ends:
+    """Where streams end in the blocks that were gone through: the next block of a page begins there, as a rule."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        # Version and digest.
+        self._ends: dict[str, tuple[int, bytes]] = {}
+
+    def digests_before(self, block: Block, parts: Mapping[int, BlockPart]) -> list[bytes]:
+        """
+        Return the digests before parts of a block, given by their places; take note of where they end.
+
+        Raises:
+            DamagedError: the event before one of them is missing.
+        """
+        ends = self._ends
+        wanted = [(part.stream, part.first_version - 1) for part in parts.values() if part.first_version > 1]
+        unknown = [one for one in wanted if ends.get(one[0], (0, b""))[0] != one[1]]
+        found = self._connection.execute(DIGESTS_IN_BLOCKS, (json.dumps(unknown),)) if unknown else ()
+        for (stream, version), (digest,) in zip(unknown, found, strict=True):
+            if digest is None:
+                raise DamagedError(f"event {stream}@{version}", "it is missing")
+            ends[stream] = (version, digest)
+        befores = [ends[part.stream][1] if part.first_version > 1 else NO_DIGEST for part in parts.values()]
+        for place, part in parts.items():
+            last = (place + part.size - 1) * DIGEST_BYTES
+            ends[part.stream] = (part.first_version + part.size - 1, block.digests[last : last + DIGEST_BYTES])
+        return befores
+
+
+def _digest_of(connection: sqlite3.Connection, key: int, stream: str, version: int) -> bytes:
+    if version < 1:
+        return NO_DIGEST
+    found = stored_digest(connection, stream, version, key)
+    if found is None:
+        raise DamagedError(f"event {stream}@{version}", "it is missing")
+    return found
+
+
+def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key: int | None = None) -> bytes | None:
+    """
+    Return the digest of a version of a stream, which has this key or else is looked up; None where there is no event.
+    """
+    if key is None:
+        named = connection.execute("SELECT key FROM stream WHERE id = ?", (stream,)).fetchone()
+        key = named[0] if named else 0
+    found = (
+        connection.execute(DIGEST_OF_ROW, (key, version)).fetchone()
+        or connection.execute(DIGEST_IN_BLOCK, (version, key)).fetchone()
+    )
+    return digest_of_row(f"event {stream}@{version}", found[0]) if found else None
+
+
+def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: int) -> list[T]:
+    """Put the pieces, each with its first version, in order, and see to it that nothing is missing."""
+    pieces.sort(key=lambda piece: piece[0])
+    joined: list[T] = []
+    start = min(pieces[0][0], after + 1) if pieces else after + 1
+    for first, events in pieces:
+        if first != start + len(joined):
+            raise DamagedError(f"event {stream}@{start + len(joined)}", "it is missing")
+        joined.extend(events)
+    return joined[after + 1 - start : until + 1 - start]
+
+
+class Present:
+    """A file as it is now, through one connection."""
+
+    def __init__(self, connection: sqlite3.Connection, head: Callable[[str], int]) -> None:
+        self._connection, self._head = connection, head
+
+    def heads(self, streams: Sequence[str]) -> list[int]:
+        """Return the last version of each stream."""
+        return list(map(self._head, streams))
+
+    def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
+        """Return the digest at each version of a stream; None where there is no such event."""
+        return [stored_digest(self._connection, stream, version) for stream, version in places]
+
+
+INDEX_OF_BLOCKS = "CREATE INDEX IF NOT EXISTS part_block ON part (block)"
+WINDOW_MAX = 1 << 14
+ReadBetween = Callable[[Partition, int, int], list[RecordedEvent]]
+
+
+class SqlitePartition:
+    """A partition of a log: `read` gives its events behind one position, up to another; `now` the end of the log."""
+
+    def __init__(self, partition: Partition, read: ReadBetween, now: Callable[[], Moment]) -> None:
+        self._partition, self._read, self.now = partition, read, now
+        # How many positions are looked at in one go: as many as give about a page.
+        self._window = 0
+
+    def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
+        """Return `limit` events behind `after` or some more, fewer at the end, and the moment they end at."""
+        start, end = after.head(ONE_SEQUENCE), self.now().head(ONE_SEQUENCE)
+        self._window = self._window or limit
+        events: list[RecordedEvent] = []
+        while len(events) < limit and start < end:
+            until = min(start + self._window, end)
+            found = self._read(self._partition, start, until)
+            events, start = events + found, until
+            self._window = _next_window(self._window, len(found), limit)
+        return Page(events, Moment(((ONE_SEQUENCE, start),)) if start else after)
+
+
+def _next_window(window: int, found: int, limit: int) -> int:
+    if 2 * found < limit:
+        return min(2 * window, max(WINDOW_MAX, limit))
+    return max(window // 2, 1) if found > limit else window

@@ -1,0 +1,198 @@
+"""
+From the errors of the clients and of what carries their bytes to those of `refold.domain.llm.errors`.
+
+All three clients give the HTTP status with their errors; what has none never arrived, or broke off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from json import JSONDecodeError
+from typing import Any
+
+from ...domain.chat.calls.reading import ChatView
+from ...domain.chat.items import ChatRole
+from ...domain.llm.base import LLM
+from ...domain.llm.errors import (
+    LLMAuthenticationError,
+    LLMError,
+    LLMRateLimitError,
+    LLMRequestError,
+    LLMUnavailableError,
+)
+from ...domain.llm.responses import LLMResponse, TokenBudget
+
+# By name, since which of them is installed is the clients' business.
+FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}
+# Google says this of a wrong key, with status 400.
+WRONG_KEY = "API_KEY_INVALID"
+
+
+def translated(error: Exception, provider: str) -> LLMError | None:
+    """Return what an error of a client means, or None where it is not the provider's."""
+    foreign = type(error).__module__.split(".")[0] in FOREIGN
+    if not foreign and not isinstance(error, OSError | JSONDecodeError):
+        return None
+    status, reason = _status(error), str(error) or type(error).__name__
+    if status in (401, 403) or WRONG_KEY in reason:
+        return LLMAuthenticationError(provider, reason, status=status)
+    if status == 429:
+        return LLMRateLimitError(provider, reason, status=status, retry_after_seconds=_retry_after(error))
+    if status is not None and 400 <= status < 500 and status not in (408, 409):
+        return LLMRequestError(provider, reason, status=status)
+    return LLMUnavailableError(provider, reason, status=status)
+
+
+def _status(error: Any) -> int | None:
+    found = getattr(error, "status_code", None) or getattr(error, "code", None)
+    # 200 is that of a stream which told of its error later.
+    return found if isinstance(found, int) and found >= 400 else None
+
+
+def _retry_after(error: Any) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        # It may also be a date, which nobody sends.
+        return float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+
+
+Request = dict[str, Any]
+
+
+class Ending:
+    """What is known of an answer when its text is through: told by the last piece."""
+
+    def __init__(self) -> None:
+        self.usage = TokenBudget()
+        self.finish_reason: str | None = None
+        self.tool_calls: list[dict[str, Any]] = []
+
+    def response(self, provider: str) -> LLMResponse:
+        """
+        Return the last piece: no text, and all else as metadata.
+
+        Raises:
+            LLMUnavailableError: the provider never said that the answer was complete.
+        """
+        if self.finish_reason is None:
+            raise LLMUnavailableError(provider, "the answer broke off before its end")
+        metadata: dict[str, Any] = {"finish_reason": self.finish_reason, "usage": self.usage}
+        if self.tool_calls:
+            metadata["tool_calls"] = self.tool_calls
+        return spoken("", metadata)
+
+
+class ClientLLM(LLM):
+    """Base of the adapters; a subclass makes the request and reads the client's stream."""
+
+    provider = "the provider"
+
+    def __init__(self, model: str, client: Any, *, owns_client: bool, options: dict[str, Any]) -> None:
+        super().__init__()
+        self.model, self.client, self.options = model, client, options
+        self._owns_client = owns_client
+        self._running: set[asyncio.Task[None]] = set()
+
+    @abstractmethod
+    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+        """Return what to send, from a context, tools and the options of the call."""
+
+    @abstractmethod
+    def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
+        """Send a request and yield what comes back."""
+
+    @abstractmethod
+    async def close_client(self) -> None:
+        """Let go of the client's connections."""
+
+    async def chat(
+        self,
+        messages: ChatView,
+        tools: Sequence[Any] | None = None,
+        conversational_graph: Any | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[LLMResponse]:
+        """
+        Yield the text as it comes, then one piece with `usage`, `finish_reason` and `tool_calls` in its metadata.
+
+        `kwargs` are parameters of the provider's API and win over the adapter's own; the graph is not used.
+        Each error is also an "error" event.
+
+        Raises:
+            LLMError: there is no answer, or it broke off.
+            InvalidInputError: a tool of an unknown form.
+        """
+        request = await self.request(messages, tools, self.options | kwargs)
+        pieces: asyncio.Queue[LLMResponse | None] = asyncio.Queue()
+        task = asyncio.create_task(self._fetch(request, pieces))
+        self._running.add(task)
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+            await asyncio.wait({task})
+            self._check(task)
+        finally:
+            self._running.discard(task)
+            await _stop({task})
+
+    async def cancel_current_generation(self) -> None:
+        """Stop all answers that are being given: they end after the text that has come."""
+        await _stop(set(self._running))
+
+    async def aclose(self) -> None:
+        """Stop, and close the client unless it was handed in."""
+        await super().aclose()
+        if self._owns_client:
+            await self.close_client()
+
+    async def _fetch(self, request: Request, pieces: asyncio.Queue[LLMResponse | None]) -> None:
+        try:
+            async for piece in self.answer(request):
+                pieces.put_nowait(piece)
+        finally:
+            pieces.put_nowait(None)
+
+    def _check(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        meaning = translated(error, self.provider) if isinstance(error, Exception) else None
+        self.emit("error", str(meaning or error))
+        if meaning is None:
+            raise error
+        raise meaning from error
+
+
+async def _stop(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def spoken(text: str, metadata: dict[str, Any] | None = None) -> LLMResponse:
+    """Return a piece of an answer."""
+    return LLMResponse(content=text, role=ChatRole.ASSISTANT, metadata=metadata)
+
+
+def missing_package(package: str, extra: str) -> ImportError:
+    """Return the error that says which extra to install."""
+    return ImportError(f'this model needs the package {package}: pip install "refold[{extra}]"')
+
+
+def key_from(provider: str, key: str | None, *variables: str) -> str:
+    """
+    Return the key that was given, or that of the environment.
+
+    Raises:
+        LLMAuthenticationError: there is none; the variables are named.
+    """
+    found = key or next((value for name in variables if (value := os.environ.get(name))), None)
+    if found is None:
+        raise LLMAuthenticationError(provider, f"there is no key: pass api_key=, or set {' or '.join(variables)}")
+    return found

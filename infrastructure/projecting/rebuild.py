@@ -1,0 +1,225 @@
+"""
+Making a projection anew: in the shadow of the rows that are read, which stay until the new ones take their place.
+
+A rebuild that is stopped, or killed, leaves its shadow and goes on from there the next time. A check builds a shadow of
+its own, compares, and drops it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.errors import DamagedError
+from ...domain.log.ports import LiveLog
+from ...domain.positions import BEGINNING
+from ...projections.contract import Projection
+from .building import Build, Progress, Stop
+from .leases import shadow_of
+from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
+from .runner import ProjectionRunner
+from .store import MemoryProjectionStore, ProjectionStore, kept_by
+
+DIFFERENCES_MAX = 10
+# Writers and workers go on meanwhile: so often the shadow is brought up to date until they leave it a moment.
+MEETINGS_MAX = 100
+
+
+class Workers(NamedTuple):
+    """Who builds partitions of a log, and how many partitions."""
+
+    executor: Executor
+    partitions: int
+
+
+class Difference(NamedTuple):
+    """A row that is not what its fold gives: the row that is read and the one that was built; None for none."""
+
+    key: str
+    live: Any
+    rebuilt: Any
+
+
+class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a rebuild or a check came to.
+
+    `is_done` is False where it was stopped, or where the rows that are read changed all the time. A check says how many
+    rows differ, and the first few of them. The rows are made without so many events that were `set_aside`.
+    """
+
+    projection: str
+    is_done: bool
+    rows: int = 0
+    events: int = 0
+    seconds: float = 0.0
+    differing: int = 0
+    differences: tuple[Difference, ...] = ()
+    set_aside: int = 0
+
+
+def rebuild(
+    log: LiveLog,
+    store: ProjectionStore,
+    projection: Projection,
+    *,
+    restart: bool = False,
+    progress: Progress | None = None,
+    stop: Stop = lambda: False,
+    workers: Workers | None = None,
+    watch: Stopwatch = REAL_SYSTEM,
+) -> RebuildReport:
+    """
+    Make the rows of a projection anew and put them in place; readers see the old ones until then.
+
+    It goes on with a shadow that was left, unless `restart`. `stop` is asked after each page; `progress` is told then.
+    With `workers` the log is folded in partitions, where that is possible.
+
+    Raises:
+        ProjectionError: it cannot fold an event; the rows that are read stay.
+        StorageBusyError: another process rebuilds it.
+    """
+    began = watch.monotonic()
+    with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
+        if restart:
+            store.drop(build.shadow)
+            forget_partitions(store, projection)
+        _forget_unreadable(store, projection)
+        is_built = _build_in_partitions(log, store, projection, build, stop, workers, watch)
+        if not is_built or not _build_and_replace(store, projection, build, stop):
+            return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
+    return RebuildReport(
+        projection=projection.name,
+        is_done=True,
+        rows=store.count(projection),
+        events=build.folded,
+        seconds=watch.monotonic() - began,
+        set_aside=len(store.set_aside(projection)),
+    )
+
+
+def _forget_unreadable(store: ProjectionStore, projection: Projection) -> None:
+    """Drop rows whose checkpoint cannot be read: nothing could take their place, as they may stand anywhere."""
+    try:
+        store.checkpoint(projection)
+    except DamagedError:
+        store.drop(projection)
+
+
+def _build_in_partitions(
+    log: LiveLog,
+    store: ProjectionStore,
+    projection: Projection,
+    build: Build,
+    stop: Stop,
+    workers: Workers | None,
+    watch: Stopwatch,
+) -> bool:
+    """Build most of it in partitions, if some were left or there are workers; False where that was stopped."""
+    if store.checkpoint(build.shadow) != BEGINNING or not is_partitionable(log, projection):
+        # One that was left goes on as it was begun.
+        return True
+    work = PartitionedBuild(log, store, projection, build, watch)
+    if workers is not None:
+        return work.run(workers.executor, workers.partitions, stop)
+    if not has_partitions(store, projection):
+        return True
+    with ThreadPoolExecutor(1) as here:
+        return work.run(here, 1, stop)
+
+
+def _build_and_replace(store: ProjectionStore, projection: Projection, build: Build, stop: Stop) -> bool:
+    """Build the shadow and put it in place, if nobody brought the rows that are read further in the meantime."""
+    # Most of the work; what was written meanwhile is little.
+    if not build.run(stop):
+        return False
+    for _ in range(MEETINGS_MAX):
+        before = store.checkpoint(projection)
+        if not build.run(stop):
+            return False
+        is_empty = store.checkpoint(build.shadow) == BEGINNING
+        if is_empty or store.replace(projection, build.shadow, before=before):
+            return True
+    return False
+
+
+def check(
+    log: LiveLog,
+    store: ProjectionStore,
+    projection: Projection,
+    *,
+    progress: Progress | None = None,
+    stop: Stop = lambda: False,
+    watch: Stopwatch = REAL_SYSTEM,
+) -> RebuildReport:
+    """
+    Make the rows of a projection anew, compare them with those that are read, and leave those as they are.
+
+    Where the database is only read, the new ones are made in memory, and compared with those that lie there, up to
+    where these go.
+
+    Raises:
+        ProjectionError: it cannot fold an event.
+        StorageBusyError: another process checks it.
+    """
+    began, kept = watch.monotonic(), kept_by(store)
+    place = store if kept is store else MemoryProjectionStore()
+    with Build(log, place, projection, shadow_of(projection, "check"), watch=watch, progress=progress) as build:
+        # What a check left that was killed.
+        place.drop(build.shadow)
+        try:
+            if kept is store:
+                live = _live_rows(log, store, projection, build, stop)
+            else:
+                live = _kept_rows(kept, place, projection, build, stop)
+            if live is None:
+                return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
+            rebuilt, aside = place.rows(build.shadow), place.set_aside(build.shadow)
+        finally:
+            place.drop(build.shadow)
+    differences = _differences(live, rebuilt)
+    return RebuildReport(
+        projection=projection.name,
+        is_done=True,
+        rows=len(rebuilt),
+        events=build.folded,
+        seconds=watch.monotonic() - began,
+        differing=len(differences),
+        differences=tuple(differences[:DIFFERENCES_MAX]),
+        set_aside=len(aside),
+    )
+
+
+def _live_rows(
+    log: LiveLog, store: ProjectionStore, projection: Projection, build: Build, stop: Stop
+) -> list[Any] | None:
+    """Return the rows that are read, and build the shadow up to the same moment; None where it cannot be."""
+    runner = ProjectionRunner(log, store, [projection])
+    if not build.run(stop):
+        return None
+    for _ in range(MEETINGS_MAX):
+        runner.catch_up(projection)
+        live = store.snapshot(projection)
+        if not build.run(stop, until=live.moment):
+            return None
+        if store.checkpoint(build.shadow) == live.moment:
+            return live.rows
+    return None
+
+
+def _kept_rows(
+    kept: ProjectionStore, place: ProjectionStore, projection: Projection, build: Build, stop: Stop
+) -> list[Any] | None:
+    """Return the rows that nobody brings further here, and build the shadow up to where they go."""
+    live = kept.snapshot(projection)
+    is_built = build.run(stop, until=live.moment) and place.checkpoint(build.shadow) == live.moment
+    return live.rows if is_built else None
+
+
+def _differences(live: list[Any], rebuilt: list[Any]) -> list[Difference]:
+    here, there = ({row.key: row for row in rows} for rows in (live, rebuilt))
+    keys = sorted(here.keys() | there.keys())
+    return [Difference(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]

@@ -1,0 +1,206 @@
+"""What a chat context held at a version, without reading all of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ...domain.chat.calls.home import ChatHome
+from ...domain.chat.calls.past import ReadOnlyChatContext
+from ...domain.chat.calls.reading import ChatSource
+from ...domain.chat.state.fold import ChatState
+from ...domain.concurrency.threads import in_thread
+from ...domain.errors import NotFoundError
+from ...domain.log.ports import LiveLog
+from ...domain.memory.memory import MemoryAt
+from ...domain.pool.pool import ReadOnlyPool
+from ...domain.pool.queue import ReadOnlyQueue
+from ...domain.positions import Moment
+from ...domain.totals import Totals
+from ...domain.trajectory import ReadOnlyRun
+from ...domain.window.window import ReadOnlyContextWindow
+from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
+from ..log.row_faults import REBUILD, opening
+from ..projecting.runner import ProjectionRunner
+from .moments import Cut, cut_of
+
+
+@opening("the table of growth", remedy=REBUILD)
+def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int) -> Totals:
+    """Return what a context held at a version: the sum of whole blocks of versions, and of the events behind them."""
+    whole = version // GROWTH_EVENTS
+    rows = _rows_of(runner, stream, whole) if whole else []
+    total = growth_of(log.read_events(stream, after=whole * GROWTH_EVENTS, until=version))
+    items, turns, tokens = total.items, total.turns, total.tokens
+    for row in rows:
+        items, turns, tokens = items + row.items, turns + row.turns, tokens + row.tokens
+    return Totals(items, turns, tokens)
+
+
+def _rows_of(runner: ProjectionRunner, stream: str, blocks: int) -> list[GrowthRow]:
+    """Return the rows of the first so many blocks of versions: mostly they are there, and no other will be."""
+    last, prefix = growth_key(stream, blocks), f"{stream}@"
+    rows = [row for row in runner.stored_under([GROWTH], [prefix]) if row.key < last]
+    if sum(row.events for row in rows) == blocks * GROWTH_EVENTS:
+        return rows
+    return [row for row in runner.rows_under([GROWTH], [prefix]) if row.key < last]
+
+
+class CountedPast:
+    """A version of a chat context that knows how much it holds before it is read."""
+
+    def __init__(self, past: ChatSource, log: LiveLog, runner: ProjectionRunner) -> None:
+        self._past, self._log, self._runner = past, log, runner
+        self._totals: Totals | None = None
+
+    @property
+    def home(self) -> ChatHome:
+        """Where the context lives."""
+        return self._past.home
+
+    @property
+    def stream(self) -> str:
+        """The stream of the context."""
+        return self._past.stream
+
+    @property
+    def version(self) -> int:
+        """The version that is shown."""
+        return self._past.version
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `state` costs nothing."""
+        return self._past.is_loaded
+
+    @property
+    def state(self) -> ChatState:
+        """The folded state at the version."""
+        return self._past.state
+
+    @property
+    def totals(self) -> Totals:
+        """How much is held: items, turns and tokens."""
+        if self._past.is_loaded:
+            return self._past.totals
+        if self._totals is None:
+            self._totals = totals_at(self._log, self._runner, self.stream, self.version)
+        return self._totals
+
+    def last_events(self, count: int) -> list[Any]:
+        """Return the last `count` events up to the version."""
+        return self._past.last_events(count)
+
+    def settle(self) -> None:
+        """Do nothing: the past was on disk before it could be asked for."""
+
+
+if TYPE_CHECKING:
+    from ..store_times import TimesOfStore
+
+
+class Versioned(Protocol):
+    """What is shown at a version; 0 before it began."""
+
+    @property
+    def version(self) -> int:
+        """The version that is shown."""
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+class StoreAt:
+    """
+    All contexts of a store as of one moment; `store.at(moment)` gives one.
+
+    What did not exist yet is not found. Whoever forks a chat, or branches a queue or a pool, from here gets a child in
+    the store of today.
+    """
+
+    def __init__(self, store: TimesOfStore, cut: Cut) -> None:
+        self._store, self._cut = store, cut
+
+    @property
+    def moment(self) -> datetime | Moment:
+        """The moment that is shown: a time, or a cut of the log."""
+        return cut_of(self._cut)
+
+    def chat(self, context_id: str) -> ReadOnlyChatContext:
+        """
+        Return a chat context as it was.
+
+        Raises:
+            NotFoundError: it did not exist then.
+        """
+        then = self._store.chat(context_id, create=False).at(self.moment)
+        view = self._existing(then, f"chat:{context_id}")
+        return ReadOnlyChatContext.of(CountedPast(view._source, self._store.log, self._store._runner))
+
+    def queue(self, context_id: str) -> ReadOnlyQueue[Any]:
+        """
+        Return a context queue as it was.
+
+        Raises:
+            NotFoundError: it did not exist then.
+        """
+        return self._existing(self._store.queue(context_id, create=False).at(self.moment), f"queue:{context_id}")
+
+    def pool(self, context_id: str) -> ReadOnlyPool[Any]:
+        """
+        Return a context pool as it was.
+
+        Raises:
+            NotFoundError: it did not exist then.
+        """
+        return self._existing(self._store.pool(context_id, create=False).at(self.moment), f"pool:{context_id}")
+
+    def window(self, context_id: str) -> ReadOnlyContextWindow:
+        """
+        Return a context window as it was.
+
+        Raises:
+            NotFoundError: it did not exist then.
+        """
+        return self._existing(self._store.window(context_id, create=False).at(self.moment), f"window:{context_id}")
+
+    def memory(self) -> MemoryAt:
+        """Return the memory as it was, scope by scope."""
+        return self._store.memory().at(self.moment)
+
+    def run(self, user_id: str, session_id: str, run_id: int = 0, sub_id: int = 0) -> ReadOnlyRun:
+        """
+        Return a run as it was.
+
+        Raises:
+            NotFoundError: it did not exist then.
+        """
+        run = self._store.run(user_id, session_id, run_id, sub_id, create=False)
+        return self._existing(run.at(self.moment), run.stream)
+
+    def contexts(self) -> list[CatalogueRow]:
+        """Return what is known of every context that there was, ordered by kind and id."""
+        return [row for now in self._store.contexts() if (row := self._row_then(now)) is not None]
+
+    async def acontexts(self) -> list[CatalogueRow]:
+        """`contexts()` for a running event loop."""
+        return await in_thread(self.contexts)
+
+    def _row_then(self, now: CatalogueRow) -> CatalogueRow | None:
+        """Only what has changed since is looked at again."""
+        log = self._store.log
+        version = log.version_at(now.key, self._cut)
+        if version == now.version:
+            return now
+        if not version:
+            return None
+        return CATALOGUE.evolve_all(now.key, None, log.read(now.key, until=version))
+
+    def _existing(self, view: V, stream: str) -> V:
+        if not view.version:
+            raise NotFoundError(f"there was no {stream} at {self.moment}: it began later")
+        return view
+
+    def __repr__(self) -> str:
+        return f"StoreAt({self.moment!s})"

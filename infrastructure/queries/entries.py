@@ -1,0 +1,239 @@
+"""
+The entries of a queue or a pool, joined from rows: when each of them was held, in the container's own order.
+
+The rows are gone through by version, those of a branch's ancestors first, up to the version that counts. An entry that
+comes back is the newest; what takes the place of another one stands where that stood. So each stay has a place, and
+those held at a version are in the order of their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from ...domain.context.decider import trusted
+from ...domain.context.history import resolve_version
+from ...domain.errors import DamagedError
+from ...domain.ids import split_stream_id
+from ...domain.log.ports import Log
+from ...domain.positions import Moment
+from ...domain.spans import Segment, refs_of
+from ...projections.entries import (
+    BRANCHED,
+    CLEARED,
+    ENTRIES,
+    MERGED,
+    NAMED,
+    RESTORED,
+    EntryRow,
+    came_with,
+    names_prefix,
+)
+from ...projections.stays import STILL_THERE, stays_of
+from ..log.row_faults import REBUILD, opening
+from ..projecting.store import ProjectionStore
+from .ancestor_rows import Level, born_rows, levels_of, version_in
+
+
+class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An entry's stay in a queue or a pool: held from version `v0` on and before `v1`, which is 0 while it is there.
+
+    `place` numbers the entries in the order in which they stand; what took the place of another entry has its number.
+    `birth` is `stream@version` of the event that brought the entry into the world, `type` is `text`, `json`, or the
+    class of the content, `agent` who recorded it. `how` and `reason` say how the stay ended, with the event of `v1`:
+    `evict`, `remove`, `replace`, `clear` or `merge`. What a branch's limit left out has a stay from 1 to 1.
+    """
+
+    context: str
+    place: int
+    item: str
+    description: str
+    type: str
+    agent: str
+    tokens: int
+    birth: str
+    v0: int
+    v1: int
+    how: str
+    reason: str
+
+
+def version_meant(
+    log: Log, store: ProjectionStore, stream: str, at: int | str | datetime | Moment | None, *, head: int
+) -> int:
+    """
+    Return the version of a container that `at` means, by rows that are up to date; `head` where it is None.
+
+    Raises:
+        NotFoundError, InvalidInputError: as for a container's own `version_at`.
+    """
+    if at is None:
+        return head
+    names = {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
+    return resolve_version(log, stream, at, head=head, names=names)
+
+
+@opening("the table of entries", remedy=REBUILD)
+def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
+    """
+    Return the stays of all entries of a container, given by its stream, from rows that are up to date.
+
+    The entries come in the order in which they stand, those of one place in the order in which they were there.
+
+    Raises:
+        DamagedError: something is named as an entry, and is none.
+    """
+    with trusted(context):
+        levels = levels_of(partial(_Level, store), context)
+        steps = [list(level.steps(end)) for level, end in levels]
+        births = [step.birth for part in steps for step in part if step.birth]
+        told = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
+        held = _Held(told, is_pool=split_stream_id(context)[0] == "pool")
+        for part in steps:
+            for step in part:
+                held.take(step)
+        return [_told(context, stay, told[stay.birth]) for stay in sorted(held.stays, key=lambda stay: stay.place)]
+
+
+def _told(context: str, stay: _Stay, about: EntryRow) -> EntryStay:
+    return EntryStay(
+        context=context,
+        place=stay.place,
+        item=about.item,
+        description=about.description,
+        type=about.type,
+        agent=about.agent,
+        tokens=about.tokens,
+        birth=stay.birth,
+        v0=stay.v0,
+        v1=stay.v1,
+        how=stay.how,
+        reason=stay.reason,
+    )
+
+
+class _Step(NamedTuple):
+    """What a row says of a version: an entry came or left, all left, or a branch began, which has at most `limit`."""
+
+    version: int
+    kind: str
+    birth: str = ""
+    how: str = ""
+    reason: str = ""
+    limit: int | None = None
+
+
+# What leaves goes before what comes with the same event.
+LEFT, CAME = "left", "came"
+
+
+class _Level(Level[EntryRow]):
+    """The rows of one container, a branch's ancestor or itself."""
+
+    projection = ENTRIES
+    mark_types = (BRANCHED, MERGED, RESTORED, CLEARED, NAMED)
+
+    @property
+    def parent(self) -> Segment | None:
+        """What it branched off."""
+        return came_with(self.marks[0]).parent if self.marks and self.marks[0].type == BRANCHED else None
+
+    def steps(self, end: int | None) -> list[_Step]:
+        """Return what happened up to a version, in order."""
+        steps = [step for mark in self.marks for step in self._marked(mark)]
+        for row in self.rows.values():
+            if row.type:
+                steps.append(_Step(version_in(row.birth), CAME, row.birth, "replace"))
+            # What replaces an entry takes its place, so that it is not let go of before.
+            steps += [
+                _Step(stay.v1, LEFT, row.birth, stay.how, stay.reason)
+                for stay in stays_of(row)
+                if stay.v1 != STILL_THERE and stay.how != "replace"
+            ]
+        counted = steps if end is None else [step for step in steps if step.version <= end]
+        return sorted(counted, key=lambda step: (step.version, step.kind != LEFT))
+
+    def _marked(self, mark: EntryRow) -> Iterator[_Step]:
+        if mark.type in (MERGED, RESTORED):
+            for ref in refs_of(came_with(mark).items):
+                yield _Step(mark.v0, CAME, self.birth_of(ref), "merge")
+        elif mark.type == BRANCHED:
+            yield _Step(mark.v0, BRANCHED, limit=came_with(mark).limit)
+        elif mark.type == CLEARED:
+            yield _Step(mark.v0, CLEARED, how="clear")
+
+
+class _Stay:
+    """A stay under way."""
+
+    __slots__ = ("birth", "how", "place", "reason", "v0", "v1")
+
+    def __init__(self, birth: str, place: int, v0: int) -> None:
+        self.birth, self.place, self.v0 = birth, place, v0
+        self.v1, self.how, self.reason = STILL_THERE, "", ""
+
+    def end(self, step: _Step) -> None:
+        """Let it end with a step."""
+        self.v1, self.how, self.reason = step.version, step.how, step.reason
+
+
+class _Held:
+    """What a container holds while its rows are gone through: a pool's entries by id, a queue's by birth."""
+
+    def __init__(self, told: Mapping[str, EntryRow], *, is_pool: bool) -> None:
+        self._told, self._is_pool = told, is_pool
+        self._there: dict[str, _Stay] = {}
+        self._places = 0
+        self.stays: list[_Stay] = []
+
+    def take(self, step: _Step) -> None:
+        """Take the next step."""
+        if step.kind == CAME:
+            self._put(step)
+        elif step.kind == LEFT:
+            self._let_go(step)
+        elif step.kind == BRANCHED:
+            self._branch(step)
+        else:
+            for stay in self._there.values():
+                stay.end(step)
+            self._there = {}
+
+    def _put(self, step: _Step) -> None:
+        key = self._key(step.birth)
+        old = self._there.get(key)
+        if old is not None:
+            old.end(step)
+        self._add(key, step, place=self._places if old is None else old.place)
+
+    def _add(self, key: str, step: _Step, *, place: int) -> None:
+        stay = _Stay(step.birth, place, step.version)
+        self._places = max(self._places, place + 1)
+        self._there[key] = stay
+        self.stays.append(stay)
+
+    def _let_go(self, step: _Step) -> None:
+        stay = self._there.pop(self._key(step.birth), None)
+        if stay is None:
+            raise DamagedError(step.birth, "it left, and was not there")
+        stay.end(step)
+
+    def _branch(self, step: _Step) -> None:
+        """What its ancestors had let go of was never the branch's; what has no room in it leaves as it begins."""
+        inherited, self._there = self._there, {}
+        self.stays, self._places = [], 0
+        left_out = 0 if step.limit is None else len(inherited) - step.limit
+        for place, (key, stay) in enumerate(inherited.items()):
+            self._add(key, step._replace(birth=stay.birth), place=place)
+            if place < left_out:
+                self._there.pop(key).end(step._replace(how="evict", reason="limit"))
+
+    def _key(self, birth: str) -> str:
+        if birth not in self._told:
+            raise DamagedError(birth, "an event names it as an entry, and it is none")
+        return self._told[birth].item if self._is_pool else birth

@@ -1,0 +1,219 @@
+"""What items are, by their births: rows of the context that a view is of, of its ancestors, and of any other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from ...domain.chat.state.sequence import Edits
+from ...domain.context.decider import trusted
+from ...domain.errors import DamagedError
+from ...domain.spans import Segment, refs_of
+from ...projections.stays import STILL_THERE, Stay, mark_key, stays_of
+from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
+from ..log.row_faults import REBUILD, opening
+from ..projecting.store import ProjectionStore
+from .ancestor_rows import Level, born_rows, holds, levels_of, place_of, version_in
+
+
+def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[ValidityRow]) -> dict[str, ValidityRow]:
+    """
+    Return by births the rows that say what the items are; `rows` have been read already.
+
+    Raises:
+        DamagedError: there is no such item.
+    """
+    known = born_rows(store, VALIDITY, births, rows)
+    copied = _copied(store, [birth for birth in births if birth not in known])
+    sources = described(store, [source for source, _ in copied.values()], ()) if copied else {}
+    copies = {birth: msgspec.structs.replace(sources[source], agent=agent) for birth, (source, agent) in copied.items()}
+    return known | copies
+
+
+def _copied(store: ProjectionStore, births: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return what items are copies of that a merge put another agent's name on, and which."""
+    keys = {
+        birth: mark_key(stream, ref.version) for birth, (stream, ref) in zip(births, map(place_of, births), strict=True)
+    }
+    marks = store.load(VALIDITY, keys.values()) if keys else {}
+    copied = {}
+    for birth, key in keys.items():
+        brought = brought_by(marks[key]) if key in marks else None
+        refs = [ref for placement in brought.placed or () for ref in refs_of(placement.items)] if brought else []
+        if brought is None or brought.agent is None or len(refs) != 1:
+            raise DamagedError(birth, "a merge or fork names it as an item, and it is none")
+        copied[birth] = (f"{refs[0].stream or place_of(birth)[0]}@{refs[0].version}", brought.agent)
+    return copied
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An item's stay in the view of a context: seen from version `v0` on and before `v1`, which is 0 while it is there.
+
+    `place` numbers the items in the order in which they stand, those that left too. `birth` is `stream@version` of the
+    event that brought the item into the world. `how` and `reason` say how the stay ended, with the event of `v1`.
+    """
+
+    context: str
+    place: int
+    item: str
+    type: str
+    role: str
+    agent: str
+    tokens: int
+    birth: str
+    v0: int
+    v1: int
+    how: str
+    reason: str
+
+
+def ids_seen(stays: Iterable[Interval], version: int) -> list[str]:
+    """Return the ids of the items that are seen at a version, in order."""
+    return [stay.item for stay in stays if holds(stay, version)]
+
+
+@opening("the table of validity", remedy=REBUILD)
+def intervals(store: ProjectionStore, context: str) -> list[Interval]:
+    """
+    Return the stays of all items in the view of a chat, given by its stream, from rows that are up to date.
+
+    The items come in the order in which they stand, the stays of one in the order in which they were.
+
+    Raises:
+        DamagedError: something is named as an item, and is none.
+    """
+    with trusted(context):
+        levels = levels_of(partial(_Level, store), context)
+        view = _View()
+        for level, end in levels:
+            view.go_on(level, end)
+        return _told(view, described(store, view.births, (row for level, _ in levels for row in level.rows.values())))
+
+
+def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
+    told = []
+    for place, ordinal in enumerate(view.edits.order(len(view.births))):
+        birth = view.births[ordinal]
+        about = descriptions[birth]
+        told += [
+            Interval(
+                context=view.level.context,
+                place=place,
+                item=about.item,
+                type=about.type,
+                role=about.role,
+                agent=about.agent,
+                tokens=about.tokens,
+                birth=birth,
+                v0=stay.v0,
+                v1=stay.v1,
+                how=stay.how,
+                reason=stay.reason,
+            )
+            for stay in view.stays(ordinal)
+        ]
+    return told
+
+
+class _Level(Level[ValidityRow]):
+    """The rows of one chat, a fork's ancestor or itself."""
+
+    projection = VALIDITY
+    mark_types = (FORKED, MERGED, CLEARED)
+
+    def __init__(self, store: ProjectionStore, context: str) -> None:
+        super().__init__(store, context)
+        self._clears = [row for row in self.marks if row.type == CLEARED]
+        self._cleared_at = [row.v0 for row in self._clears]
+
+    @property
+    def parent(self) -> Segment | None:
+        """What it began with all items of; None where it began with none, or with some."""
+        if not self.marks or self.marks[0].type != FORKED:
+            return None
+        brought = brought_by(self.marks[0])
+        return brought.parent if brought.placed is None else None
+
+    def is_cleared(self, end: int) -> bool:
+        """Return whether it was cleared up to a version."""
+        return bool(self._cleared_at) and self._cleared_at[0] <= end
+
+    def arrivals(self, end: int | None) -> Iterator[tuple[int, str, str]]:
+        """
+        Yield the items that came up to a version: with which one, their birth, and before which other they were put.
+        """
+        born = (row for row in self.rows.values() if row.type)
+        # A fork has what it carried before an item of its own: sorting leaves them so.
+        for row in sorted([*self.marks, *born], key=lambda row: version_in(row.birth)):
+            version = version_in(row.birth)
+            if end is not None and version > end:
+                return
+            if row.type in self.mark_types:
+                yield from ((version, *brought) for brought in self._brought(row))
+            else:
+                yield version, row.birth, row.before
+
+    def _brought(self, mark: ValidityRow) -> Iterator[tuple[str, str]]:
+        if mark.type == CLEARED:
+            return
+        brought = brought_by(mark)
+        for placement in brought.placed or ():
+            before = "" if placement.before is None else self.birth_of(placement.before)
+            for ref in refs_of(placement.items):
+                # With another agent's name on it the item is a new one.
+                yield (self.birth_of(ref) if brought.agent is None else mark.birth), before
+
+    def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[Stay]:
+        """Return the stays of an item that came with a version; a fork may begin with what is not seen."""
+        row = self.rows.get(birth)
+        stays = stays_of(row) if row else [Stay(0)]
+        if not stays[0].v0:
+            stays[:1] = [msgspec.structs.replace(stays[0], v0=arrived)] if is_shown else []
+        nexts = [*(stay.v0 for stay in stays), STILL_THERE][1:]
+        return [self._ended(stay, stay.v1 or following) for stay, following in zip(stays, nexts, strict=True)]
+
+    def _ended(self, stay: Stay, end: int) -> Stay:
+        """Return a stay with its end where that is no event of the item's own, but one that cleared the context."""
+        found = bisect_right(self._cleared_at, stay.v0)
+        if found == len(self._clears) or (end and end < self._cleared_at[found]):
+            return stay
+        return Stay(stay.v0, self._cleared_at[found], "clear", self._clears[found].reason)
+
+
+class _View:
+    """All items that a context and its ancestors had, in the order in which they came, while these are gone through."""
+
+    level: _Level
+
+    def __init__(self) -> None:
+        self.births: list[str] = []
+        self.edits = Edits()
+        self._ordinals: dict[str, int] = {}
+        # Of each whether it was seen when it came to the level, and with which version that was.
+        self._shown: list[bool] = []
+        self._arrived: dict[int, int] = {}
+
+    def go_on(self, level: _Level, end: int | None) -> None:
+        """Go through a level up to a version: where a fork goes on, or None for all of it."""
+        self.level, self._arrived = level, {}
+        for version, birth, before in level.arrivals(end):
+            ordinal = self._ordinals[birth] = len(self.births)
+            self.births.append(birth)
+            self._shown.append(True)
+            self._arrived[ordinal] = version
+            if before:
+                self.edits.place(ordinal, self._ordinals[before])
+        if end is not None:
+            named = (self._ordinals[birth] for birth in level.rows if birth in self._ordinals)
+            for ordinal in range(len(self.births)) if level.is_cleared(end) else named:
+                self._shown[ordinal] = any(holds(stay, end) for stay in self.stays(ordinal))
+
+    def stays(self, ordinal: int) -> list[Stay]:
+        """Return the stays of an item in the level."""
+        # A fork's first event is what it begins with.
+        arrived = self._arrived.get(ordinal, 1)
+        return self.level.stays(self.births[ordinal], arrived, is_shown=self._shown[ordinal])

@@ -1,0 +1,238 @@
+"""
+The audit of a node: every change of its attributes, from the rows of the projection of transitions.
+
+A data node is one over all rounds and agents of a session, so all its vertices are gone through, round after round.
+It is told as `run.history` tells it, and costs what there is to tell, however long the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log
+from ...domain.positions import Position
+from ...domain.trajectory.errors import NodeNotFoundError
+from ...domain.trajectory.events import NodeRemoved
+from ...domain.trajectory.identity import RunId
+from ...domain.trajectory.naming import parse_node_name
+from ...domain.trajectory.nodes import DATA, NODE_TYPES
+from ...projections.trajectory_keys import place_in, reference_of, run_of
+from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefix, node_prefix, removal_prefix
+from ..log.row_faults import REBUILD, opening
+from ..projecting.runner import ProjectionRunner
+from .audit_trail import Change
+from .origins import births, ref_of
+
+
+class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """
+    A change of an attribute; None where it was not there before, or is not any more.
+
+    `kind` is `registered`, `met_again`, `changed`, `portrait` or `removed`. `recorded_at` is in microseconds since
+    1970, UTC; `cause` is `stream@version` of the event that the change follows from, `reference` that of the change
+    itself, `vertex` that of the event that registered the version of the node. `made_at` is in seconds, and earlier
+    where the change came by an import.
+    """
+
+    attribute: str
+    old: Any
+    new: Any
+    kind: str
+    recorded_at: int
+    actor: str | None
+    cause: str | None
+    correlation_id: str | None
+    position: Position
+    reference: str
+    made_at: float
+    vertex: str
+
+
+class AskedNode(NamedTuple):
+    """A node that is asked for: None stands for any."""
+
+    name: str
+    user_id: str | None = None
+    session_id: str | None = None
+    run_id: int | None = None
+    sub_id: int | None = None
+
+
+@opening("the table of transitions", remedy=REBUILD)
+def audit_node(runner: ProjectionRunner, asked: AskedNode, attribute: str | None) -> list[AttributeTransition]:
+    """Return what `Store.audit_node` does."""
+    births = _births(runner, asked)
+    after: dict[str, list[TransitionRow]] = {birth.vertex: [] for birth in births}
+    prefixes = [prefix for vertex in after for prefix in _prefixes(vertex, attribute)]
+    for row in runner.stored_under([TRANSITIONS], prefixes):
+        after[row.vertex].append(row)
+    trail = _Trail(attribute)
+    for birth in births:
+        trail.add(birth, after[birth.vertex])
+    if attribute is not None and attribute not in trail.names:
+        raise NotFoundError(f"{asked.name} never had an attribute {attribute!r}: it has {', '.join(trail.names)}")
+    return trail.told
+
+
+def _prefixes(vertex: str, attribute: str | None) -> tuple[str, ...]:
+    return (f"{vertex}/",) if attribute is None else (changes_prefix(vertex, attribute), removal_prefix(vertex))
+
+
+def _births(runner: ProjectionRunner, asked: AskedNode) -> list[TransitionRow]:
+    """Return the rows of the vertices of the node, oldest round first."""
+    name = parse_node_name(asked.name)
+    is_data = name.type in DATA
+    found: list[tuple[RunId, TransitionRow]] = []
+    if name.type in NODE_TYPES:
+        prefix = node_prefix(name.type, name.label, asked.user_id, asked.session_id)
+        rows = runner.rows_under([TRANSITIONS], [prefix])
+        found = sorted((pair for pair in map(_with_run, rows) if _is_meant(pair[0], asked, is_data)), key=_age)
+    _require_one(asked, {(run.user_id, run.session_id) for run, _ in found}, "sessions: give user_id and session_id")
+    if name.number is not None:
+        found = _numbered(found, name.number, is_data)
+    if not found:
+        raise NodeNotFoundError(f"there is no node {asked.name!r} in the runs that were asked for")
+    if not is_data:
+        _require_one(asked, {run for run, _ in found}, "runs: give run_id and sub_id")
+        # A label of a computation node comes again only where the node before it was removed.
+        found = found[-1:]
+    return [row for _, row in found]
+
+
+def _with_run(row: TransitionRow) -> tuple[RunId, TransitionRow]:
+    identity = run_of(place_in(row.vertex)[0])
+    assert identity is not None, "only the vertices of runs have rows"
+    return identity, row
+
+
+def _is_meant(run: RunId, asked: AskedNode, is_data: bool) -> bool:
+    """Return whether a run is asked for; data are the same ones in all rounds, and to all agents."""
+    parts = 2 if is_data else 4
+    return all(wanted in (None, own) for wanted, own in zip(asked[1 : 1 + parts], run, strict=False))
+
+
+def _age(found: tuple[RunId, TransitionRow]) -> tuple[RunId, int]:
+    return found[0], place_in(found[1].vertex)[1]
+
+
+def _require_one(asked: AskedNode, found: set[Any], what: str) -> None:
+    if len(found) > 1:
+        raise InvalidInputError(f"there is {asked.name!r} in {len(found)} {what}")
+
+
+def _numbered(
+    found: Sequence[tuple[RunId, TransitionRow]], number: int, is_data: bool
+) -> list[tuple[RunId, TransitionRow]]:
+    """Return the node that a number means: of data all vertices, if there are so many."""
+    if is_data:
+        return list(found) if number <= len(found) else []
+    return list(found[number - 1 : number])
+
+
+class _Trail:
+    """What is told of a node, or of one attribute of it, while its vertices are gone through."""
+
+    def __init__(self, attribute: str | None) -> None:
+        self._attribute = attribute
+        # What each vertex says that is not removed, the newest last: that is what the node says.
+        self._living: list[dict[str, Any]] = []
+        self._is_known = False
+        self._vertex = ""
+        self.names: dict[str, None] = {}
+        self.told: list[AttributeTransition] = []
+
+    def add(self, birth: TransitionRow, after: Sequence[TransitionRow]) -> None:
+        """Tell of a vertex: what is different in it from the one before, and what became of it."""
+        self._vertex = reference_of(birth.vertex)
+        self._register(birth)
+        place = {name: number for number, name in enumerate(self._living[-1])}
+        changes = [row for row in after if row.kind != "removed"]
+        changes.sort(key=lambda row: (*_moment(row), place.get(row.attribute, 0)))
+        # All in one go: to parse a thousand short texts one by one takes four times as long.
+        values = json.loads(f"[{','.join([row.new for row in changes])}]")
+        for row, new in zip(changes, values, strict=True):
+            self._change(row, new)
+        # Of two rounds that did not know of each other, the first one removed it.
+        removal = min((row for row in after if row.kind == "removed"), key=_moment, default=None)
+        if removal is not None:
+            self._remove(removal)
+
+    def _register(self, row: TransitionRow) -> None:
+        before = self._values
+        given: dict[str, Any] = json.loads(row.new)
+        self.names.update(dict.fromkeys(given))
+        self._living.append({name: value for name, value in given.items() if self._attribute in (None, name)})
+        self._tell_differences(row, "met_again" if self._is_known else "registered", before)
+        self._is_known = True
+
+    def _change(self, row: TransitionRow, new: Any) -> None:
+        values, name = self._living[-1], row.attribute
+        old = values.get(name)
+        values[name] = new
+        # That somebody set a value that it had already is told as well.
+        if row.kind == "changed" or old != new:
+            self._tell(row, row.kind, name, old, new)
+
+    def _remove(self, row: TransitionRow) -> None:
+        before = self._living.pop()
+        self._tell_differences(row, row.kind, before)
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        return self._living[-1] if self._living else {}
+
+    def _tell_differences(self, row: TransitionRow, kind: str, before: dict[str, Any]) -> None:
+        after = self._values
+        for name in {**before, **after}:
+            if name not in before or name not in after or before[name] != after[name]:
+                self._tell(row, kind, name, before.get(name), after.get(name))
+
+    def _tell(self, row: TransitionRow, kind: str, name: str, old: Any, new: Any) -> None:
+        self.told.append(
+            AttributeTransition(
+                attribute=name,
+                old=old,
+                new=new,
+                kind=kind,
+                recorded_at=row.recorded_at,
+                actor=row.actor or None,
+                cause=row.cause or None,
+                correlation_id=row.correlation_id or None,
+                position=Position(row.lane, row.number),
+                reference=row.reference,
+                made_at=row.made_at,
+                vertex=self._vertex,
+            )
+        )
+
+
+def _moment(row: TransitionRow) -> tuple[RunId | None, int]:
+    """Return where a row stands among those of a vertex: behind those of earlier rounds."""
+    # Within a run the positions rise with the versions.
+    return run_of(row.reference.rpartition("@")[0]), row.number
+
+
+def is_node_name(text: str) -> bool:
+    """Return whether a text is the name of a node, `Type(label)`, and not that of a context."""
+    try:
+        return parse_node_name(text).type in NODE_TYPES
+    except InvalidInputError:
+        return False
+
+
+def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[Change]:
+    """Return what the audit of a node told as changes, each with the event that made it."""
+    refs = [ref_of(one.reference) for one in told]
+    recorded = births(log, refs)
+    return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]
+
+
+def _change(name: str, told: AttributeTransition, recorded: RecordedEvent) -> Change:
+    reason = recorded.event.reason if isinstance(recorded.event, NodeRemoved) else None
+    return Change(recorded, ref_of(told.vertex), name, told.attribute, told.old, told.new, reason)

@@ -1,0 +1,123 @@
+"""
+The items of contexts, each named by the event that brought it into the world.
+
+That event may lie in another stream: a fork shows what its parent recorded, a merge what it took.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...domain.chat.events import ChatItemEvent
+from ...domain.errors import InvalidInputError
+from ...domain.ids import split_stream_id, stream_id
+from ...domain.log.envelope import RecordedEvent
+from ...domain.log.ports import Log, Range
+from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.events import AddedEvent
+from ...domain.spans import Ref
+from ...domain.window.events import WindowItemEvent
+from ..log.read_batches import stretches
+
+# What the kinds of contexts hold.
+Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
+
+
+def id_of(item: Item) -> str | None:
+    """Return the id or the key of an item; None where it has none."""
+    return item.key if isinstance(item, WindowItemEvent | MemoryRemembered) else item.id
+
+
+def full_ref(ref: Ref, stream: str) -> Ref:
+    """Return the name of an item with its stream, `stream` where it is the own one."""
+    return ref if ref.stream else Ref(ref.version, stream)
+
+
+def place_of(ref: Ref, shown_in: str) -> str:
+    """Return where an item was added, as it is said in the context that shows it."""
+    is_own = ref.stream in ("", shown_in)
+    return f"@{ref.version}" if is_own else f"{ref.stream.removeprefix('chat:')}@{ref.version}"
+
+
+def named_so(name: str, stream: str) -> frozenset[str]:
+    """
+    Return the births that a name can mean in a context: `stream@version`, `@version` there, `other@version` of a chat.
+    """
+    return frozenset((name, f"{stream}{name}", f"chat:{name}"))
+
+
+def ref_of(reference: str) -> Ref:
+    """Return the event that `stream@version` names."""
+    stream, _, version = reference.rpartition("@")
+    return Ref(int(version), stream)
+
+
+def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:
+    """Return the event that made a version; None for version 0, before there was any."""
+    found = log.read(stream, after=version - 1, until=version) if version else []
+    return found[0] if found else None
+
+
+def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
+    """Return the events that brought items, which are named with their streams."""
+    versions: dict[str, set[int]] = {}
+    for ref in refs:
+        versions.setdefault(ref.stream, set()).add(ref.version)
+    return {
+        Ref(recorded.version, stream): recorded
+        for stream, wanted in versions.items()
+        for near in stretches([Range(stream, version - 1, version) for version in sorted(wanted)])
+        for recorded in log.read(stream, after=near.after, until=near.until)
+    }
+
+
+# A chain is cut here; who wants more goes on from its last event.
+CAUSES_MAX = 64
+REFERENCE = re.compile(r"(?P<stream>.+)@(?P<version>[1-9][0-9]{0,17})", re.DOTALL)
+
+
+def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str, ...]]:
+    """
+    Return by reference the chains of causes of events: what each follows from, what that follows from, and so on.
+
+    The last one of a chain may be no event of this log: a cause is what the writer said it was.
+    """
+    cause_of: dict[str, str | None] = {event.reference: event.meta.causation for event in events}
+    asked = list(cause_of)
+    unknown = _unknown(cause_of)
+    for _ in range(CAUSES_MAX):
+        if not unknown:
+            break
+        found = births(log, unknown.values())
+        cause_of |= {name: found[ref].meta.causation if ref in found else None for name, ref in unknown.items()}
+        unknown = _unknown(cause_of)
+    return {reference: _chain(reference, cause_of) for reference in asked}
+
+
+def _named_in(cause: str) -> Ref | None:
+    """Return the event that a cause names; None where it is a text of the writer's own."""
+    found = REFERENCE.fullmatch(cause)
+    if found is None:
+        return None
+    stream = found["stream"]
+    try:
+        is_stream = stream_id(*split_stream_id(stream)) == stream
+    except InvalidInputError:
+        return None
+    return Ref(int(found["version"]), stream) if is_stream else None
+
+
+def _unknown(cause_of: dict[str, str | None]) -> dict[str, Ref]:
+    names = {cause for cause in cause_of.values() if cause is not None and cause not in cause_of}
+    refs = {name: _named_in(name) for name in names}
+    return {name: ref for name, ref in refs.items() if ref is not None}
+
+
+def _chain(reference: str, cause_of: dict[str, str | None]) -> tuple[str, ...]:
+    chain: list[str] = []
+    cause = cause_of.get(reference)
+    while cause is not None and cause not in chain and len(chain) < CAUSES_MAX:
+        chain.append(cause)
+        cause = cause_of.get(cause)
+    return tuple(chain)

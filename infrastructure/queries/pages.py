@@ -1,0 +1,82 @@
+"""The catalogue page by page: contexts by kind, user, session, agent and time of the last change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from ...domain.canonical import require_unicode
+from ...domain.errors import InvalidInputError
+from ...domain.ids import microseconds
+from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ..projecting.runner import ProjectionRunner
+from ..subscribed import KINDS
+
+CONTEXTS_MAX = 1_000
+FETCHED_ROWS = 512
+
+
+class ContextPage(NamedTuple):
+    """Some contexts, and the cursor to ask on from; None where there are no more."""
+
+    contexts: list[CatalogueRow]
+    cursor: str | None
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """Which contexts are wanted; None stands for any. Times are those of the last change."""
+
+    kind: str | None = None
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: str | None) -> ContextPage:
+    """
+    Return the contexts that are wanted, ordered by kind and id, from a cursor on.
+
+    Raises:
+        InvalidInputError: there is no such kind, a time without a zone, a limit that is none, or a text that cannot be
+            encoded.
+    """
+    if wish.kind is not None and wish.kind not in KINDS:
+        raise InvalidInputError(f"there is no kind of context {wish.kind!r}: there are {', '.join(KINDS)}")
+    if not 1 <= limit <= CONTEXTS_MAX:
+        raise InvalidInputError(f"limit is {limit}: it is a number from 1 to {CONTEXTS_MAX:,}")
+    found: list[CatalogueRow] = []
+    for row in _wanted(runner, wish, require_unicode(cursor or "", "the cursor"), limit + 1):
+        if len(found) == limit:
+            return ContextPage(found, found[-1].key)
+        found.append(row)
+    return ContextPage(found, None)
+
+
+def _wanted(runner: ProjectionRunner, wish: Wish, after: str, wanted: int) -> Iterator[CatalogueRow]:
+    fields = {name: getattr(wish, name) for name in ("kind", "user", "session", "agent")}
+    where = {name: require_unicode(value, name) for name, value in fields.items() if value is not None}
+    since, until = (None if time is None else _microseconds(time) for time in (wish.since, wish.until))
+    if wish.kind is not None:
+        # The keys of a kind lie together.
+        after = max(after, f"{wish.kind}:")
+    is_timed = since is not None or until is not None
+    size = FETCHED_ROWS if is_timed else wanted
+    while True:
+        rows: list[CatalogueRow] = runner.page(CATALOGUE, after=after, limit=size, where=where)
+        for row in rows:
+            if (since is None or row.changed_at >= since) and (until is None or row.changed_at < until):
+                yield row
+        if len(rows) < size:
+            return
+        after = rows[-1].key
+
+
+def _microseconds(time: datetime) -> int:
+    if time.tzinfo is None:
+        raise InvalidInputError(f"{time} has no time zone: give an aware datetime")
+    return microseconds(time)

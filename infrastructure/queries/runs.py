@@ -1,0 +1,190 @@
+"""
+From the rows of the relational tables back to a graph.
+
+The rows of each round are turned into events that bring about what they say, and those are folded. From there on the
+graph is made as that of any run: names, bridges and root follow from the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.errors import NotFoundError
+from ...domain.spans import OWN, Ref, Segment
+from ...domain.trajectory import RunId, Trajectory
+from ...domain.trajectory.drawing import drawn
+from ...domain.trajectory.events import (
+    EdgeAdded,
+    NodeRegistered,
+    NodeRemoved,
+    PointersMoved,
+    QueryRegistered,
+    RoundsRestored,
+    RunEvent,
+    RunOpened,
+)
+from ...domain.trajectory.nodes import own_fields
+from ...domain.trajectory.state.fold import EMPTY, PastRound, RestoredRounds, fold
+from ...domain.trajectory.state.graph import RunGraph, leaves_of
+from ...domain.trajectory.state.parts import QUERY
+from ...projections.trajectory_keys import place_in, runs_prefix
+from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
+from ..log.row_faults import REBUILD, opening
+from ..projecting.runner import ProjectionRunner
+
+Raw = msgspec.Raw
+# Stands at the versions that brought no node.
+NOTHING = PointersMoved()
+
+
+class _Round(NamedTuple):
+    """The rows of a round: its nodes, the edges between them, and the nodes that it removed, of earlier rounds too."""
+
+    stream: str
+    nodes: list[NodeRow]
+    edges: list[EdgeRow]
+    removed: list[NodeRow]
+
+
+def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajectory:
+    """
+    Return the graph of the rounds of one agent: of `nodes` as they were registered, removed ones too, at least one.
+    """
+    *earlier, last = _rounds(nodes, edges)
+    past = tuple(_past_round(one) for one in earlier)
+    pins = tuple(Segment(one.stream, one.state.version) for one in past)
+    pointers = tuple(_seen(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
+    events = _events(last, RestoredRounds(RoundsRestored(rounds=pins), past), pointers)
+    return drawn(RunGraph(fold(EMPTY, events)), _identity(last))
+
+
+def _rounds(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> list[_Round]:
+    rounds: dict[str, _Round] = {}
+    for row in nodes:
+        stream, _ = place_in(row.key)
+        rounds.setdefault(stream, _Round(stream, [], [], [])).nodes.append(row)
+    for edge in edges:
+        rounds[place_in(edge.target)[0]].edges.append(edge)
+    *_, last = rounds.values()
+    for row in nodes:
+        if row.removed_by:
+            # What a run removed that is not among these is gone all the same.
+            rounds.get(place_in(row.removed_by)[0], last).removed.append(row)
+    return list(rounds.values())
+
+
+def _past_round(of: _Round) -> PastRound:
+    state = fold(EMPTY, _events(of))
+    return PastRound(of.stream, state, leaves_of(state))
+
+
+def _events(
+    of: _Round, restored: RestoredRounds | None = None, pointers: tuple[Ref, ...] = ()
+) -> list[RunEvent | RestoredRounds]:
+    """Return events that register each vertex at its version, and then do what else the rows tell of."""
+    user, session, number, sub = _identity(of)
+    events: list[RunEvent | RestoredRounds] = [NOTHING] * place_in(of.nodes[-1].key)[1]
+    events[0] = RunOpened(user=user, session=session, round=number, sub=sub)
+    for row in of.nodes:
+        events[place_in(row.key)[1] - 1] = _event(row)
+    if restored is not None:
+        events.append(restored)
+    for edge in of.edges:
+        ends = _seen(edge.source, of.stream), _seen(edge.target, of.stream)
+        events.append(EdgeAdded(source=ends[0], target=ends[1], edge=edge.relationship))
+    events += (NodeRemoved(node=_seen(row.key, of.stream)) for row in of.removed)
+    # A query is a pointer from the start.
+    queries = tuple(_seen(row.key, of.stream) for row in of.nodes if row.node_type == QUERY)
+    return [*events, PointersMoved(left=queries, joined=pointers)]
+
+
+def _event(row: NodeRow) -> QueryRegistered | NodeRegistered:
+    """Return an event that registers a vertex as it is now."""
+    fields = msgspec.json.decode(row.extra, type=dict[str, Raw])
+    fields |= {name: Raw(text.encode()) for name in own_fields(row.node_type) if (text := getattr(row, name))}
+    stored = msgspec.json.encode(fields, order="sorted")
+    label, description, created_at = row.label, row.description, row.created_at
+    if row.node_type == QUERY:
+        return QueryRegistered(label=label, description=description, fields=stored, created_at=created_at)
+    return NodeRegistered(
+        type=row.node_type, label=label, description=description, fields=stored, created_at=created_at
+    )
+
+
+def _identity(of: _Round) -> RunId:
+    row = of.nodes[0]
+    return RunId(row.user_id, row.session_id, row.run_id, row.sub_id)
+
+
+def _seen(key: str, stream: str) -> Ref:
+    """Return the vertex with a key as a round names it: its own ones without a stream."""
+    own, version = place_in(key)
+    return Ref(version, OWN if own == stream else own)
+
+
+def _pointed_in(row: NodeRow) -> list[str]:
+    return msgspec.json.decode(row.pointer_of, type=list[str])
+
+
+class Selected(NamedTuple):
+    """Runs of a session: of one round or of all, of one agent or of all."""
+
+    user_id: str
+    session_id: str
+    run_id: int | None = None
+    sub_id: int | None = None
+
+    @property
+    def prefix(self) -> str:
+        """
+        What the keys of their rows begin with.
+
+        Raises:
+            InvalidInputError: a part that cannot be one.
+        """
+        return runs_prefix(*self)
+
+    def has(self, row: NodeRow | EdgeRow) -> bool:
+        """Return whether a row with that prefix is of these runs."""
+        return self.sub_id in (None, row.sub_id)
+
+
+@opening("the tables of runs", remedy=REBUILD)
+def run_nodes(runner: ProjectionRunner, runs: Selected, node_type: str | None) -> list[NodeRow]:
+    """Return what `Store.run_nodes` does."""
+    if node_type is not None:
+        own_fields(node_type)
+    tables = list(NODES.values()) if node_type is None else [NODES[node_type]]
+    return [row for row in _nodes(runner.rows_under(tables, [runs.prefix]), runs) if not row.removed_by]
+
+
+@opening("the tables of runs", remedy=REBUILD)
+def run_edges(runner: ProjectionRunner, runs: Selected) -> list[EdgeRow]:
+    """Return what `Store.run_edges` does."""
+    rows = runner.rows_under(RUN_TABLES, [runs.prefix])
+    there = {row.key for row in _nodes(rows, runs) if not row.removed_by}
+    return [row for row in _edges(rows, runs) if row.source in there and row.target in there]
+
+
+@opening("the tables of runs", remedy=REBUILD)
+def run_graph(runner: ProjectionRunner, runs: Selected) -> Trajectory:
+    """Return what `Store.run_graph` does."""
+    rows = runner.rows_under(RUN_TABLES, [runs.prefix])
+    nodes = _nodes(rows, runs)
+    if not nodes:
+        raise NotFoundError(f"no node was registered in {runs.prefix}: `refold contexts` lists the runs")
+    return restored_graph(nodes, _edges(rows, runs))
+
+
+def _nodes(rows: Iterable[Any], runs: Selected) -> list[NodeRow]:
+    """Return the nodes among rows, removed ones too, round after round as they were registered."""
+    nodes = (row for row in rows if isinstance(row, NodeRow) and runs.has(row))
+    return sorted(nodes, key=lambda row: (row.run_id, row.sub_id, place_in(row.key)[1]))
+
+
+def _edges(rows: Iterable[Any], runs: Selected) -> list[EdgeRow]:
+    edges = (row for row in rows if isinstance(row, EdgeRow) and runs.has(row))
+    return sorted(edges, key=lambda row: (row.run_id, row.sub_id, place_in(row.target), place_in(row.source)))

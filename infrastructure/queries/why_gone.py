@@ -1,0 +1,148 @@
+"""Why is this item not in the context? The event that took it out, here or in what the context was forked from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from ...domain.chat.events import Forked
+from ...domain.context.decider import trusted
+from ...domain.ids import split_stream_id
+from ...domain.log.envelope import Event
+from ...domain.log.ports import Log
+from ...domain.memory.events import MemoryForgotten, MemoryRemembered
+from ...domain.pool.events import BranchedEvent, ClearedEvent, MergedEvent, PoolRemoved, PoolReplaced
+from ...domain.positions import Position
+from ...domain.window.events import WindowCleared, WindowDropped, WindowReplaced
+from ..opening import first_event
+from ..projecting.store import ProjectionStore
+from .ancestor_rows import holds
+from .audit import began_with, context_changes
+from .intervals import intervals
+from .origins import causes_of, event_at, id_of, named_so
+
+THERE, GONE, NEVER = "there", "gone", "never"
+
+
+class WhyGone(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Whether an item is in a context: `state` is `there`, `gone`, or `never` where it never was.
+
+    Of what is gone `reference` is `stream@version` of the event that took it out, which may be one of an ancestor, and
+    `how` says in a word what happened: `fork` and `branch` that it did not come along. `recorded_at` is in microseconds
+    since 1970, UTC; `causes` are references: what the event follows from, what that follows from, and so on.
+    """
+
+    context: str
+    item: str
+    state: str
+    how: str | None = None
+    reason: str | None = None
+    reference: str | None = None
+    position: Position | None = None
+    recorded_at: int | None = None
+    actor: str | None = None
+    causes: tuple[str, ...] = ()
+
+
+class _Left(NamedTuple):
+    """With which event an item left, how and why."""
+
+    stream: str
+    version: int
+    how: str
+    reason: str | None
+
+
+class _Asked(NamedTuple):
+    """An item by its id or key, and the births that the same text can mean."""
+
+    name: str
+    births: frozenset[str]
+
+
+def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGone:
+    """Return what `Store.why_gone` does; the rows of the validity of chats are up to date."""
+    with trusted(stream):
+        found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
+    if not isinstance(found, _Left):
+        return WhyGone(context=stream, item=item, state=found)
+    event = event_at(log, found.stream, found.version)
+    assert event is not None, "the event was read to know of the item"
+    return WhyGone(
+        context=stream,
+        item=item,
+        state=GONE,
+        how=found.how,
+        reason=found.reason,
+        reference=event.reference,
+        position=event.position,
+        recorded_at=event.recorded_at,
+        actor=event.meta.actor,
+        causes=causes_of(log, [event])[event.reference],
+    )
+
+
+def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
+    """Return how an item left a context up to a version, or whether it is there or never was."""
+    is_chat = split_stream_id(stream)[0] == "chat"
+    found = _in_chat(store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
+    first = first_event(log, stream)
+    if found != NEVER or not isinstance(first, Forked | BranchedEvent):
+        return found
+    before = _found(log, store, first.parent, asked, first.version)
+    if before != THERE:
+        return before
+    if isinstance(first, Forked):
+        return _Left(stream, 1, "fork", first.how)
+    return _Left(stream, 1, "branch", "limit")
+
+
+def _in_chat(store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
+    stays = [
+        stay
+        for stay in intervals(store, stream)
+        if stay.v0 <= until and (stay.item == asked.name or stay.birth in asked.births)
+    ]
+    if not stays:
+        return NEVER
+    last = max(stays, key=lambda stay: stay.v0)
+    return THERE if holds(last, until) else _Left(stream, last.v1, last.how, last.reason or None)
+
+
+def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
+    """Queues, pools, windows and memories: what became of the item last, from their events."""
+    found: _Left | str = NEVER
+    name: str | None = None
+    for ref, item in began_with(log, stream).items():
+        if id_of(item) == asked.name or f"{ref.stream}@{ref.version}" in asked.births:
+            found, name = THERE, id_of(item)
+    for change in context_changes(log, stream, until):
+        is_meant = change.name == asked.name or change.birth in asked.births
+        # Another item came under its name.
+        is_replaced = found == THERE and name is not None and change.name == name and change.old is not None
+        if change.attribute not in (None, "dropped") or not (is_meant or is_replaced):
+            continue
+        if is_meant and change.attribute is None and change.new is not None:
+            found, name = THERE, change.name
+        else:
+            found = _Left(stream, change.recorded.version, _how(change.recorded.event), change.reason)
+    return found
+
+
+def _how(event: Event) -> str:
+    match event:
+        case ClearedEvent() | WindowCleared():
+            return "clear"
+        case PoolRemoved():
+            return "remove"
+        case PoolReplaced() | WindowReplaced() | MemoryRemembered():
+            return "replace"
+        case MergedEvent():
+            return "merge"
+        case MemoryForgotten():
+            return "forget"
+        case WindowDropped():
+            return "drop"
+    return getattr(event, "how", "evict")

@@ -1,0 +1,1 @@
+"""Recorders for applications of the `eventsourcing` package."""

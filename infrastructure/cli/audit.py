@@ -20,16 +20,14 @@ from ..times import exact
 from .addresses import Reference
 from .addresses import reference as parse_reference
 from .containers import named_shape
-from .event_lines import print_events
-from .naming import because, joined
+from .context_views import Seen, seen
+from .event_words import print_events, summary_of
+from .item_words import said_by
+from .node_audit import changes_of
 from .options import as_json, checked_text, database, optional_text, reading, summed_up
-from .runs.node_audit import changes_of
-from .seeing import Seen, seen
-from .seen_run import SeenRun
+from .render import because, cut, is_cut_short, joined, one_line
+from .run_words import SeenRun
 from .shapes import json_text, print_json_list
-from .speaking import said_by
-from .terminal import cut, is_cut_short, one_line
-from .wording import summary_of
 
 LINES_AT_ONCE = 512
 NUMBER = click.IntRange(min=0)

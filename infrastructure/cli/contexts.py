@@ -11,9 +11,8 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from .addresses import address
 from .options import as_json, database, summed_up
 from .readable import rows_of
+from .render import aligned, one_line, paint, told
 from .shapes import context_shape, print_json_list
-from .terminal import aligned, one_line, paint
-from .times import told
 
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)

@@ -12,10 +12,9 @@ from ..exchange import export_events
 from ..exchange.parquet import export_parquet
 from .addresses import Reference, references, stream_of
 from .changes import note
-from .naming import counted, joined
 from .options import database, reading
 from .progress import progress_bar
-from .terminal import one_line
+from .render import counted, joined, one_line
 
 NAMED_MAX = 5
 Progress = Callable[[int, int], None]

@@ -15,9 +15,8 @@ from .addresses import Reference, chat_in, new_id, seen_at, stream_of
 from .addresses import reference as parse_reference
 from .changes import Changed, report
 from .containers import container_in, past_container, totals_of
-from .naming import counted
 from .options import actor, as_json, changing, database, optional_text
-from .terminal import one_line
+from .render import counted, one_line
 
 FORKED = ("chat", "queue", "pool")
 

@@ -17,14 +17,12 @@ from ..store import Store
 from .addresses import Reference, position, stream_of
 from .addresses import reference as parse_reference
 from .changes import note
-from .event_lines import print_events
-from .lineage.points import families
-from .lineage.printing import print_lineage
+from .context_views import seen
+from .event_words import print_events, summary_of, type_of
+from .log_graph import families, print_lineage
 from .options import as_json, checked_text, database, reading
 from .readable import LeftOutError, Readable, rows_of
-from .seeing import seen
 from .shapes import event_shape, json_text, print_json_list
-from .wording import summary_of, type_of
 
 PAGE_EVENTS = 512
 

@@ -2,19 +2,118 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import click
 
+from ...domain.chat.calls.past import ReadOnlyChatContext
+from ...domain.chat.context import ChatContext
+from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
-from .addresses import Reference, chat_in, existing, stream_of
+from ...domain.pool.container import Container
+from ...domain.pool.events import MergedEvent, PoolConflictResolved
+from ...domain.pool.joining import Merging
+from ...domain.pool.rules import Side
+from .addresses import Reference, chat_in, existing, seen_at, stream_of
 from .addresses import reference as parse_reference
-from .chat_merging import merge_chats
-from .container_merging import merge_containers
-from .containers import container_in, past_container
+from .changes import after, note, report
+from .containers import born, changed, container_in, departures_of, made_room, named_shapes, past_container, totals_of
 from .options import actor, as_json, changing, database, optional_text
+from .render import count_of, counted, one_line, places_of
+
+WHAT = {"config": "the instructions or tools", "summary": "a summary of the same items"}
+
+
+def merge_chats(
+    target: ChatContext,
+    source: ChatContext,
+    moment: str | None,
+    *,
+    how: Literal["full", "result"],
+    rule: MergeRule,
+    instructions: bool,
+    agent_id: str | None,
+    as_json: bool,
+) -> None:
+    """Take what is new in a chat, or its last answer, into another one, and print what that did."""
+    view, before = seen_at(source, moment), target.version
+    if how == "result":
+        asyncio.run(target.merge_result(view, agent_id=agent_id))
+    else:
+        asyncio.run(target.merge(view, instructions=instructions, on_conflict=rule))
+    _report(target, source, view, before, how, as_json)
+
+
+def _report(
+    target: ChatContext, source: ChatContext, view: ReadOnlyChatContext, before: int, how: str, as_json: bool
+) -> None:
+    merged: list[Merged] = after(target, before, Merged)
+    conflicts: list[ConflictResolved] = after(target, before, ConflictResolved)
+    items, tokens = (sum(getattr(one.change, name) for one in merged) for name in ("items", "tokens"))
+    shape = {
+        "source": {"context": source.id, "version": view.version},
+        "how": how,
+        "items": items,
+        "tokens": tokens,
+        "conflicts": [{"kind": one.kind, "rule": one.rule, "kept": one.kept} for one in conflicts],
+    }
+    said = f"{counted(items, 'item')} taken from {one_line(source.id)}@{view.version}, about {tokens:,} tokens"
+    report(target, said, shape, as_json=as_json)
+    _explain_chat(target, merged, conflicts)
+
+
+def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[ConflictResolved]) -> None:
+    if not merged:
+        note(f"chat:{target.id} has nothing to take from there that it did not have before: nothing was changed")
+    for one in conflicts:
+        what, other = WHAT[one.kind], "theirs" if one.kept == "ours" else "ours"
+        note(f"both sides changed {what}: {one.kept} kept (--on-conflict {other} would keep the others)")
+    for merge in merged:
+        if merge.evicted:
+            stays = f"{counted(count_of(merge.evicted), 'item')} evicted there ({places_of(merge.evicted)})"
+            note(f"still here: {stays}; `refold evict` lets go of them here, too")
+
+
+def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
+    """Take what is new in a queue or a pool into another one of its kind, and print what that did."""
+    departures = departures_of(source)
+    theirs = Side(source.stream, source.version, departures.state, departures.gone())
+    merging = Merging(theirs, source.log, rule, source)
+    events = changed(target, lambda state: merging.prepare(target, state))
+    merged = [event for event in events if isinstance(event, MergedEvent)]
+    conflicts = [event for event in events if isinstance(event, PoolConflictResolved)]
+    taken = born(target, [span for one in merged for span in one.taken])
+    dropped = born(target, [span for one in merged for span in one.dropped])
+    evicted, tokens = made_room(target, events), totals_of(taken).tokens
+    shape = {
+        "source": {"context": source.id, "version": source.version},
+        "how": "full",
+        "items": len(taken),
+        "tokens": tokens,
+        "conflicts": [{"kind": "item", "item": one.id, "rule": one.rule, "kept": one.kept} for one in conflicts],
+        "dropped": named_shapes(dropped, target.stream),
+        "evicted": named_shapes(evicted, target.stream),
+    }
+    said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
+    said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
+    said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
+    report(target, said, shape, as_json=as_json)
+    _explain_container(target, merged, conflicts)
+
+
+def _explain_container(
+    target: Container[Any], merged: Sequence[MergedEvent], conflicts: Sequence[PoolConflictResolved]
+) -> None:
+    if not merged:
+        note(f"{target.stream} has nothing to take from there that it did not have before: nothing was changed")
+    for one in conflicts:
+        other = "theirs" if one.kept == "ours" else "ours"
+        note(f"both sides changed {one.id!r}: {one.kept} kept (--on-conflict {other} would have kept the other)")
+
 
 MERGED = ("chat", "queue", "pool")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -10,13 +11,15 @@ import click
 from ...domain.clock import REAL_SYSTEM
 from ...domain.log.envelope import RecordedEvent
 from ...domain.moments import STREAM
+from ...projections.catalogue import CatalogueRow
+from ..queries.differences import ContextDifference
 from ..store import Store
 from ..times import exact
+from .addresses import address
 from .changes import note
-from .options import actor, as_json, changing, checked_text, database, optional_text, reading
-from .shapes import print_json, print_json_list
-from .terminal import aligned, cut, is_cut_short, one_line, paint, terminal_width
-from .times import told
+from .options import actor, as_json, changing, checked_text, database, optional_text, reading, summed_up
+from .render import aligned, cut, is_cut_short, one_line, paint, terminal_width, told
+from .shapes import context_shape, print_json, print_json_list
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")
@@ -34,7 +37,7 @@ def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @actor
 @database
 @as_json
-def command(name: str | None, position: str | None, actor: str, location: str, as_json: bool) -> None:
+def moments(name: str | None, position: str | None, actor: str, location: str, as_json: bool) -> None:
     """
     List the moments of the whole store that have a name; or give a name to POSITION, or to now. A name that is given
     again moves.
@@ -89,3 +92,60 @@ def _shape(recorded: RecordedEvent) -> dict[str, Any]:
         "named_at": exact(recorded.recorded_at),
         "named_by": recorded.meta.actor,
     }
+
+
+CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
+
+
+@click.command("changes")
+@click.argument("before", metavar="A", callback=address)
+@click.argument("after", metavar="[B]", required=False, callback=address)
+@database
+@as_json
+def changes(before: str, after: str | None, location: str, as_json: bool) -> None:
+    """
+    List the contexts that are different at two moments of the whole store, or at A and now.
+
+    A moment is a time, a position (pos:17) or a name that `refold moments` lists. `refold diff CTX@A..B` shows what
+    became of a context.
+
+    With --json: an array of {id, kind, before, after}; each side as `refold contexts --json` has it, null where the
+    context was not there.
+    """
+    found = summed_up(location, lambda store: store.diff(before, after))
+    if as_json:
+        print_json_list(map(_change_shape, found))
+    elif found:
+        _print_table(found)
+    else:
+        note("no context is different")
+
+
+def _change_shape(difference: ContextDifference) -> dict[str, Any]:
+    sides = {"before": difference.before, "after": difference.after}
+    return {
+        "id": difference.id,
+        "kind": difference.kind,
+        **{name: None if row is None else context_shape(row) for name, row in sides.items()},
+    }
+
+
+def _print_table(found: Sequence[ContextDifference]) -> None:
+    heading, *lines = aligned([CHANGE_HEADINGS, *map(_change_cells, found)])
+    click.echo(paint(heading, "dim"))
+    for line in lines:
+        click.echo(line)
+
+
+def _change_cells(difference: ContextDifference) -> tuple[str, ...]:
+    def both(told: Callable[[CatalogueRow], str]) -> str:
+        sides = (difference.before, difference.after)
+        return " -> ".join("none" if row is None else told(row) for row in sides)
+
+    return (
+        one_line(difference.id),
+        difference.kind,
+        both(lambda row: f"@{row.version}"),
+        both(lambda row: f"{row.items:,}"),
+        both(lambda row: f"{row.tokens:,}"),
+    )

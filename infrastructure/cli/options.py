@@ -17,8 +17,7 @@ from ...domain.errors import StorageError, StorageUnavailableError
 from ...domain.log.acting import acting
 from ..open import open_store
 from ..store import Store
-from .naming import counted
-from .terminal import one_line
+from .render import counted, one_line
 
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"

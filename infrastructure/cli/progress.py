@@ -15,7 +15,7 @@ import click
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ..projecting.building import Progress as RebuildTold
 from ..projecting.building import RebuildProgress
-from .times import duration
+from .render import duration
 
 # What takes no longer than this is done before a line about it is read.
 LINES_EVERY_SECONDS = 5.0

@@ -18,8 +18,8 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
-from .naming import counted
 from .options import reading, summed_up
+from .render import counted
 
 PAGE_EVENTS = 512
 # A page that cannot be read is read in so many parts, down to single events.

@@ -12,13 +12,11 @@ from ...domain.chat.replay import Replay, policy_of
 from ...domain.errors import InvalidInputError
 from .addresses import existing, opened
 from .changes import note
-from .listing import Row, print_rows
-from .naming import counted
+from .chat_views import SeenChat
+from .item_words import Row, body_of, print_rows
 from .options import as_json, database, reading, required_text
-from .seen_chat import SeenChat
+from .render import aligned, counted, one_line, paint
 from .shapes import item_shape, print_json
-from .speaking import body_of
-from .terminal import aligned, one_line, paint
 
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
 FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")

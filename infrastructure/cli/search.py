@@ -11,8 +11,8 @@ from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SEARCHED_KINDS, SearchHit
 from .options import as_json, checked_text, database, optional_text, summed_up
+from .render import cut, display_width, is_cut_short, one_line, paint, terminal_width
 from .shapes import print_json_list
-from .terminal import cut, display_width, is_cut_short, one_line, paint, terminal_width
 
 HITS = 20
 limit = click.option(
@@ -96,3 +96,27 @@ def _print_lines(hits: Sequence[SearchHit]) -> None:
         snippet = one_line(hit.snippet)
         shown = cut(snippet, max(terminal_width() - width - 2, 1)) if is_cut_short() else snippet
         click.echo(f"{paint(place, 'cyan')}{' ' * (width - display_width(place))}  {shown}")
+
+
+def search_command(kind: str, option: str, name: str) -> click.Command:
+    """
+    Return the command that looks for words in contexts of a kind; `option` takes one of them, which `name` stands for.
+    """
+    help_text = f"""
+    Find the items in which all words of QUERY stand, the best first; what left is found as well.
+
+    '"in quotes"' finds words side by side, 'begin*' the beginning of a word; `refold search` looks everywhere.
+
+    With --json: what `refold search --kind {kind}` prints.
+    """
+
+    @click.command("search", help=help_text, short_help="Find where something was said.")
+    @click.argument("query", callback=query_text)
+    @click.option(option, "context", metavar=name, callback=optional_text, help="In this one only, and its past.")
+    @limit
+    @database
+    @as_json
+    def command(query: str, context: str | None, limit: int, location: str, as_json: bool) -> None:
+        print_found(location, query, kind, context, limit, as_json=as_json)
+
+    return command

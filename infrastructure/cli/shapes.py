@@ -20,8 +20,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...projections.catalogue import CatalogueRow
 from ..plain_data import plain_fields, plain_item
 from ..times import exact
-from .entries import Entry
-from .terminal import UNSAFE
+from .render import UNSAFE, Entry
 
 Shape = dict[str, Any]
 INDENT = 2

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from ...domain.chat.calls.past import ReadOnlyChatContext
 from .addresses import Reference, address
 from .addresses import reference as parse_reference
-from .forms import EXACT, PROVIDERS, print_for
+from .chat_views import SeenChat
+from .context_views import seen
 from .options import as_json, database, reading
-from .runs.showing import print_run
-from .seeing import seen
-from .seen_chat import SeenChat
-from .seen_run import SeenRun
+from .run_show import print_run
+from .run_words import SeenRun
+from .shapes import print_json, print_json_list
 from .showing import print_shown, shown_of
+
+PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
+# Those that an import comes out of as it came in.
+EXACT = ("openai", "anthropic")
+
+
+def print_for(provider: str, view: ReadOnlyChatContext, *, is_exact: bool, tail: int | None) -> None:
+    """Print a view as one of PROVIDERS takes it: OpenAI messages as an array, the others as the fields of a request."""
+    if provider == "openai":
+        messages = view.to_openai_messages(exact=is_exact)
+        print_json_list(messages[-tail:] if tail else messages)
+    else:
+        print_json(_request(provider, view, is_exact=is_exact))
+
+
+def _request(provider: str, view: ReadOnlyChatContext, *, is_exact: bool) -> dict[str, Any]:
+    if provider == "openai-responses":
+        given, instructions = view.to_openai_responses()
+        return _with("instructions", instructions, {"input": given})
+    if provider == "anthropic":
+        messages, system = view.to_anthropic_messages(exact=is_exact)
+        return _with("system", system, {"messages": messages})
+    contents, system_instruction = view.to_google_json()
+    return _with("system_instruction", system_instruction, {"contents": contents})
+
+
+def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[str, Any]:
+    """A field that is null is refused by the providers: without instructions it is left out."""
+    return conversation if instructions is None else {name: instructions, **conversation}
 
 
 @click.command("show")

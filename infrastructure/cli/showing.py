@@ -15,14 +15,10 @@ from ...domain.ids import split_stream_id
 from ...domain.pool.events import BranchedEvent
 from ..queries.origins import Item, event_at, id_of
 from ..times import exact
-from .entries import Entry, Left
-from .listing import Row, print_rows
-from .naming import counted, source_of
-from .seeing import Seen, View
+from .context_views import Seen, View
+from .item_words import Row, about, body_of, print_rows, speaker_of
+from .render import Entry, Left, counted, escaped, one_line, paint, source_of, told
 from .shapes import item_shape, print_json
-from .speaking import about, body_of, speaker_of
-from .terminal import escaped, one_line, paint
-from .times import told
 
 
 class Shown(NamedTuple):

@@ -15,9 +15,8 @@ from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ..times import exact
 from .options import as_json, database, shown
 from .readable import rows_of
+from .render import aligned, one_line, told
 from .shapes import print_json
-from .terminal import aligned, one_line
-from .times import told
 
 SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 

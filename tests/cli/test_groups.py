@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 
-from refold.infrastructure.cli.program import refold as program
+from refold.infrastructure.cli.main import refold as program
 from tests.cli.running import refold
 from tests.docs.markdown import section, table_rows
 from tests.support.project import ROOT

@@ -14,7 +14,7 @@ import pytest
 import refold as package
 from refold.domain.words import words_of
 from refold.infrastructure.cli.progress import projection_progress
-from refold.infrastructure.cli.times import duration
+from refold.infrastructure.cli.render import duration
 from refold.infrastructure.projecting.building import RebuildProgress
 from tests.cli.running import refold, started
 

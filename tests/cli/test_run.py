@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import refold as package
-from refold.infrastructure.cli.upkeep import run as run_module
-from refold.infrastructure.cli.upkeep.diary import Diary
+from refold.infrastructure.cli import run_worker as run_module
+from refold.infrastructure.cli.run_worker import Diary
 from tests.cli.running import refold, started
 
 PATIENCE_SECONDS = 30.0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.infrastructure.cli.terminal import aligned, cut, display_width, escaped, one_line, paint, wrapped
+from refold.infrastructure.cli.render import aligned, cut, display_width, escaped, one_line, paint, wrapped
 from tests.domain.strategies import PROPERTY, TEXT
 
 PROSE = st.lists(TEXT | st.sampled_from(["word", "a longer word", "漢字漢字", "e\u0301", " "]), max_size=8).map(

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.domain.ids import microseconds, parse_address
-from refold.infrastructure.cli.times import absolute, relative, told
+from refold.infrastructure.cli.render import absolute, relative, told
 from refold.infrastructure.times import exact
 
 NOON = 1_795_262_400_000_017

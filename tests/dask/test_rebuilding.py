@@ -13,8 +13,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
-from refold.infrastructure.cli.upkeep import workers
-from refold.infrastructure.cli.upkeep.workers import rebuilding_workers
+from refold.infrastructure.cli import rebuild as workers
+from refold.infrastructure.cli.rebuild import rebuilding_workers
 from refold.infrastructure.projecting.partitions import PAGES_AT_ONCE
 from refold.infrastructure.projecting.rebuild import RebuildReport
 

@@ -1,0 +1,289 @@
+"""
+Queues, pools, windows and memories at one version, as the reading commands look at them.
+
+They are folded from their events right here. The contexts themselves would make contents instances of their classes,
+and those belong to programs that the command line does not load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from ...domain.context.history import resolve_version
+from ...domain.ids import split_stream_id
+from ...domain.log.ports import Log
+from ...domain.memory import state as memories
+from ...domain.memory.events import MemoryForgotten
+from ...domain.memory.past import forgotten
+from ...domain.pool import state as containers
+from ...domain.pool.state import Departures
+from ...domain.pool.state import complete as container_events
+from ...domain.spans import Ref, refs_of
+from ...domain.totals import Totals
+from ...domain.trajectory.identity import run_id_of
+from ...domain.window import state as windows
+from ...domain.window.state import Departures as WindowDepartures
+from ...domain.window.state import complete as window_events
+from ..named_contexts import KINDS
+from ..queries.origins import Item, births, full_ref
+from ..store import Store
+from .addresses import Reference, stream_of
+from .chat_views import SeenChat
+from .render import Entry, Left
+from .run_words import SeenRun
+
+
+class Gone(NamedTuple):
+    """An item that left, by its birth, and how it did."""
+
+    ref: Ref
+    item: Item
+    left: Left
+
+
+class SeenFolded:
+    """A context at one version; nothing is read before it is asked for."""
+
+    def __init__(self, log: Log, stream: str, version: int) -> None:
+        self.log, self.stream, self.version = log, stream, version
+        self.head = log.head(stream)
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        raise NotImplementedError
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the context was told of how to be."""
+        return {}
+
+    def entries(self, *, tail: int | None = None) -> list[Entry]:
+        """Return the items, or the last `tail` of them."""
+        held = self._held()
+        return self._entries(held if tail is None else held[-tail:])
+
+    def evicted(self) -> list[tuple[Entry, Left]]:
+        """Return the items that left and are not back, the first to leave first, each with how it left."""
+        gone = self._gone()
+        return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
+
+    def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
+        """Return the items that were brought at these places."""
+        born = births(self.log, refs)
+        return {ref: born[ref].event for ref in refs}
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        """Return the items in order, each with its birth."""
+        raise NotImplementedError
+
+    def _gone(self) -> list[Gone]:
+        """Return the items that left and are not back, in the order in which they left."""
+        raise NotImplementedError
+
+    def _events(self) -> list[Any]:
+        return self.log.read_events(self.stream, until=self.version)
+
+    def _entries(self, items: Sequence[tuple[Ref, Item]]) -> list[Entry]:
+        refs = [full_ref(ref, self.stream) for ref, _ in items]
+        born = births(self.log, refs)
+        return [Entry(item, born[ref], self.stream) for (_, item), ref in zip(items, refs, strict=True)]
+
+
+class SeenContainer(SeenFolded):
+    """A queue or a pool at one version."""
+
+    @cached_property
+    def state(self) -> containers.ContainerState:
+        """The folded state."""
+        return containers.fold(containers.EMPTY, container_events(self.log, self._events()))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        return self.state.names
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+        return _tokens(held.totals for held in self.state.items.values())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How many items there may be, and the tags."""
+        return {"limit": self.state.limit, "tags": list(self.state.tags)}
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        return [(held.ref, held.event) for held in self.state.items.values()]
+
+    def _gone(self) -> list[Gone]:
+        departures = Departures(self.stream)
+        departures.go_on(container_events(self.log, self._events()))
+        return [
+            Gone(ref, one.held.event, Left(one.how, one.reason, one.version)) for ref, one in departures.gone().items()
+        ]
+
+
+class SeenWindow(SeenFolded):
+    """A window at one version."""
+
+    @cached_property
+    def state(self) -> windows.WindowState:
+        """The folded state."""
+        return windows.fold(windows.EMPTY, window_events(self.log, self._events()))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        return self.state.names
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+        return self.state.tokens
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The budget, and who is let in."""
+        return {"max_tokens": self.state.max_tokens, "policy": self.state.policy}
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        return [(Ref(held.version), held.event) for held in self.state.held.in_order()]
+
+    def _gone(self) -> list[Gone]:
+        departures = WindowDepartures(self.log, self.stream, self.version)
+        left = [(one.born, Left(one.how, one.reason, one.version)) for one in departures.evicted()]
+        left += [(one.born, Left("drop", one.reason, one.version)) for one in departures.dropped()]
+        refs = [Ref(int(born.rpartition("@")[2]), self.stream) for born, _ in left]
+        born = births(self.log, refs)
+        return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
+
+
+class SeenMemory(SeenFolded):
+    """A scope of a memory at one version; what was remembered last stands last."""
+
+    @cached_property
+    def state(self) -> memories.MemoryState:
+        """The folded state."""
+        return memories.fold(memories.EMPTY, memories.complete(self.log, self._events()))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that versions had by then."""
+        return self.state.names
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the records."""
+        return _tokens(held.totals for held in self.state.records.values())
+
+    def _held(self) -> list[tuple[Ref, Item]]:
+        return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
+
+    def _gone(self) -> list[Gone]:
+        events = self.log.read(self.stream, until=self.version)
+        left = {
+            ref.version: Left("forget", recorded.event.reason, recorded.version)
+            for recorded in events
+            if isinstance(recorded.event, MemoryForgotten)
+            for ref in refs_of(recorded.event.items)
+        }
+        gone = [
+            Gone(Ref(held.version), held.event, left[held.version]) for held in forgotten(events, self.stream, None)
+        ]
+        return sorted(gone, key=lambda one: one.left.version)
+
+
+def _tokens(totals: Iterable[Totals]) -> int:
+    return sum(totals, Totals()).tokens
+
+
+FOLDED: dict[str, type[SeenFolded]] = {
+    "queue": SeenContainer,
+    "pool": SeenContainer,
+    "window": SeenWindow,
+    "memory": SeenMemory,
+}
+
+
+class View(Protocol):
+    """A context of any kind at one version; `head` is the newest one."""
+
+    log: Log
+    stream: str
+    version: int
+    head: int
+
+
+class Seen(View, Protocol):
+    """A context that holds items, at one version."""
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the items."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the context was told of how to be."""
+
+    def entries(self, *, tail: int | None = None) -> list[Entry]:
+        """Return the items, or the last `tail` of them."""
+
+    def evicted(self) -> list[tuple[Entry, Left]]:
+        """Return the items that left and are not back, the first to leave first, each with how it left."""
+
+    def items_at(self, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
+        """Return items that the context ever had, by their births."""
+
+
+def seen(
+    store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
+) -> Seen | SeenRun:
+    """
+    Return the context that was named, at the moment that was named with it or else `moment`.
+
+    Raises:
+        NotFoundError: no such context, version or name.
+        InvalidInputError: several contexts could be meant, or one of another kind.
+    """
+    return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
+
+
+def items_seen(store: Store, reference: Reference, moment: str | None, kind: str) -> Seen:
+    """
+    Return the context of a kind that holds items, as `seen` does.
+
+    Raises:
+        NotFoundError, InvalidInputError: as for `seen`.
+    """
+    view = seen(store, reference, moment, (kind,))
+    assert not isinstance(view, SeenRun), f"a {kind} holds items"
+    return view
+
+
+def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
+    """
+    Return the context that lies in a stream, at a moment or as it is.
+
+    Raises:
+        NotFoundError: no such version or name.
+    """
+    kind, context_id = split_stream_id(stream)
+    if kind == "chat":
+        chat = store.chat(context_id, create=False)
+        return SeenChat(store.log, chat, chat.version if moment is None else chat.version_at(moment))
+    if kind == "run":
+        run = store.run(*run_id_of(context_id), create=False)
+        return SeenRun(store.log, run, run.version if moment is None else run.version_at(moment))
+    now = FOLDED[kind](store.log, stream, store.log.head(stream))
+    if moment is None:
+        return now
+    version = resolve_version(store.log, stream, moment, head=now.version, names=now.names)
+    return now if version == now.version else FOLDED[kind](store.log, stream, version)

@@ -1,0 +1,152 @@
+"""`refold evict`: items leave the view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ...domain.chat.calls.eviction import Eviction
+from ...domain.errors import InvalidInputError
+from .addresses import existing, opened
+from .changes import items, named_items, note, report
+from .options import actor, as_json, changing, database, reason
+from .render import counted
+
+
+@click.command("evict")
+@click.argument("context", metavar="CTX", callback=existing)
+@items(required=True)
+@reason
+@actor
+@database
+@as_json
+def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
+    """
+    Take items out of the view of CTX; `refold restore` brings them back.
+
+    ITEM is an id, or the @version that `refold show` prints beside an item. A call goes together with its output.
+    A provider keeps the beginning of a prompt that it has seen, so what is evicted last costs least.
+
+    With --json: {context, kind, version, item_ids, tokens_removed, first_changed_item, first_changed_message,
+    tokens_kept}; the latter three say where the prompt is another one now, and how much of it stays as it was before.
+    """
+    with changing(location, actor) as store:
+        chat = opened(store, context)
+        named = named_items(chat, items)
+        pinned = {*chat.pinned_ids()}.intersection(named)
+        if pinned:
+            raise InvalidInputError(
+                f"item {min(pinned)!r} of chat:{chat.id} is pinned: `refold unpin {chat.id} {min(pinned)}` lets it go"
+            )
+        eviction = chat.evict(named, reason=reason)
+        report(chat, _sentence(eviction), _shape(eviction), as_json=as_json)
+    if not eviction.item_ids:
+        note("what was named had left the view before: nothing was changed")
+    elif len(eviction.item_ids) > len(named):
+        note("calls and outputs leave together, so more left than was named")
+
+
+def _shape(eviction: Eviction) -> dict[str, Any]:
+    return {
+        "item_ids": eviction.item_ids,
+        "tokens_removed": eviction.tokens_removed,
+        "first_changed_item": eviction.first_changed_item,
+        "first_changed_message": eviction.first_changed_message,
+        "tokens_kept": eviction.tokens_kept,
+    }
+
+
+def _sentence(eviction: Eviction) -> str:
+    gone = f"{counted(len(eviction.item_ids), 'item')} evicted, about {eviction.tokens_removed:,} tokens"
+    if not eviction.item_ids:
+        return gone
+    return (
+        f"{gone}; the prompt changes from message {eviction.first_changed_message} (from 0) on, about "
+        f"{eviction.tokens_kept:,} tokens before it can still come from the provider's cache"
+    )
+
+
+@click.command("restore")
+@click.argument("context", metavar="CTX", callback=existing)
+@items(required=False)
+@reason
+@actor
+@database
+@as_json
+def restore(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
+    """
+    Put items back into the view of CTX, each into its place; without ITEM what left it last.
+
+    ITEM is an id, or the @version that `refold show CTX --evicted` prints. A call comes back together with its output.
+    What a summary tells comes back with `refold summarize CTX --undo`.
+
+    With --json: {context, kind, version, item_ids, tokens}; tokens is what came back.
+    """
+    with changing(location, actor) as store:
+        chat = opened(store, context)
+        before = chat.estimated_tokens()
+        back = chat.restore(named_items(chat, items) if items else None, reason=reason)
+        tokens = chat.estimated_tokens() - before
+        said = f"{counted(len(back), 'item')} restored, about {tokens:,} tokens"
+        report(chat, said, {"item_ids": back, "tokens": tokens}, as_json=as_json)
+    if not back:
+        what = "what was named is in the view" if items else "nothing left the view that could be restored"
+        note(f"{what}: nothing was changed")
+
+
+def pinned_or_not(
+    context: str,
+    items: tuple[str, ...],
+    *,
+    is_pinned: bool,
+    reason: str | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """Pin items of a context, or unpin them, and print what is pinned then."""
+    with changing(location, actor) as store:
+        chat = opened(store, context)
+        before = chat.version
+        (chat.pin if is_pinned else chat.unpin)(named_items(chat, items), reason=reason)
+        pinned = chat.pinned_ids()
+        report(chat, f"{counted(len(pinned), 'item')} pinned", {"pinned_ids": pinned}, as_json=as_json)
+        if chat.version == before:
+            note(f"what was named was {'pinned' if is_pinned else 'not pinned'}: nothing was changed")
+
+
+@click.command("pin")
+@click.argument("context", metavar="CTX", callback=existing)
+@items(required=True)
+@reason
+@actor
+@database
+@as_json
+def pin(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
+    """
+    Keep items in the view of CTX, whoever evicts, truncates or summarizes, until `refold unpin`.
+
+    ITEM is an id, or the @version that `refold show` prints beside an item.
+
+    With --json: {context, kind, version, pinned_ids}, which has all items that are pinned now.
+    """
+    pinned_or_not(context, items, is_pinned=True, reason=reason, actor=actor, location=location, as_json=as_json)
+
+
+@click.command("unpin")
+@click.argument("context", metavar="CTX", callback=existing)
+@items(required=True)
+@reason
+@actor
+@database
+@as_json
+def unpin(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
+    """
+    Let items of CTX leave the view again that were pinned.
+
+    ITEM is an id, or the @version that `refold show` prints beside an item.
+
+    With --json: {context, kind, version, pinned_ids}, which has all items that are pinned now.
+    """
+    pinned_or_not(context, items, is_pinned=False, reason=reason, actor=actor, location=location, as_json=as_json)

@@ -1,1 +1,0 @@
-"""The commands for one kind of context each: `refold queue`, `refold pool` and `refold memory`."""

@@ -1,1 +1,0 @@
-"""How contexts come from each other, drawn as lanes."""

@@ -1,0 +1,182 @@
+"""
+The program around the commands: which there are, and how one ends.
+
+0 is fine, 1 failed, 2 used wrongly, 130 interrupted. An error is one line on stderr; a reader that went away
+(`| head`) is none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import shell_complete
+
+from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
+from .options import DATABASE_HELP, optional_text
+from .render import one_line
+
+# The help is here, so that listing the commands imports none of them.
+COMMANDS = {
+    "import": ("import_files", "Bring transcripts in, each conversation as a context."),
+    "contexts": ("contexts", "List the contexts."),
+    "show": ("show", "Show a context, as it is or as it was."),
+    "log": ("log", "List the events, oldest first."),
+    "audit": ("audit", "List what became of the items of a context, or of a node: who, when, what, why."),
+    "graph": ("graph", "Draw what an agent did in a session."),
+    "search": ("search", "Find where something was said."),
+    "diff": ("diff", "Compare two versions of a context, or two contexts."),
+    "fork": ("fork", "Make a context that begins as another one is, or was."),
+    "merge": ("merge", "Take what one context has into another one."),
+    "evict": ("edit:evict", "Take items out of the view of a chat."),
+    "restore": ("edit:restore", "Put items back into the view."),
+    "pin": ("edit:pin", "Let nothing evict items."),
+    "unpin": ("edit:unpin", "Let items go again that were pinned."),
+    "summarize": ("summarize", "Let a model write a summary in the place of older items."),
+    "queue": ("queue", "Show and change context queues."),
+    "pool": ("pool", "Show and change context pools."),
+    "memory": ("memory", "Show and change what is remembered."),
+    "moments": ("moments:moments", "List the named moments of the store, or name one."),
+    "changes": ("moments:changes", "List the contexts that are different at two moments."),
+    "replay": ("replay", "Compare what a model was sent with what another policy would send."),
+    "projections": ("projections", "List what is kept for answers, and how far it is behind."),
+    "rebuild": ("rebuild", "Make the rows of projections anew, or check them."),
+    "run": ("run_worker", "Keep projections up to date until it is stopped."),
+    "verify": ("verify", "Find out whether anything in the store is damaged."),
+    "export": ("export", "Write contexts with their past, or all, into a file."),
+    "stats": ("stats", "Count contexts, events and bytes."),
+}
+COMPLETION = "_REFOLD_COMPLETE"
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+SILENT = logging.NullHandler()
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, or None where there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name or "command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        # The facade knows it, and the facade is above this layer.
+        facade = importlib.import_module(__name__.partition(".")[0])
+        click.echo(f"refold {facade.__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="CTX@V names a moment: a version (support@3, or support@-2 from the end), a time "
+    "(@2026-11-21T10:00:00Z), a position of the log (@pos:17) or a version's name (@before-refund).",
+)
+@click.option("--db", metavar="FILE|URL", callback=optional_text, envvar="REFOLD_DB", help=DATABASE_HELP)
+@click.option("--version", is_flag=True, is_eager=True, callback=_print_version, help="Print the version and exit.")
+@click.pass_context
+def refold(context: click.Context, db: str | None, version: bool) -> None:
+    """Refold: an event-sourced context store for LLM agents. Git for what an agent knows."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(MISUSED)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code; nothing but a fault of its own leaves it as an exception."""
+    _prepare_streams()
+    try:
+        code = _invoke(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        return _failed(_usage_message(error), MISUSED)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except RefoldError as error:
+        return _failed(_message(error), FAILED)
+    except OSError as error:
+        _forget_stdout()
+        return _failed(f"{error.filename or 'the output'} failed: {error.strerror or error}", FAILED)
+    except Exception as error:
+        if not _is_of_database(error):
+            raise
+        return _failed(f"the database failed: {error}; was it made by this version of Refold?", FAILED)
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Not `refold.main()`: it would take a closed pipe for a failure and answer Ctrl-C with an empty line."""
+    instruction = os.environ.get(COMPLETION)
+    if instruction:
+        return shell_complete(refold, {}, "refold", COMPLETION, instruction)
+    with refold.make_context("refold", arguments) as context:
+        code = refold.invoke(context)
+    return code if isinstance(code, int) else 0
+
+
+def _prepare_streams() -> None:
+    # Housekeeping that fails in the background is tried again, and no concern of who typed a command.
+    logging.getLogger("refold").addHandler(SILENT)
+    # What a terminal's encoding cannot show is shown by its number; it is no reason to stop.
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _failed(message: str, code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_stdout()
+    click.echo(f"refold: {one_line(message)}", err=True)
+    return code
+
+
+def _is_of_database(error: Exception) -> bool:
+    """Told by name, since a command may not have needed the driver at all."""
+    return any(base.__module__.partition(".")[0] in ("sqlite3", "psycopg") for base in type(error).__mro__)
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: its reader is gone, or its disk is full."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _usage_message(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    way_out = f" (see `{context.command_path} --help`)" if context is not None else ""
+    return error.format_message().rstrip(".") + way_out
+
+
+def _message(error: RefoldError) -> str:
+    if isinstance(error, ConcurrencyError):
+        return f"another program wrote to {error.stream} at the same time: run the command again"
+    if isinstance(error, DamagedError):
+        return f"{error}; `refold verify` tells all that is wrong"
+    return str(error)

@@ -1,0 +1,259 @@
+"""Scopes of the memory as they are typed: by the ids of their contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from ...domain.errors import NotFoundError
+from ...domain.ids import decoded_id, split_stream_id
+from ...domain.memory import MemoryScope
+from ...domain.memory.events import MemoryForgotten, MemoryRemembered, MemoryRestored
+from ...domain.memory.records import MemoryKind, MemoryRecord
+from ...domain.spans import Ref, refs_of
+from ..queries.origins import Item, births, full_ref
+from ..store import Store
+from .addresses import Reference, address, existing, stream_of
+from .addresses import reference as parse_reference
+from .changes import items, note, report
+from .containers import named_shape
+from .context_kinds import content, group, is_json, parsed
+from .context_views import items_seen
+from .options import actor, as_json, changing, checked_text, database, optional_text, reading, reason, required_text
+from .render import counted, one_line, source_of
+from .search import search_command
+from .showing import print_shown, shown_of
+
+
+def scope(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the name of a scope that is to be changed: it has no moment."""
+    if "@" in value:
+        fault = "the past stays as it was, so leave out @V; an @ in the name of a scope is written %40"
+        raise click.BadParameter(f"{value!r}: {fault}")
+    return existing(ctx, param, value)
+
+
+def scope_named(store: Store, name: str) -> MemoryScope:
+    """
+    Return the scope that was named, with its kind or without.
+
+    Raises:
+        NotFoundError: nothing was ever remembered there.
+        InvalidInputError: the context is of another kind.
+    """
+    context_id = split_stream_id(stream_of(store, name, ("memory",)))[1]
+    return store.memory().scope(decoded_id(context_id))
+
+
+def scope_to_be(store: Store, name: str) -> MemoryScope:
+    """
+    Return the scope that was named, which need not hold anything yet.
+
+    Raises:
+        InvalidInputError: there can be no scope of this name.
+    """
+    try:
+        return scope_named(store, name)
+    except NotFoundError:
+        return store.memory().scope(decoded_id(name.removeprefix("memory:")))
+
+
+everything = click.option("--all", "is_all", is_flag=True, help="Every record, instead of KEY.")
+
+
+@click.command("remove", short_help="Forget what is under a key.")
+@click.argument("context", metavar="SCOPE", callback=scope)
+@items(required=False, metavar="KEY")
+@everything
+@reason
+@actor
+@database
+@as_json
+def remove(
+    context: str,
+    items: tuple[str, ...],
+    is_all: bool,
+    reason: str | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Forget what is remembered in SCOPE under KEY, or everything; `refold memory restore` takes it back.
+
+    It stays in the past: `refold memory show SCOPE@V`.
+
+    With --json: {context, kind, version, items: [{stream, version, id}]}; id is the key.
+    """
+
+    def forget(shown: MemoryScope, key: str | None) -> None:
+        if not shown.forget(key, reason=reason) and key is not None:
+            way_out = f"`refold memory show {shown.id}` lists what there is"
+            raise NotFoundError(f"nothing is remembered in {shown.stream} under {key!r}: {way_out}")
+
+    _require_choice(items, is_all)
+    with changing(location, actor) as store:
+        _changed(store, context, items, forget, kind=MemoryForgotten, done="forgotten", as_json=as_json)
+
+
+@click.command("restore", short_help="Take back what was forgotten.")
+@click.argument("context", metavar="SCOPE", callback=scope)
+@items(required=False, metavar="KEY")
+@everything
+@actor
+@database
+@as_json
+def restore(context: str, items: tuple[str, ...], is_all: bool, actor: str, location: str, as_json: bool) -> None:
+    """
+    Take back what was forgotten last in SCOPE under KEY, or under every key that is not remembered anew.
+
+    With --json: {context, kind, version, items: [{stream, version, id}]}; id is the key.
+    """
+    _require_choice(items, is_all)
+    with changing(location, actor) as store:
+        _changed(store, context, items, MemoryScope.restore, kind=MemoryRestored, done="restored", as_json=as_json)
+
+
+def _require_choice(keys: tuple[str, ...], is_all: bool) -> None:
+    if bool(keys) == is_all:
+        raise click.UsageError("give either KEY or --all", click.get_current_context())
+
+
+def _changed(
+    store: Store,
+    name: str,
+    keys: tuple[str, ...],
+    change: Callable[[MemoryScope, str | None], object],
+    *,
+    kind: type[MemoryForgotten | MemoryRestored],
+    done: str,
+    as_json: bool,
+) -> None:
+    shown = scope_named(store, name)
+    before = shown.version
+    with store.transaction():
+        for key in dict.fromkeys(keys) or (None,):
+            change(shown, key)
+    refs = [
+        full_ref(ref, shown.stream)
+        for recorded in shown.recorded_events(after=before, until=shown.version)
+        if isinstance(recorded.event, kind)
+        for ref in refs_of(recorded.event.items)
+    ]
+    born = births(store.log, refs)
+    named = [named_shape(ref, shown.stream, born[ref].event.key) for ref in refs]
+    report(shown, f"{counted(len(refs), 'record')} {done}", {"items": named}, as_json=as_json)
+    if not refs:
+        note(f"there is nothing to be {done}: nothing was changed")
+
+
+@click.command("show", short_help="Show what there is, now or at a moment of the past.")
+@click.argument("reference", metavar="SCOPE[@V]", callback=parse_reference)
+@items(required=False, metavar="KEY")
+@click.option("--at", "moment", metavar="X", callback=address, help="The moment, if it is not in SCOPE@V.")
+@click.option("--prefix", metavar="P", callback=optional_text, help="Keys that begin so only.")
+@click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Records of this kind only.")
+@click.option("--tag", metavar="T", callback=optional_text, help="Records with this tag only.")
+@click.option("--evicted", is_flag=True, help="What was forgotten, and why, instead of what is remembered.")
+@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N records only.")
+@database
+@as_json
+def show(
+    reference: Reference,
+    items: tuple[str, ...],
+    moment: str | None,
+    prefix: str | None,
+    kind: str | None,
+    tag: str | None,
+    evicted: bool,
+    tail: int | None,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Show what is remembered in a scope, the newest last, now or at a moment of the past; with KEY these records only.
+
+    A name of a scope with @, .. or % in it is written with these percent-encoded, as `refold contexts` prints it.
+
+    With --json: what `refold show --json` prints.
+    """
+    if moment and reference.moments:
+        raise click.UsageError("the moment is given twice: in SCOPE@V and with --at", click.get_current_context())
+
+    def is_wanted(item: Item) -> bool:
+        return (
+            isinstance(item, MemoryRemembered)
+            and item.key.startswith(prefix or "")
+            and kind in (None, item.kind)
+            and (tag is None or tag in item.tags)
+        )
+
+    with reading(location) as store:
+        view = items_seen(store, reference, moment, "memory")
+        is_filtered = any((prefix, kind, tag))
+        shown = shown_of(view, evicted=evicted, tail=tail, names=items, is_wanted=is_wanted if is_filtered else None)
+        print_shown(shown, ids=False, as_json=as_json)
+
+
+def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(checked_text, values))
+
+
+@click.command("add", short_help="Remember a value under a key.")
+@click.argument("context", metavar="SCOPE", callback=scope)
+@click.argument("key", metavar="KEY", callback=required_text)
+@content("VALUE")
+@is_json("VALUE")
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in MemoryKind]),
+    default=MemoryKind.SEMANTIC.value,
+    show_default=True,
+    help="What happened, what is known, or how something is done.",
+)
+@click.option("--tag", "tags", metavar="T", callback=_tags, multiple=True, help="A tag; may be given several times.")
+@actor
+@database
+@as_json
+def add(
+    context: str,
+    key: str,
+    content: str,
+    is_json: bool,
+    kind: str,
+    tags: tuple[str, ...],
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Remember VALUE in SCOPE under KEY, in the place of what is remembered there.
+
+    VALUE is a text, or with --parse JSON; - takes it from stdin. A scope is there as soon as it has a record.
+
+    With --json: {context, kind, version, item: {stream, version, id}, replaced}; id is the key, replaced names the
+    record that was there, and is null where there was none.
+    """
+    value = parsed(content, is_json=is_json)
+    with changing(location, actor) as store:
+        chosen = scope_to_be(store, context)
+        is_new = not chosen.version
+        chosen.put(MemoryRecord(scope=chosen.scope, key=key, value=value, kind=MemoryKind(kind), tags=list(tags)))
+        (recorded,) = chosen.recorded_events(after=chosen.version - 1, until=chosen.version)
+        old = recorded.event.replaced
+        shape = {
+            "item": named_shape(Ref(recorded.version), chosen.stream, key),
+            "replaced": None if old is None else named_shape(old, chosen.stream, key),
+        }
+        instead = f", in the place of {source_of('', old.version)}" if old else ""
+        report(chosen, f"{one_line(key)} remembered{instead}", shape, as_json=as_json)
+    if is_new:
+        note(f"nothing was remembered in {chosen.scope} before")
+
+
+command = group(
+    "memory",
+    "Show, change and search what is remembered: values by key, in scopes such as user:42.",
+    [show, add, remove, restore, search_command("memory", "--scope", "SCOPE")],
+)

@@ -1,0 +1,250 @@
+"""Items as events name them, for people: `@2..4, support-42@7`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ...domain.log.envelope import RecordedEvent
+from ...domain.spans import Ref, Span
+from ...domain.totals import Totals
+from ..queries.origins import Item, place_of
+from ..times import time_of
+
+RANGES_SHOWN_MAX = 5
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, like "1 item" or "1,200 items"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def named(spans: Sequence[Span], noun: str = "item") -> str:
+    """Return items as "2 items (@2..3)"."""
+    return f"{counted(count_of(spans), noun)} ({places_of(spans)})"
+
+
+def sized(change: Totals) -> str:
+    """Return how much came or went, like "about 20 tokens"."""
+    return f"about {abs(change.tokens):,} tokens"
+
+
+def because(reason: str | None) -> str:
+    """Return a reason behind its word; nothing where there is none."""
+    return f"because: {reason}" if reason else ""
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return parts of a sentence with commas between them, those left out that are empty."""
+    return ", ".join(part for part in parts if part)
+
+
+def count_of(spans: Iterable[Span]) -> int:
+    """Return how many items spans name."""
+    return sum(len(run) for span in spans for run in span.ranges())
+
+
+def places_of(spans: Iterable[Span]) -> str:
+    """
+    Return where the items were added, the first few ranges: in the streams that spans name, or (`@2`) in the own one.
+    """
+    ranges = _ranges(spans)
+    shown = list(islice(ranges, RANGES_SHOWN_MAX))
+    more = sum(1 for _ in ranges)
+    return ", ".join([*shown, *([f"and {counted(more, 'range')} more"] if more else [])])
+
+
+def source_of(stream: str, version: int) -> str:
+    """Return a context at a version, as it is typed."""
+    return place_of(Ref(version, stream), "")
+
+
+def _ranges(spans: Iterable[Span]) -> Iterator[str]:
+    for span in spans:
+        for run in span.ranges():
+            place = place_of(Ref(run.start, span.stream), "")
+            yield place if len(run) == 1 else f"{place}..{run[-1]}"
+
+
+UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
+JUST_NOW_SECONDS = 5
+FEW_SECONDS = 10
+
+
+def absolute(microseconds: int) -> str:
+    """Return a time like 2026-11-21T10:00:03Z."""
+    return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def day(microseconds: int) -> str:
+    """Return the day of a time, like 2026-11-21."""
+    return time_of(microseconds).strftime("%Y-%m-%d")
+
+
+def clock(microseconds: int) -> str:
+    """Return a time within its day, like 10:00:03Z."""
+    return time_of(microseconds).strftime("%H:%M:%SZ")
+
+
+def relative(microseconds: int, now: float) -> str:
+    """Return how long ago a time was, in the largest unit that fits; `now` is in seconds since 1970."""
+    seconds = now - microseconds / 1_000_000
+    if abs(seconds) < JUST_NOW_SECONDS:
+        return "just now"
+    unit, length = next((name, size) for name, size in UNITS if abs(seconds) >= size)
+    count = int(abs(seconds) // length)
+    plural = "" if count == 1 else "s"
+    return f"{count} {unit}{plural} ago" if seconds > 0 else f"in {count} {unit}{plural}"
+
+
+def duration(seconds: float) -> str:
+    """Return how long something takes, in the largest unit that it has two of; a few seconds with their tenths."""
+    if seconds < FEW_SECONDS:
+        return f"{seconds:.1f} s"
+    return next(f"{seconds / length:.0f} {name}" for name, length in LENGTHS if seconds >= 2 * length)
+
+
+def told(microseconds: int, now: float) -> str:
+    """Return a time in both ways."""
+    return f"{absolute(microseconds)} ({relative(microseconds, now)})"
+
+
+class Entry(NamedTuple):
+    """
+    An item as it is shown, the event that brought it, the context that shows it (a stream), and whether it is pinned.
+    """
+
+    item: Item
+    recorded: RecordedEvent
+    shown_in: str
+    is_pinned: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it was added, as it can be typed: `@3`, or `other@3` where that is another context."""
+        return place_of(Ref(self.recorded.version, self.recorded.stream), self.shown_in)
+
+
+class Left(NamedTuple):
+    """How an item left the view, why, and with which version."""
+
+    how: str
+    reason: str | None
+    version: int
+
+
+# Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text; of the
+# latter, joiners stay, which belong to the spelling of words and of emoji.
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+DEFAULT_WIDTH = 100
+WIDTH_MIN = 40
+# Beside the longest names, text is still to be read.
+TEXT_WIDTH_MIN = 16
+STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+def escaped(text: str) -> str:
+    """Return `text` with nothing in it that a terminal would obey; line breaks stay, tabs become blanks."""
+    return UNSAFE.sub(_number, text.replace("\r\n", "\n").replace("\t", "    "))
+
+
+def _number(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def one_line(text: str) -> str:
+    """Return `text` as one harmless line: runs of blanks and line breaks become one blank."""
+    return escaped(re.sub(r"[ \t\r\n]+", " ", text).strip())
+
+
+def display_width(text: str) -> int:
+    """Return how many columns `text` takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def cut(text: str, width: int) -> str:
+    """Return the beginning of `text` that fits into `width` columns, with an ellipsis where something is missing."""
+    if display_width(text) <= width:
+        return text
+    return _beginning(text, max(width - 1, 0)).rstrip() + "…"
+
+
+def _beginning(text: str, width: int) -> str:
+    beginning = text[:width]
+    if beginning.isascii():
+        return beginning
+    used = 0
+    for index, char in enumerate(text):
+        used += _columns(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return `text` in lines of at most `width` columns, broken at blanks where there are some."""
+    return [part for line in escaped(text).split("\n") for part in _broken(line.rstrip(), width)]
+
+
+def _broken(line: str, width: int) -> Iterator[str]:
+    while display_width(line) > width:
+        beginning = _beginning(line, width) or line[:1]
+        indent = len(line) - len(line.lstrip())
+        blank = beginning.rfind(" ", indent)
+        # A blank right behind the last column is as good a place.
+        end = len(beginning) if line[len(beginning)] == " " else blank if blank > 0 else len(beginning)
+        yield line[:end].rstrip()
+        line = line[end:].lstrip()
+    yield line
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines of columns, two blanks apart; `right` names the columns that end together."""
+    if not rows:
+        return []
+    widths = [max(display_width(row[index]) for row in rows) for index in range(len(rows[0]))]
+    return ["  ".join(_padded(row, widths, right)).rstrip() for row in rows]
+
+
+def _padded(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> Iterator[str]:
+    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        blanks = " " * (width - display_width(cell))
+        yield blanks + cell if index in right else cell + blanks
+
+
+def terminal_width() -> int:
+    """Return the columns there are: those of the terminal, or COLUMNS, or 100."""
+    return max(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, WIDTH_MIN)
+
+
+def is_cut_short() -> bool:
+    """
+    Return whether lines end at the terminal's edge; in a pipe they are as long as they are, if COLUMNS is not set.
+    """
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
+
+
+def paint(text: str, style: str) -> str:
+    """Return `text` in a style, if stdout is a terminal and NO_COLOR is not set."""
+    if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
+        return text
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m"

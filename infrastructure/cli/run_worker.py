@@ -1,0 +1,134 @@
+"""What becomes of projections while they are kept up to date, in few words."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import click
+
+from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import StorageError
+from ...domain.positions import Moment
+from ..projecting.status import ProjectionStatus
+from ..store import Store
+from .options import database, keeping, shown
+from .render import clock, counted, duration, one_line
+from .stopping import asked_to_stop, known_names, names
+
+Standing = Mapping[str, ProjectionStatus]
+
+
+class Diary:
+    """How some projections of a store stood when it was begun, and how they have come on since."""
+
+    def __init__(self, store: Store, names: Sequence[str]) -> None:
+        self._store, self._names = store, frozenset(names)
+        self._first = self._last = self._standing()
+
+    def beginning(self) -> Iterator[str]:
+        """Yield what is to be known at the beginning: what stands still, and what another process works on."""
+        holders: dict[str, list[str]] = {}
+        for name, status in self._first.items():
+            if status.stopped_at is not None:
+                yield f"{name} stands still: it cannot fold {status.stopped_at}: {status.error}"
+            elif status.worker is not None:
+                holders.setdefault(status.worker, []).append(name)
+        for worker, held in holders.items():
+            yield f"{self._those(held)}: held by {worker}, and taken over once that is gone"
+
+    def news(self) -> str:
+        """Return what was done since this was asked last; nothing where nothing was."""
+        before, self._last = self._last, self._standing()
+        return self._done(before, self._last)
+
+    def sums(self) -> str:
+        """Return what was done in all."""
+        return self._done(self._first, self._standing()) or "there was nothing to do"
+
+    def _standing(self) -> Standing:
+        return {status.name: status for status in self._store.projections() if status.name in self._names}
+
+    def _done(self, before: Standing, now: Standing) -> str:
+        """Those that came on alike are told of together."""
+        alike: dict[tuple[int, int], list[str]] = {}
+        for name, status in now.items():
+            events = _events(status) - _events(before[name])
+            if events > 0:
+                alike.setdefault((events, status.behind), []).append(name)
+        return "; ".join(
+            f"{self._those(names)}: {counted(events, 'event')}" + (f", {behind:,} behind" if behind else "")
+            for (events, behind), names in alike.items()
+        )
+
+    def _those(self, names: Iterable[str]) -> str:
+        names = list(names)
+        return "all" if len(names) == len(self._names) > 1 else ", ".join(names)
+
+
+def _events(status: ProjectionStatus) -> int:
+    return Moment.parse(status.position).events
+
+
+SAID_EVERY_SECONDS = 10.0
+
+
+@click.command("run")
+@names
+@database
+def command(names: tuple[str, ...], location: str) -> None:
+    """
+    Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
+
+    Answers then have little to catch up with. It may run beside any number of programs that write; of several that run,
+    one works on each projection, and another takes over within seconds where that one was killed. What it does is said
+    on stderr.
+    """
+    began = REAL_SYSTEM.monotonic()
+    with keeping(location) as store, asked_to_stop() as stop, _warnings_said():
+        chosen = known_names(store, names)
+        diary = Diary(store, chosen)
+        _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
+        for line in diary.beginning():
+            _say(line)
+        teller = threading.Thread(target=_tell, args=(diary, stop), name="refold-run", daemon=True)
+        teller.start()
+        try:
+            store.run_projections(stop, chosen)
+        finally:
+            stop.set()
+            teller.join()
+        _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {diary.sums()}")
+
+
+def _tell(diary: Diary, stop: threading.Event) -> None:
+    while not stop.wait(SAID_EVERY_SECONDS):
+        # The worker meets it as well, and goes on.
+        with suppress(StorageError):
+            said = diary.news()
+            if said:
+                _say(said)
+
+
+class _Said(logging.Handler):
+    """Says what a worker warns of."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a warning."""
+        _say(record.getMessage())
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    logger, handler = logging.getLogger("refold"), _Said(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def _say(text: str) -> None:
+    click.echo(f"{clock(int(REAL_SYSTEM.now() * 1_000_000))}  {one_line(text)}", err=True)

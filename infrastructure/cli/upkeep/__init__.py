@@ -1,1 +1,0 @@
-"""Commands that look after projections, and look a store over."""

@@ -1,0 +1,88 @@
+"""`refold verify`: whether a store is what it should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from ...domain.errors import DamagedError, StorageReadOnlyError
+from ..verifying import Problem, Report
+from .changes import note
+from .options import as_json, database, keeping, reading, shown
+from .progress import projection_progress
+from .render import counted, one_line, paint
+from .shapes import print_json
+
+FAILED = 1
+
+
+@click.command("verify")
+@click.option("--repair", is_flag=True, help="Make projections anew that are wrong; no event is touched.")
+@database
+@as_json
+def command(repair: bool, location: str, as_json: bool) -> int:
+    """
+    Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
+    whether the projections are what the events give, with the index of what is searched.
+
+    A line for each problem: of what kind, where, and what is wrong. The exit code is 1 where something is wrong, or is
+    so still after --repair.
+
+    With --json: {database, is_whole, streams, events, projections, problems: [{kind, where, reason, repairable,
+    is_repaired}], left_out}: the last are projections that could not be compared, as the database cannot be written.
+    """
+    report = _report(location, repair)
+    if as_json:
+        print_json(_shape(report, location))
+    else:
+        _print(report)
+    if report.left_out:
+        left_out = counted(len(report.left_out), "projection")
+        note(f"the database cannot be written: {left_out} could not be compared")
+    return 0 if report.is_whole else FAILED
+
+
+def _report(location: str, repair: bool) -> Report:
+    try:
+        with keeping(location) as store, projection_progress("checking") as progress:
+            return store.verify(repair=repair, progress=progress)
+    except StorageReadOnlyError:
+        if repair:
+            raise
+    except DamagedError as error:
+        # So badly that not even its parts can be told from each other.
+        problem = Problem("database", shown(location), error.reason)
+        return Report(streams=0, events=0, projections=0, problems=(problem,))
+    with reading(location) as store, projection_progress("checking") as progress:
+        return store.verify(progress=progress)
+
+
+def _shape(report: Report, location: str) -> dict[str, Any]:
+    return {"database": shown(location), "is_whole": report.is_whole, **msgspec.to_builtins(report)}
+
+
+def _print(report: Report) -> None:
+    for problem in report.problems:
+        kind, state = paint(problem.kind, "green" if problem.is_repaired else "red"), _state(problem)
+        click.echo(f"{kind} {one_line(problem.where)}: {one_line(problem.reason)}{state}")
+    counts = (
+        f"{counted(report.streams, 'stream')}, {counted(report.events, 'event')}, "
+        f"{counted(report.projections, 'projection')}"
+    )
+    click.echo(f"{counts}: {_verdict(report)}")
+
+
+def _state(problem: Problem) -> str:
+    if problem.is_repaired:
+        return " (repaired)"
+    return " (`refold verify --repair` makes it anew)" if problem.repairable else ""
+
+
+def _verdict(report: Report) -> str:
+    if not report.problems:
+        return "nothing is wrong"
+    repaired = sum(problem.is_repaired for problem in report.problems)
+    wrong = counted(len(report.problems) - repaired, "problem")
+    return f"{wrong}, {repaired:,} repaired" if repaired else wrong

@@ -1,5 +1,6 @@
 """Fixtures for every test. The PostgreSQL ones start their server when a test first asks for it."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,11 +10,27 @@ import pytest
 from tests.support.postgres import MissingServerError, Server, running_server
 
 
+def pytest_collection_finish() -> None:
+    """Keep what was collected, nine thousand tests, out of every later look of the garbage collector's."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def pg_server() -> Iterator[Server]:
     """A PostgreSQL server of this test process alone: with pytest-xdist, each worker has its own."""
+    yield from _server(durable=False)
+
+
+@pytest.fixture(scope="session")
+def durable_pg_server() -> Iterator[Server]:
+    """The same, which syncs to disk what it commits: for tests of what is kept."""
+    yield from _server(durable=True)
+
+
+def _server(*, durable: bool) -> Iterator[Server]:
     try:
-        with running_server() as server:
+        with running_server(durable=durable) as server:
             with psycopg.connect(server.url()) as connection:
                 row = connection.execute("show data_directory").fetchone()
             assert row == (str(server.data),), "another server answered"

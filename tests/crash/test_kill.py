@@ -20,7 +20,7 @@ SEED = 1 if os.environ.get("CI") == "true" else random.SystemRandom().randrange(
 @pytest.mark.parametrize(("kind", "database"), CASES, ids=map("-".join, CASES))
 def test_thrown(kind: str, database: str, request: pytest.FixtureRequest) -> None:
     """Nothing that was acknowledged is lost, doubled or out of order; the log is whole, and the next append works."""
-    server = request.getfixturevalue("pg_server") if database == "postgres" else None
+    server = request.getfixturevalue("durable_pg_server") if database == "postgres" else None
     print(f"seed {SEED}")
 
     result = play(kind, times=TIMES.get(kind, 3), seed=SEED, server=server)

@@ -15,15 +15,17 @@ from tests.support.project import ROOT
 WAITS_MAX = 200
 
 
-def test_only_a_socket_and_safe_settings(pg_url: str) -> None:
-    """The server listens on no port, keeps what it is told, and sorts by bytes."""
+@pytest.mark.parametrize(("fixture", "fsync"), [("pg_server", "off"), ("durable_pg_server", "on")])
+def test_only_a_socket_and_safe_settings(request: pytest.FixtureRequest, fixture: str, fsync: str) -> None:
+    """A server listens on no port, sorts by bytes, and syncs to disk where a test is about what is kept."""
     names = ("listen_addresses", "fsync", "full_page_writes", "server_encoding", "TimeZone")
-    with psycopg.connect(pg_url) as connection:
+    server: Server = request.getfixturevalue(fixture)
+    with server.database() as url, psycopg.connect(url) as connection:
         settings = [connection.execute(f"show {name}").fetchone() for name in names]
         locale = connection.execute("select datcollate from pg_database where datname = current_database()")
 
         assert locale.fetchone() == ("C",)
-    assert settings == [("",), ("on",), ("on",), ("UTF8",), ("UTC",)]
+    assert settings == [("",), (fsync,), ("on",), ("UTF8",), ("UTC",)]
 
 
 def test_a_database_is_fresh_and_dropped(pg_server: Server) -> None:

@@ -35,15 +35,12 @@ class RealSystem:
     """The clock and the random source of this machine."""
 
     def now(self) -> float:
-        """Return the present in seconds since 1970, UTC."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start, never going back: for measuring how long something takes."""
         return time.monotonic()
 
     def new_id(self, prefix: str) -> str:
-        """Return `prefix` and 12 random hexadecimal digits (SPEC V1.3)."""
         return prefix + os.urandom(6).hex()
 
 

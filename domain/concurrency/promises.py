@@ -31,21 +31,17 @@ class Settled(Generic[Result]):
         self._error = error
 
     def result(self, timeout: float | None = None) -> Result:
-        """Return the result, or raise the error in its place."""
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]  # there is one where there is no error
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the error, if there is one."""
         return self._error
 
     def done(self) -> bool:
-        """Return True: it always is."""
         return True
 
     def add_done_callback(self, call: Callable[[Any], object], /) -> None:
-        """Call `call` with this at once."""
         call(self)
 
 
@@ -97,11 +93,9 @@ class Promise(Settled[Result]):
         return self._error
 
     def done(self) -> bool:
-        """Return whether it is settled."""
         return self._is_done
 
     def add_done_callback(self, call: Callable[[Any], object], /) -> None:
-        """Call `call` with this once it is settled: at once if it is, else in the thread that settles it."""
         self._callbacks.append(call)
         if self._is_done:
             self._call_back()

@@ -46,7 +46,6 @@ class MemoryLog:
         self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        """Append all of `batch` or nothing; memory has no disk to wait for, so it is always done."""
         try:
             receipts = self._append(batch)
         except UnicodeEncodeError as error:
@@ -123,7 +122,6 @@ class MemoryLog:
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        """Return the events of a stream with versions above `after`, up to and including `until`."""
         events = self._stream(stream)
         if known and known.version:
             there = events[known.version - 1].digest if known.version <= len(events) else None
@@ -134,73 +132,58 @@ class MemoryLog:
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """Return what `read` does without the envelopes."""
         return [recorded.event for recorded in self.read(stream, after=after, until=until, known=known)]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return what `read_events` does for each of several ranges."""
         return [self.read_events(stream, after=after, until=until) for stream, after, until in ranges]
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, if any were."""
         return list(self._known(stream, key) or ())
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        """Return up to `limit` events behind `after`, and the moment they end at."""
         start = after.head(ONE_SEQUENCE)
         events = self._all[start : start + limit]
         end = start + len(events) if events else len(self._all)
         return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
 
     def head(self, stream: str) -> int:
-        """Return the version of the last event of a stream; 0 where there is none."""
         return len(self._stream(stream))
 
     def end(self, stream: str) -> StreamEnd:
-        """Return what `head` does, with the digest of that event."""
         events = self._stream(stream)
         return StreamEnd(len(events), events[-1].digest) if events else StreamEnd(0)
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
-        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
         events = self._stream(stream)
         if isinstance(moment, int):
             return bisect.bisect_right(events, moment, key=lambda event: event.recorded_at)
         return bisect.bisect_right(events, moment.head(ONE_SEQUENCE), key=lambda event: event.position.number)
 
     def now(self) -> Moment:
-        """Return the moment of the last event."""
         return Moment(((ONE_SEQUENCE, len(self._all)),)) if self._all else Moment()
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        """Return once there is an event behind `seen`, or the time is up."""
         count = self._news.count
         if len(self._all) <= seen.head(ONE_SEQUENCE):
             self._news.wait_past(count, timeout_seconds=timeout_seconds)
 
     def streams(self, prefix: str = "") -> list[str]:
-        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
         self._stream("")
         return sorted(stream for stream in self._streams if stream.startswith(prefix))
 
     def files(self) -> list[str]:
-        """Return nothing: here is no file."""
         return []
 
     def damaged_files(self) -> list[DamagedError]:
-        """Return nothing: here is no file."""
         return []
 
     def damaged_texts(self) -> list[DamagedError]:
-        """Return nothing: here all texts lie in their events."""
         return []
 
     def damaged_rows(self) -> list[DamagedError]:
-        """Return nothing: here are events alone."""
         return []
 
     def idempotency_keys(self) -> list[KeyRow]:
-        """Return what is kept of every idempotency key."""
         return [
             KeyRow(stream, key or "", events[0].version, events[-1].version)
             for stream, key in list(self._keys)

@@ -83,7 +83,6 @@ class OverlayLog:
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        """Return the events of a stream with versions above `after`, up to and including `until`."""
         if stream in self._roots:
             return self._here.read(stream, after=after, until=until, known=known)
         return self._below.read(stream, after=after, until=self._last(stream, until), known=known)
@@ -91,13 +90,11 @@ class OverlayLog:
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """Return what `read` does without the envelopes."""
         if stream in self._roots:
             return self._here.read_events(stream, after=after, until=until, known=known)
         return self._below.read_events(stream, after=after, until=self._last(stream, until), known=known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return what `read_events` does for each of several ranges."""
         lying_below = [
             Range(stream, after, self._last(stream, until))
             for stream, after, until in ranges
@@ -110,14 +107,12 @@ class OverlayLog:
         ]
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, below until the moment."""
         if stream in self._roots:
             return self._here.recorded_under(stream, key)
         head = self.head(stream)
         return [one for one in self._below.recorded_under(stream, key) if one.version <= head]
 
     def head(self, stream: str) -> int:
-        """Return the version of the last event of a stream, of one below at the moment; 0 where there is none."""
         if stream in self._roots:
             return self._here.head(stream)
         if stream not in self._heads:
@@ -125,17 +120,14 @@ class OverlayLog:
         return self._heads[stream]
 
     def end(self, stream: str) -> StreamEnd:
-        """Return what `head` does, with the digest of an event that was appended here."""
         return self._here.end(stream) if stream in self._roots else StreamEnd(self.head(stream))
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
-        """Return the last version of a stream at a moment of the log below, or of this one if it began here."""
         if stream in self._roots:
             return self._here.version_at(stream, moment)
         return min(self.head(stream), self._below.version_at(stream, moment))
 
     def streams(self, prefix: str = "") -> list[str]:
-        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
         below = [stream for stream in self._below.streams(prefix) if self.head(stream)]
         return sorted({*below, *self._here.streams(prefix)})
 

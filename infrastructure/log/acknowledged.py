@@ -52,11 +52,9 @@ class Nothing:
     """A database that is not there any more."""
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        """Return that there is no event of any stream."""
         return [0 for _ in streams]
 
     def digests(self, places: Sequence[tuple[str, int]]) -> list[None]:
-        """Return that there is no event anywhere."""
         return [None for _ in places]
 
 

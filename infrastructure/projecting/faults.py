@@ -103,7 +103,6 @@ class _Rows:
         self.changed: dict[str, Any] = {}
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the rows under `keys` that exist."""
         stored = self._store.load(projection, [key for key in keys if key not in self.changed])
         return {**stored, **{key: self.changed[key] for key in keys if key in self.changed}}
 

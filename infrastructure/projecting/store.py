@@ -172,12 +172,10 @@ class MemoryProjectionStore:
 
     @synchronized
     def checkpoint(self, projection: Projection) -> Moment:
-        """Return the moment up to which the rows are made."""
         return self._table(projection).moment
 
     @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the rows under `keys` that exist."""
         rows = self._table(projection).rows
         return {key: rows[key] for key in keys if key in rows}
 
@@ -193,7 +191,6 @@ class MemoryProjectionStore:
         aside: Sequence[SetAside] = (),
         seen: RecordedEvent | None = None,
     ) -> bool:
-        """Store rows and checkpoint, if the checkpoint is still `before`."""
         table = self._table(projection)
         if table.moment != before:
             return False
@@ -204,22 +201,18 @@ class MemoryProjectionStore:
 
     @synchronized
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        """Return the events that the rows were made without."""
         return list(self._table(projection).aside)
 
     def rows(self, projection: Projection) -> list[Any]:
-        """Return all rows, ordered by key."""
         return self.snapshot(projection).rows
 
     @synchronized
     def snapshot(self, projection: Projection) -> Snapshot:
-        """Return all rows, ordered by key, and the checkpoint."""
         table = self._table(projection)
         return Snapshot(table.moment, [table.rows[key] for key in table.keys])
 
     @synchronized
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        """Return the rows whose keys begin with one of the prefixes."""
         table = self._table(projection)
         keys = table.keys
         places = [(bisect_left(keys, one), bisect_left(keys, end_of_prefix(one))) for one in prefixes]
@@ -239,7 +232,6 @@ class MemoryProjectionStore:
 
     @synchronized
     def count(self, projection: Projection) -> int:
-        """Return the number of rows."""
         return len(self._table(projection).rows)
 
     def index_fault(self, projection: Projection) -> None:
@@ -247,12 +239,10 @@ class MemoryProjectionStore:
 
     @synchronized
     def drop(self, projection: Projection) -> None:
-        """Forget the rows and the checkpoint of a projection."""
         self._tables.pop(projection.name, None)
 
     @synchronized
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
-        """Put the rows of `shadow` in the place of those of `projection`, if they are made as far."""
         if not is_replaceable(self.checkpoint(projection), self.checkpoint(shadow), before):
             return False
         self._tables[projection.name] = self._tables.pop(shadow.name)
@@ -260,7 +250,6 @@ class MemoryProjectionStore:
 
     @synchronized
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        """Let the rows of `parts` together be those of `shadow`."""
         table = _Table(shadow.version)
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
@@ -271,17 +260,14 @@ class MemoryProjectionStore:
             self.drop(part)
 
     def note(self, name: str) -> str | None:
-        """Return what was noted under a name."""
         return self._notes.get(name)
 
     @synchronized
     def notes(self, prefix: str) -> dict[str, str]:
-        """Return all that was noted under names that begin with a prefix."""
         return {name: value for name, value in sorted(self._notes.items()) if name.startswith(prefix)}
 
     @synchronized
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
-        """Note something under a name, if `before` is still what is noted there."""
         if self._notes.get(name) != before:
             return False
         if after is None:
@@ -291,7 +277,6 @@ class MemoryProjectionStore:
         return True
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        """Look through all rows; one fits the better, the more often it has the terms."""
         rows = (row for row in self.rows(projection) if _is_asked_for(row, query))
         counted = ((row, [term.count_in(row.words) for term in query.terms]) for row in rows)
         found = [Found(row, float(sum(counts))) for row, counts in counted if all(counts)]

@@ -56,32 +56,26 @@ class CountedPast:
 
     @property
     def home(self) -> ChatHome:
-        """Where the context lives."""
         return self._past.home
 
     @property
     def stream(self) -> str:
-        """The stream of the context."""
         return self._past.stream
 
     @property
     def version(self) -> int:
-        """The version that is shown."""
         return self._past.version
 
     @property
     def is_loaded(self) -> bool:
-        """Whether `state` costs nothing."""
         return self._past.is_loaded
 
     @property
     def state(self) -> ChatState:
-        """The folded state at the version."""
         return self._past.state
 
     @property
     def totals(self) -> Totals:
-        """How much is held: items, turns and tokens."""
         if self._past.is_loaded:
             return self._past.totals
         if self._totals is None:
@@ -89,7 +83,6 @@ class CountedPast:
         return self._totals
 
     def last_events(self, count: int) -> list[Any]:
-        """Return the last `count` events up to the version."""
         return self._past.last_events(count)
 
     def settle(self) -> None:

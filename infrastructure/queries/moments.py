@@ -21,7 +21,6 @@ class LogEnd:
         self._seen = BEGINNING
 
     def now(self) -> Moment:
-        """Return the moment of the last event."""
         self._seen = self._log.now()
         return self._seen
 

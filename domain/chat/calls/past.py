@@ -41,27 +41,22 @@ class PastSource:
 
     @property
     def home(self) -> ChatHome:
-        """Where the context lives."""
         return self._home
 
     @property
     def stream(self) -> str:
-        """The stream of the context."""
         return self._stream
 
     @property
     def version(self) -> int:
-        """The version that is shown."""
         return self._version
 
     @property
     def is_loaded(self) -> bool:
-        """Whether `state` costs nothing."""
         return self._state is not None
 
     @property
     def state(self) -> ChatState:
-        """The folded state at the version."""
         if self._state is None:
             log = self._home.log
             events = log.read_events(self._stream, until=self._version, known=StreamEnd(self._version))
@@ -71,11 +66,9 @@ class PastSource:
 
     @property
     def totals(self) -> Totals:
-        """How much is held: items, turns and estimated tokens."""
         return self.state.items.totals
 
     def last_events(self, count: int) -> list[Any]:
-        """Return the last `count` events up to the version."""
         after = max(0, self._version - count)
         known = StreamEnd(self._version)
         return self._home.log.read_events(self._stream, after=after, until=self._version, known=known)

@@ -29,7 +29,6 @@ class LiveSource:
 
     @property
     def stream(self) -> str:
-        """The stream of the context."""
         return self.journal.place.stream
 
     @property
@@ -49,7 +48,6 @@ class LiveSource:
 
     @property
     def totals(self) -> Totals:
-        """How much is held: items, turns and estimated tokens."""
         return self.state.items.totals
 
     def settle(self) -> None:

@@ -82,7 +82,6 @@ class PostgresLog:
     # Writing
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        """Append all of `batch` or nothing; the future is done once it is on disk."""
         if len(batch) != 1 and len({new.stream for new in batch}) != len(batch):
             return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
         return self._committer.submit(batch, wait=wait)
@@ -191,11 +190,9 @@ class PostgresLog:
     # What went back
 
     def witness(self, number: int) -> Witness | None:
-        """Return the event that was acknowledged last in a slice, if any was."""
         return self._acknowledged.witness(number)
 
     def went_back(self, witness: Witness) -> Exception:
-        """Return the error for an acknowledged event that is not there."""
         return self._went_back(witness.stream, StreamEnd(witness.version, witness.digest))
 
     def check(self, wire: Wire) -> None:
@@ -219,58 +216,46 @@ class PostgresLog:
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        """Return the events of a stream with versions above `after`, up to and including `until`, in order."""
         return self._reader.read_stream(Range(stream, after, VERSION_MAX if until is None else until), known)
 
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """Return what `read` does without the envelopes."""
         return self._reader.read_events(Range(stream, after, VERSION_MAX if until is None else until), known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return what `read_events` does for each of several ranges."""
         return self._reader.read_ranges(ranges)
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, if any were."""
         return self._reader.read_under(stream, key)
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        """Return up to `limit` events behind `after`, in the order of the log, and the moment they end at."""
         rows, moment = self._pager.page(after, limit)
         return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
 
     @property
     def location(self) -> str:
-        """The URL that it was opened with, password and all."""
         return self.database.url
 
     def prepare_partitions(self) -> None:
         """Do nothing: every key begins with the slice."""
 
     def partition(self, partition: Partition) -> PostgresPartition:
-        """Return one partition of it."""
         return PostgresPartition(Pager(self.database, "", partition), self._reader)
 
     def head(self, stream: str) -> int:
-        """Return the version of the last event of a stream; 0 where there is none."""
         return self._reader.last_version(stream)
 
     def end(self, stream: str) -> StreamEnd:
-        """Return what `head` does, with the digest of that event."""
         return self._reader.end(stream)
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
-        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
         return self._reader.last_version(stream, moment)
 
     def now(self) -> Moment:
-        """Return the moment of the last event."""
         return Moment.of(dict(self._pager.ends()))
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        """Return once there may be an event behind `seen`, or the time is up; another process's within 20 ms or so."""
         deadline = time.monotonic() + timeout_seconds
         heads = dict(seen.heads)
         while True:
@@ -284,31 +269,24 @@ class PostgresLog:
             self._news.wait_past(count, timeout_seconds=rest)
 
     def streams(self, prefix: str = "") -> list[str]:
-        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
         return stream_ids(self.database, prefix)
 
     def files(self) -> Sequence[str]:
-        """Return nothing: what its files are is the server's matter."""
         return ()
 
     def damaged_files(self) -> Iterable[DamagedError]:
-        """Return nothing: what its files are is the server's matter."""
         return ()
 
     def damaged_texts(self) -> Iterable[DamagedError]:
-        """Return an error for each large text that is not what was stored."""
         return damaged_texts(self.database, self._compression)
 
     def damaged_rows(self) -> Iterable[DamagedError]:
-        """Return an error for each row beside the events that is missing, or is not what they say."""
         return damaged_rows(self.database)
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
-        """Yield what is kept of every idempotency key."""
         return key_rows(self.database)
 
     def close(self) -> None:
-        """Finish what was handed in, then close the connections; may be called twice."""
         self._committer.close()
         self._dictionaries.close()
         self.database.close()

@@ -132,11 +132,9 @@ class Reader:
         return StreamEnd(version, digest_of_row(f"event {stream}@{version}", digest))
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        """Return the last version of each stream; 0 where there is none."""
         return [end or 0 for end in self._of_places([(one, ()) for one in streams], self._sql.head)]
 
     def digests(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | None]:
-        """Return the digest at each version of a stream; None where there is no such event."""
         return self._of_places([(stream, (int4(version),)) for stream, version in wanted], self._sql.digest)
 
     def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
@@ -172,7 +170,6 @@ class Reader:
             return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
 
     def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
-        """Return what `read_stream` does without the envelopes."""
         with opening(f"stream {wanted.stream}"):
             ((rows, origin),) = self._fetch([Stretch([wanted])])
             self._require(known, wanted, rows, origin)
@@ -333,10 +330,8 @@ class PostgresPartition:
         self._pager, self._reader = pager, reader
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
-        """Return up to `limit` events behind `after`, in the order of the log, and the moment they end at."""
         rows, moment = self._pager.page(after, limit)
         return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
 
     def now(self) -> Moment:
-        """Return the moment of the last event."""
         return Moment.of(dict(self._pager.ends()))

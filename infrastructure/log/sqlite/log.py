@@ -99,7 +99,6 @@ class SqliteLog:
     # Writing
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
-        """Append all of `batch` or nothing; the future is done once it is on disk."""
         if len(batch) > 1 and len({new.stream for new in batch}) != len(batch):
             return Settled(None, InvalidInputError("a stream may stand in a batch once: join its events"))
         try:
@@ -235,13 +234,11 @@ class SqliteLog:
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        """Return the events of a stream with versions above `after`, up to and including `until`, in order."""
         return self._read(self._reader.read_stream, Range(stream, after, NO_LIMIT if until is None else until), known)
 
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """Return what `read` does without the envelopes."""
         return self._read(self._reader.read_events, Range(stream, after, NO_LIMIT if until is None else until), known)
 
     def _read(
@@ -257,18 +254,15 @@ class SqliteLog:
             return [] if key is None else read(connection, key, wanted)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return what `read_events` does for each of several ranges, all as of one moment."""
         with self.database.reading() as connection:
             return self._reader.read_ranges(connection, lambda stream: self._key_of(connection, stream), ranges)
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, if any were."""
         with self.database.reading() as connection:
             name = self._key_of(connection, stream)
             return [] if name is None else self._reader.read_under(connection, name, stream, key)
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        """Return up to `limit` events behind `after`, in the order of the log, and the moment they end at."""
         start = min(after.head(ONE_SEQUENCE), NO_LIMIT)
         reader = self._marking_reader if undecodable else self._reader
         with self.database.reading() as connection:
@@ -287,7 +281,6 @@ class SqliteLog:
 
     @property
     def location(self) -> str:
-        """The path of its file."""
         return self.database.where
 
     def prepare_partitions(self) -> None:
@@ -297,7 +290,6 @@ class SqliteLog:
         self.write(lambda connection: connection.execute(INDEX_OF_BLOCKS))
 
     def partition(self, partition: Partition) -> SqlitePartition:
-        """Return one partition of it."""
         return SqlitePartition(partition, self._read_partition, self.now)
 
     def _read_partition(self, partition: Partition, after: int, until: int) -> list[RecordedEvent]:
@@ -306,7 +298,6 @@ class SqliteLog:
             return self._marking_reader.read_partition(connection, names, partition, after=after, until=until)
 
     def head(self, stream: str) -> int:
-        """Return the version of the last event of a stream; 0 where there is none."""
         with self.database.reading() as connection:
             return self._head(connection, self._key_of(connection, stream))
 
@@ -316,7 +307,6 @@ class SqliteLog:
         return whole(f"the last version of stream {key}", version)
 
     def end(self, stream: str) -> StreamEnd:
-        """Return what `head` does, with the digest of that event."""
         with self.database.reading() as connection:
             # What is remembered may be another stream's since a restore, and this is where contexts are opened.
             self._keys.pop(stream, None)
@@ -325,7 +315,6 @@ class SqliteLog:
             return StreamEnd(version, stored_digest(connection, stream, version, key) or b"" if version else b"")
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
-        """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
         if isinstance(moment, int):
             return self._version_at(stream, "recorded_at", moment, lambda event: event.recorded_at)
         bound = moment.head(ONE_SEQUENCE)
@@ -344,7 +333,6 @@ class SqliteLog:
         return first_of_part - 1 + bisect.bisect_right(events, bound, key=place)
 
     def now(self) -> Moment:
-        """Return the moment of the last event."""
         with self.database.reading() as connection:
             last = self._last(connection)
         return Moment(((ONE_SEQUENCE, last),)) if last else BEGINNING
@@ -353,7 +341,6 @@ class SqliteLog:
         return int(_one(connection, "SELECT max(position) FROM event") or 0)
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        """Return once there is an event behind `seen`, or the time is up; another process's within 20 ms."""
         deadline = time.monotonic() + timeout_seconds
         while True:
             count = self._news.count
@@ -363,36 +350,29 @@ class SqliteLog:
             self._news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
 
     def streams(self, prefix: str = "") -> list[str]:
-        """Return the ids of all streams, or of those that begin with `prefix`, in order."""
         with self.database.reading() as connection:
             return stream_ids(connection, prefix)
 
     def files(self) -> list[str]:
-        """Return the file, and those that SQLite keeps beside it."""
         with self.database.reading() as connection:
             return database_files(connection)
 
     def damaged_files(self) -> list[DamagedError]:
-        """Return an error for each fault that SQLite finds in its file."""
         with self.database.reading() as connection:
             return damaged_pages(connection)
 
     def damaged_texts(self) -> list[DamagedError]:
-        """Return an error for each large text that is not what was stored."""
         return list(damaged_texts(self.database, self._compression))
 
     def damaged_rows(self) -> list[DamagedError]:
-        """Return an error for each row beside the events that is missing, or is not what they say."""
         with self.database.reading() as connection:
             return damaged_rows(connection)
 
     def idempotency_keys(self) -> list[KeyRow]:
-        """Return what is kept of every idempotency key."""
         with self.database.reading() as connection:
             return key_rows(connection)
 
     def close(self) -> None:
-        """Finish what was handed in, then close the file; may be called twice."""
         self._committer.close()
         if self._sealing.close():
             self.database.give_back_space()

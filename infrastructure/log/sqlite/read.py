@@ -137,7 +137,6 @@ class Reader:
         return self._read(connection, key, Stretch([wanted]), (self._blocks.recorded, self._recorded_row))
 
     def read_events(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[Event]:
-        """Return what `read_stream` does without the envelopes."""
         return self._read(connection, key, Stretch([wanted]), (self._blocks.events, self._event_of_row))
 
     def read_under(
@@ -150,7 +149,6 @@ class Reader:
     def read_ranges(
         self, connection: sqlite3.Connection, keys: Callable[[str], int | None], ranges: Sequence[Range]
     ) -> list[list[Event]]:
-        """Return what `read_events` does for each range; `keys` gives a stream's key, if there is one."""
         found: list[list[Event]] = []
         for stretch in stretches(ranges):
             key = keys(stretch.stream)
@@ -433,11 +431,9 @@ class Present:
         self._connection, self._head = connection, head
 
     def heads(self, streams: Sequence[str]) -> list[int]:
-        """Return the last version of each stream."""
         return list(map(self._head, streams))
 
     def digests(self, places: Sequence[tuple[str, int]]) -> list[bytes | None]:
-        """Return the digest at each version of a stream; None where there is no such event."""
         return [stored_digest(self._connection, stream, version) for stream, version in places]
 
 

@@ -142,7 +142,6 @@ class PostgresProjectionStore:
         self._made: set[str] = set()
 
     def checkpoint(self, projection: Projection) -> Moment:
-        """Return the moment up to which the rows are made; rows of another version count as none."""
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         found = self._log.database.ask(_checkpoint(projection))[0]
         if not found:
@@ -151,7 +150,6 @@ class PostgresProjectionStore:
         return _moment(projection, found)
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the rows under `keys` that exist."""
         self._make(projection)
         sql = f"SELECT {_columns(projection)} FROM {_table(projection)} WHERE slice = $1 AND key = $2"
         wanted, found = sorted(keys), {}
@@ -172,7 +170,6 @@ class PostgresProjectionStore:
         aside: Sequence[SetAside] = (),
         seen: RecordedEvent | None = None,
     ) -> bool:
-        """Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`."""
         self._make(projection)
         self._make_once("note", MAKE_NOTES)
         calls = [put_note_call(LANE, *noted) for noted in (notes or {}).items()]
@@ -182,7 +179,6 @@ class PostgresProjectionStore:
         return self._log.exclusively(lambda: self._save(projection, rows, before, after, calls, seen))
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        """Return the events that the rows were made without."""
         return noted_aside(self.note(aside_note(projection)))
 
     def _save(
@@ -218,18 +214,15 @@ class PostgresProjectionStore:
             _sent(wire, trip)
 
     def rows(self, projection: Projection) -> list[Any]:
-        """Return all rows, ordered by key."""
         self._make(projection)
         return made_rows(projection, self._log.database.ask(_all_rows(projection))[0])
 
     def snapshot(self, projection: Projection) -> Snapshot:
-        """Return all rows, ordered by key, and the checkpoint: what one transaction sees."""
         self._make(projection)
         _, found, rows, _ = self._log.database.ask(BEGIN_STILL, _checkpoint(projection), _all_rows(projection), COMMIT)
         return Snapshot(_moment(projection, found), made_rows(projection, rows))
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        """Return the rows whose keys begin with one of the prefixes: ranges of the primary key."""
         self._make(projection)
         table = _table(projection)
         sql = f"SELECT {_columns(projection)} FROM {table} WHERE slice = $1 AND key >= $2 AND key < $3 ORDER BY key"
@@ -238,14 +231,12 @@ class PostgresProjectionStore:
         return made_rows(projection, chain.from_iterable(answers))
 
     def drop(self, projection: Projection) -> None:
-        """Forget the rows and the checkpoint of a projection."""
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         self._make_once("note", MAKE_NOTES)
         self._made.discard(_table(projection))
         self._run(*drop_calls(_table(projection), LANE, projection))
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
-        """Put the rows of `shadow` in the place of those of `projection`, if they are made as far."""
         self._make_once("note", MAKE_NOTES)
         return self._log.exclusively(lambda: self._replace(projection, shadow, before))
 
@@ -266,7 +257,6 @@ class PostgresProjectionStore:
         return True
 
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        """Let the rows of `parts` together be those of `shadow`."""
         for one in (shadow, *parts):
             self._make(one)
         aside = [one for part in parts for one in self.set_aside(part)]
@@ -284,18 +274,15 @@ class PostgresProjectionStore:
         self._made.difference_update(tables)
 
     def note(self, name: str) -> str | None:
-        """Return what was noted under a name."""
         self._make_once("note", MAKE_NOTES)
         found = self._log.database.ask(note_call(LANE, name))[0]
         return found[0][0] if found else None
 
     def notes(self, prefix: str) -> dict[str, str]:
-        """Return all that was noted under names that begin with a prefix."""
         self._make_once("note", MAKE_NOTES)
         return dict(self._log.database.ask(notes_call(LANE, prefix, end_of_prefix(prefix)))[0])
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
-        """Note something under a name, if `before` is still what is noted there."""
         self._make_once("note", MAKE_NOTES)
         if before is None and after is None:
             return self.note(name) is None
@@ -325,19 +312,16 @@ class PostgresProjectionStore:
         return made_rows(projection, self._log.database.ask(call)[0])
 
     def count(self, projection: Projection) -> int:
-        """Return the number of rows."""
         self._make(projection)
         call = Call(f"SELECT count(*) FROM {_table(projection)} WHERE slice = $1", (LANE,))
         return int(self._log.database.ask(call)[0][0][0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        """Return the rows that a query asks for, the best by `ts_rank` first."""
         self._make(projection)
         call = find_call(_table(projection), projection.row.__struct_fields__, LANE, query)
         return made_found(projection, self._log.database.ask(call)[0])
 
     def index_fault(self, projection: Projection) -> str | None:
-        """Return how the vectors differ from the words of the rows, if they do."""
         self._make(projection)
         wrong, last = 0, ""
         while rows := self._log.database.ask(words_call(_table(projection), LANE, last, TRIP_ROWS_MAX))[0]:

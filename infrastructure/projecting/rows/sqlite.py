@@ -172,12 +172,10 @@ class SqliteProjectionStore:
                 raise DamagedError(what, f"it cannot be read ({error})", remedy=REBUILD) from error
 
     def checkpoint(self, projection: Projection) -> Moment:
-        """Return the moment up to which the rows are made; rows of another version count as none."""
         with self._reading(projection) as connection:
             return _checkpoint(connection, projection)
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the rows under `keys` that exist."""
         wanted, found = sorted(keys), {}
         with self._reading(projection) as connection:
             if _checkpoint(connection, projection) == BEGINNING:
@@ -200,8 +198,6 @@ class SqliteProjectionStore:
         aside: Sequence[SetAside] = (),
         seen: RecordedEvent | None = None,
     ) -> bool:
-        """Store rows, the checkpoint and notes in one transaction, if the checkpoint is still `before`."""
-
         def save(connection: sqlite3.Connection) -> bool:
             if seen and stored_digest(connection, seen.stream, seen.version) != seen.digest:
                 return False
@@ -214,15 +210,12 @@ class SqliteProjectionStore:
         return self._log.write(save)
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        """Return the events that the rows were made without."""
         return noted_aside(self.note(aside_note(projection)))
 
     def rows(self, projection: Projection) -> list[Any]:
-        """Return all rows, ordered by key."""
         return self.snapshot(projection).rows
 
     def snapshot(self, projection: Projection) -> Snapshot:
-        """Return all rows, ordered by key, and the checkpoint."""
         with self._reading(projection) as connection:
             moment = _checkpoint(connection, projection)
             if moment == BEGINNING:
@@ -231,7 +224,6 @@ class SqliteProjectionStore:
             return Snapshot(moment, _rows(projection, connection.execute(statement)))
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
-        """Return the rows whose keys begin with one of the prefixes: ranges of the primary key."""
         with self._reading(projection) as connection:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
@@ -241,12 +233,9 @@ class SqliteProjectionStore:
             return _rows(projection, chain.from_iterable(connection.execute(statement, one) for one in ranges))
 
     def drop(self, projection: Projection) -> None:
-        """Forget the rows and the checkpoint of a projection."""
         self._log.write(lambda connection: drop_table(connection, projection))
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
-        """Put the rows of `shadow` in the place of those of `projection`, if they are made as far."""
-
         def replace(connection: sqlite3.Connection) -> bool:
             live, built = _checkpoint(connection, projection), _checkpoint(connection, shadow)
             if not is_replaceable(live, built, before):
@@ -257,7 +246,6 @@ class SqliteProjectionStore:
         return self._log.write(replace)
 
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        """Let the rows of `parts` together be those of `shadow`; some at a time, since writers wait meanwhile."""
         self._log.write(lambda connection: _create(connection, shadow))
         for part in parts:
             after: str | None = ""
@@ -275,17 +263,14 @@ class SqliteProjectionStore:
         self._log.write(finish)
 
     def note(self, name: str) -> str | None:
-        """Return what was noted under a name."""
         with self._log.database.reading() as connection:
             return note(connection, name)
 
     def notes(self, prefix: str) -> dict[str, str]:
-        """Return all that was noted under names that begin with a prefix."""
         with self._log.database.reading() as connection:
             return notes_between(connection, prefix, end_of_prefix(prefix))
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
-        """Note something under a name, if `before` is still what is noted there."""
         return self._log.write(lambda connection: set_note(connection, name, before, after))
 
     def page(
@@ -304,14 +289,12 @@ class SqliteProjectionStore:
             return _rows(projection, found)
 
     def count(self, projection: Projection) -> int:
-        """Return the number of rows."""
         with self._reading(projection) as connection:
             if _checkpoint(connection, projection) == BEGINNING:
                 return 0
             return int(connection.execute(f"SELECT count(*) FROM view_{projection.name}").fetchone()[0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        """Return the rows that a query asks for, the best by BM25 first."""
         with self._reading(projection) as connection:
             if _checkpoint(connection, projection) == BEGINNING:
                 return []
@@ -321,7 +304,6 @@ class SqliteProjectionStore:
             return made_found(projection, found)
 
     def index_fault(self, projection: Projection) -> str | None:
-        """Return how the index differs from the rows, if it does."""
         with self._reading(projection) as connection:
             if _checkpoint(connection, projection) == BEGINNING:
                 return None

@@ -212,7 +212,6 @@ class PostgresDatastore:
             return self._open_engine().ask(*calls)
 
     def shrink(self, state: bytes) -> bytes:
-        """Return a state in its stored form."""
         return self._compression.shrink(state)
 
     def opened(self, rows: Sequence[Stored]) -> list[bytes]:

@@ -227,7 +227,6 @@ class SqliteDatastore:
             yield connection
 
     def shrink(self, state: bytes) -> bytes:
-        """Return a state in its stored form."""
         return self._compression.shrink(state)
 
     def opened(self, rows: Sequence[Stored]) -> list[bytes]:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, finalize
 
 from ..domain.concurrency.process_forks import renew_in_child
 from ..domain.context.journal import Journal
-from ..domain.errors import RefoldError
+from ..domain.errors import ConcurrencyError, IdempotencyError, RefoldError, StorageError
 
 EXIT_SECONDS_MAX = 10.0
 # Behind everything else that a worker does at its end.
@@ -95,3 +95,22 @@ def _warn(where: str, process: int) -> None:
 
 
 flush_at_exit = _Exit().add
+
+
+def flush_all(queues: Queues) -> None:
+    """
+    Wait until everything in a list of journals is on disk.
+
+    Raises:
+        ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in.
+    """
+    failures: list[ConcurrencyError | IdempotencyError | StorageError] = []
+    for journal in list(queues):
+        try:
+            journal.flush()
+        except (ConcurrencyError, IdempotencyError, StorageError) as error:
+            failures.append(error)
+    if failures:
+        # One error goes out; it has everything that did not get in, whichever context it was for.
+        failures[0].refused = tuple(event for failure in failures for event in failure.refused)
+        raise failures[0]

@@ -5,7 +5,7 @@ the one that was meant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
 from ..domain.ids import split_stream_id, stream_id
 from ..domain.log.envelope import Event
-from ..domain.log.ports import LiveLog, Log
+from ..domain.log.ports import LiveLog, Log, NewEvents
 
 IDENTITY = ("user", "session", "agent")
 
@@ -112,3 +112,20 @@ def _checked(log: LiveLog, stream: str, wanted: Opening) -> Any:
         if given is not None and given != kept:
             raise InvalidInputError(f"{stream} was opened with {field} {kept!r}, not {given!r}: leave it out")
     return first
+
+
+def missing_streams(log: Log, parts: Sequence[NewEvents], adopted: str) -> list[NewEvents]:
+    """
+    Return the streams that are to be written for `adopted`: an earlier round of a run may be there already.
+
+    Raises:
+        InvalidInputError: a stream is there with other events.
+    """
+    missing: list[NewEvents] = []
+    for new in parts:
+        here = [] if new.stream == adopted else log.read_events(new.stream, until=len(new.events))
+        if not here:
+            missing.append(new)
+        elif here != list(new.events):
+            raise InvalidInputError(f"{new.stream} is here already, and is another than {adopted} goes back over")
+    return missing

@@ -8,10 +8,13 @@ holds. There is no async twin of any method to keep in step.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Owner = TypeVar("Owner")
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -20,6 +23,21 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     import asyncio
 
     return await asyncio.to_thread(call, *args, **kwargs)
+
+
+def awaited(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]:
+    """Return the twin of a method for a running event loop: it is called in the same way, and awaited."""
+    name = method.__name__
+
+    @wraps(method)
+    async def call(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # By name, so that a subclass that overrides the method need not override its twin.
+        result: T = await in_thread(getattr(owner, name), *args, **kwargs)
+        return result
+
+    call.__name__, call.__doc__ = f"a{name}", f"`{name}()` for a running event loop."
+    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
+    return call
 
 
 async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -12,7 +12,7 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.log.envelope import RecordedEvent
 from ...domain.moments import STREAM
 from ...projections.catalogue import CatalogueRow
-from ..queries.differences import ContextDifference
+from ..queries.at import ContextDifference
 from ..store import Store
 from ..times import exact
 from .addresses import address

@@ -23,13 +23,14 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog, Range, StreamEnd
 from ...domain.positions import Moment, Position
 from ...domain.trajectory.identity import run_id_of
+from ..projecting.builtin import PROJECTIONS
 from ..projecting.faults import fold_around
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
 from ..queries.audit import context_changes
 from ..queries.run_audit import run_changes
 from ..queries.transitions import transitions_of
-from ..store import PROJECTIONS, Store
+from ..store import Store
 from .files import reading_file
 from .reading import event_at
 

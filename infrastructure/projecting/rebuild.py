@@ -7,13 +7,14 @@ its own, compares, and drops it.
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
-from ...domain.errors import DamagedError
+from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
@@ -28,11 +29,28 @@ DIFFERENCES_MAX = 10
 MEETINGS_MAX = 100
 
 
+PARTITIONS_MAX = 1_024
+
+
 class Workers(NamedTuple):
     """Who builds partitions of a log, and how many partitions."""
 
     executor: Executor
     partitions: int
+
+    @classmethod
+    def of(cls, executor: Executor, partitions: int | None) -> Workers:
+        """
+        Return workers for so many partitions, as many as this machine has cores by default.
+
+        Raises:
+            InvalidInputError: they are fewer than 1, or more than PARTITIONS_MAX.
+        """
+        if partitions is None:
+            return cls(executor, os.cpu_count() or 1)
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise InvalidInputError(f"partitions is {partitions}: take 1 to {PARTITIONS_MAX:,}")
+        return cls(executor, partitions)
 
 
 class Difference(NamedTuple):

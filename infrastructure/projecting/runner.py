@@ -10,11 +10,12 @@ log together.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ...domain.errors import DamagedError, LogWentBackError, StorageError
+from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, NotFoundError, StorageError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.log.ports import Page, PagedLog
 from ...domain.positions import Moment
@@ -51,6 +52,10 @@ class _Read(NamedTuple):
     page: Page
     is_last: bool
     undecodable: Mapping[str, str]
+
+
+# Tables are named after it, and these endings are those of tables beside them.
+NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
 
 
 class _Pages:
@@ -98,6 +103,34 @@ class ProjectionRunner:
         self._looked_back: set[str] = set()
         # What was answered from: answers may have been made without events that were set aside.
         self.asked: dict[str, Projection] = {}
+
+    def add(self, projection: Projection) -> None:
+        """
+        Run one more projection.
+
+        Raises:
+            InvalidInputError: there is one of this name, or the name cannot be that of a table.
+        """
+        if not NAME.fullmatch(projection.name):
+            raise InvalidInputError(
+                f"{projection.name!r} cannot name a projection: at most 40 of a-z, 0-9 and _, a letter first, "
+                "and none of the endings _shadow, _check and _words"
+            )
+        if projection.name in self.projections:
+            raise InvalidInputError(f"there is a projection {projection.name!r} already: give it another name")
+        self.projections[projection.name] = projection
+
+    def named(self, name: str) -> Projection:
+        """
+        Return the projection of this name.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = self.projections.get(name)
+        if found is None:
+            raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(self.projections)}")
+        return found
 
     def catch_up(self, *projections: Projection) -> None:
         """

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from ...domain.chat.calls.home import ChatHome
 from ...domain.chat.calls.past import ReadOnlyChatContext
 from ...domain.chat.calls.reading import ChatSource
+from ...domain.chat.context import ChatContext
 from ...domain.chat.state.fold import ChatState
-from ...domain.concurrency.threads import in_thread
+from ...domain.concurrency.threads import awaited
 from ...domain.errors import NotFoundError
 from ...domain.log.ports import LiveLog
-from ...domain.memory.memory import MemoryAt
-from ...domain.pool.pool import ReadOnlyPool
-from ...domain.pool.queue import ReadOnlyQueue
+from ...domain.memory.memory import Memory, MemoryAt
+from ...domain.pool.pool import ContextPool, ReadOnlyPool
+from ...domain.pool.queue import ContextQueue, ReadOnlyQueue
 from ...domain.positions import Moment
 from ...domain.totals import Totals
-from ...domain.trajectory import ReadOnlyRun
-from ...domain.window.window import ReadOnlyContextWindow
+from ...domain.trajectory import ReadOnlyRun, Run
+from ...domain.window.window import ContextWindow, ReadOnlyContextWindow
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
 from ..log.row_faults import REBUILD, opening
@@ -89,10 +92,6 @@ class CountedPast:
         """Do nothing: the past was on disk before it could be asked for."""
 
 
-if TYPE_CHECKING:
-    from ..store_times import TimesOfStore
-
-
 class Versioned(Protocol):
     """What is shown at a version; 0 before it began."""
 
@@ -104,6 +103,27 @@ class Versioned(Protocol):
 V = TypeVar("V", bound=Versioned)
 
 
+class OpenStore(Protocol):
+    """A store, as it opens contexts that are there."""
+
+    log: LiveLog
+    _runner: ProjectionRunner
+
+    def chat(self, context_id: str, *, create: bool) -> ChatContext: ...
+
+    def queue(self, context_id: str, *, create: bool) -> ContextQueue[Any]: ...
+
+    def pool(self, context_id: str, *, create: bool) -> ContextPool[Any]: ...
+
+    def window(self, context_id: str, *, create: bool) -> ContextWindow: ...
+
+    def memory(self) -> Memory: ...
+
+    def run(self, user_id: str, session_id: str, run_id: int, sub_id: int, *, create: bool) -> Run: ...
+
+    def contexts(self) -> list[CatalogueRow]: ...
+
+
 class StoreAt:
     """
     All contexts of a store as of one moment; `store.at(moment)` gives one.
@@ -112,7 +132,7 @@ class StoreAt:
     the store of today.
     """
 
-    def __init__(self, store: TimesOfStore, cut: Cut) -> None:
+    def __init__(self, store: OpenStore, cut: Cut) -> None:
         self._store, self._cut = store, cut
 
     @property
@@ -176,9 +196,7 @@ class StoreAt:
         """Return what is known of every context that there was, ordered by kind and id."""
         return [row for now in self._store.contexts() if (row := self._row_then(now)) is not None]
 
-    async def acontexts(self) -> list[CatalogueRow]:
-        """`contexts()` for a running event loop."""
-        return await in_thread(self.contexts)
+    acontexts = awaited(contexts)
 
     def _row_then(self, now: CatalogueRow) -> CatalogueRow | None:
         """Only what has changed since is looked at again."""
@@ -197,3 +215,38 @@ class StoreAt:
 
     def __repr__(self) -> str:
         return f"StoreAt({self.moment!s})"
+
+
+class ContextDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A context at two moments, `before` and `after`; None where it did not exist.
+
+    Between the two lie the versions from that of `before` to that of `after`; where it is the other way round, `after`
+    is the earlier moment.
+    """
+
+    key: str
+    kind: str
+    id: str
+    before: CatalogueRow | None
+    after: CatalogueRow | None
+
+
+def store_difference(before: StoreAt, after: StoreAt) -> list[ContextDifference]:
+    """Return the contexts that are different at two moments, ordered by kind and id."""
+    old = {row.key: row for row in before.contexts()}
+    new = {row.key: row for row in after.contexts()}
+    keys = [*new, *(key for key in old if key not in new)]
+    differing = [key for key in keys if _version(old.get(key)) != _version(new.get(key))]
+    rows = {**new, **old}
+    return sorted(
+        (
+            ContextDifference(key=key, kind=rows[key].kind, id=rows[key].id, before=old.get(key), after=new.get(key))
+            for key in differing
+        ),
+        key=lambda one: one.key,
+    )
+
+
+def _version(row: CatalogueRow | None) -> int:
+    return 0 if row is None else row.version

@@ -35,13 +35,16 @@ def definitions(body: list[ast.stmt]) -> dict[str, Definition]:
 def documented() -> dict[str, Definition]:
     """
     Return what stands in the reference's blocks, by name; where two have one name, their blocks name the package too.
+
+    A class may be shown in several blocks: together they are the whole of it.
     """
-    shown = [block for block in blocks(PYTHON) if block.language == "pyi"]
-    return {
-        ".".join((*block.info[1:], name)): node
-        for block in shown
-        for name, node in definitions(ast.parse(block.text).body).items()
-    }
+    found: dict[str, Definition] = {}
+    for block in (block for block in blocks(PYTHON) if block.language == "pyi"):
+        for name, node in definitions(ast.parse(block.text).body).items():
+            whole = found.setdefault(".".join((*block.info[1:], name)), node)
+            if whole is not node:
+                whole.body += node.body  # type: ignore[arg-type]  # of classes
+    return found
 
 
 def in_code(path_and_name: str) -> Definition:
@@ -76,6 +79,15 @@ def fields(node: ast.ClassDef) -> dict[str, str]:
     }
 
 
+def twins(node: ast.ClassDef) -> dict[str, str]:
+    """Return the methods of a class that are twins of others, for a running event loop."""
+    return {
+        ast.unparse(one.targets[0]): ast.unparse(one.value)
+        for one in node.body
+        if isinstance(one, ast.Assign) and ast.unparse(one.value).startswith("awaited(")
+    }
+
+
 def compared(node: Definition, *, with_init: bool) -> Any:
     """Return all of a definition that the reference must have right."""
     if not isinstance(node, ast.ClassDef):
@@ -85,7 +97,7 @@ def compared(node: Definition, *, with_init: bool) -> Any:
         for name, method in definitions(node.body).items()
         if not isinstance(method, ast.ClassDef) and (not name.startswith("_") or (with_init and name == "__init__"))
     }
-    return fields(node), methods
+    return fields(node), methods, twins(node)
 
 
 @pytest.mark.parametrize("name", documented())
@@ -138,7 +150,7 @@ def test_events_have_the_documented_fields(struct: type[msgspec.Struct]) -> None
 
 def schema(database: str) -> dict[str, list[str]]:
     """Return the columns of each table of a database's schema."""
-    text = (PACKAGES["refold.infrastructure"] / f"{database}_log" / "schema.sql").read_text(encoding="utf-8")
+    text = (PACKAGES["refold.infrastructure"] / "log" / database / "schema.sql").read_text(encoding="utf-8")
     return {name: re.findall(r"^ {4}([a-z]\w*) ", body, re.MULTILINE) for name, body in TABLE.findall(text)}
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.infrastructure.queries.differences import ContextDifference
+from refold.infrastructure.queries.at import ContextDifference
 from tests.domain.strategies import PROPERTY
 from tests.support.every_kind import fill
 

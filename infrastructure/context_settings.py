@@ -1,0 +1,108 @@
+"""What a caller asks of a queue, a pool or a window that is opened, and what one that exists has."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+from ..domain.chat.tokens import TokenCounter
+from ..domain.context.journal import Journal
+from ..domain.errors import InvalidInputError
+from ..domain.log.acting import NO_TRACE, Trace
+from ..domain.pool.commands import QUEUE, Begin
+from ..domain.pool.container import Container, require_limit
+from ..domain.window import AdmissionPolicy, ContextWindow
+from ..domain.window.events import WindowOpened
+from ..domain.window.rules import WINDOWS
+from ..domain.window.rules import Begin as BeginWindow
+from ..domain.window.sizing import require_max_tokens, require_policy
+from ..domain.window.window import MAX_TOKENS
+from .opening import IDENTITY, Opening, home_of
+
+QUEUE_LIMIT = 10
+C = TypeVar("C", bound=Container[Any])
+
+
+class ContainerSettings(NamedTuple):
+    """What a caller asks of a queue or a pool; None leaves it as it is, or as it is by default."""
+
+    limit: int | None = None
+    tags: tuple[str, ...] | None = None
+
+    def opening(
+        self, cls: type[Container[Any]], *, user: str | None, session: str | None, agent: str | None
+    ) -> Opening:
+        """
+        Return what is to be opened as a queue or a pool.
+
+        Raises:
+            InvalidInputError: a limit that cannot be.
+        """
+        kind = cls.kind
+        limit = QUEUE_LIMIT if self.limit is None and kind is QUEUE else self.limit
+        opened = kind.opened(
+            limit=require_limit(limit, kind), tags=self.tags or (), user=user, session=session, agent=agent
+        )
+        return Opening(kind.name, cls.decider, opened, Begin)
+
+    def container_on(self, journal: Journal[Any], cls: type[C]) -> C:
+        """
+        Return the queue or pool of a journal.
+
+        Raises:
+            InvalidInputError: it has another limit, or other tags.
+        """
+        container = cls.standing_on(journal, home_of(journal))
+        has = container.shown_state
+        if self.limit not in (None, has.limit) or self.tags not in (None, has.tags):
+            raise InvalidInputError(
+                f"{container.stream} has the limit {has.limit} and the tags {list(has.tags)}: leave them out, or "
+                "change them with change_settings()"
+            )
+        return container
+
+
+class WindowSettings(NamedTuple):
+    """What a caller asks of a window; None leaves it as it is, or as it is by default."""
+
+    max_tokens: int | None = None
+    policy: AdmissionPolicy | None = None
+    counter: TokenCounter | None = None
+
+    def window_on(self, journal: Journal[Any], trace: Trace = NO_TRACE) -> ContextWindow:
+        """
+        Return the window of a journal.
+
+        Raises:
+            InvalidInputError: it has another budget or policy.
+        """
+        window = ContextWindow.standing_on(journal, home_of(journal), counter=self.counter, trace=trace)
+        if self.max_tokens not in (None, window.max_tokens) or self.policy not in (None, window.policy):
+            raise InvalidInputError(
+                f"{window.stream} has max_tokens {window.max_tokens} and the policy {window.policy!r}: leave them out, "
+                "or set them on the window, which is an event"
+            )
+        return window
+
+
+def window_opening(
+    settings: WindowSettings,
+    *,
+    user: str | None,
+    session: str | None,
+    agent: str | None,
+    settled: tuple[str, ...] = IDENTITY,
+) -> Opening:
+    """
+    Return what is to be opened as a window.
+
+    Raises:
+        InvalidInputError: a budget or a policy that cannot be.
+    """
+    opened = WindowOpened(
+        max_tokens=require_max_tokens(MAX_TOKENS if settings.max_tokens is None else settings.max_tokens),
+        policy=require_policy(settings.policy or "first_come"),
+        user=user,
+        session=session,
+        agent=agent,
+    )
+    return Opening("window", WINDOWS, opened, BeginWindow, settled)

@@ -1,0 +1,28 @@
+"""The projections that every store keeps."""
+
+from __future__ import annotations
+
+from ...projections.catalogue import CATALOGUE
+from ...projections.contract import Projection
+from ...projections.entries import ENTRIES
+from ...projections.growth import GROWTH
+from ...projections.lineage import LINEAGE
+from ...projections.rollup import ROLLUP
+from ...projections.search import SEARCH
+from ...projections.trajectory_tables import RUN_TABLES
+from ...projections.transitions import TRANSITIONS
+from ...projections.usage import USAGE
+from ...projections.validity import VALIDITY
+
+PROJECTIONS: tuple[Projection, ...] = (
+    CATALOGUE,
+    ROLLUP,
+    GROWTH,
+    SEARCH,
+    TRANSITIONS,
+    VALIDITY,
+    ENTRIES,
+    LINEAGE,
+    USAGE,
+    *RUN_TABLES,
+)

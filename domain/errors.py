@@ -7,6 +7,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── NotFoundError            no such stream, version, name or item (also a KeyError)
     │   ├── DuplicateItemError       another item already has this id
     │   ├── DecisionRefusedError     the rules of the context forbid it
+    │   │   └── ReadOnlyError        a view that can be read only was asked to change (also a RuntimeError)
     │   ├── IdempotencyError         the idempotency key stands for another call
     │   └── LimitExceededError       a named limit was reached
     ├── ConcurrencyError             somebody else wrote first: refresh and try again
@@ -90,6 +91,10 @@ class DuplicateItemError(RefusedError):
 
 class DecisionRefusedError(RefusedError):
     """The rules of the context forbid the command in its present state."""
+
+
+class ReadOnlyError(DecisionRefusedError, RuntimeError):
+    """A view that can be read only was asked to change."""
 
 
 class IdempotencyError(RefusedError):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from .calls.eviction import Eviction
-from .calls.past import ReadOnlyChatContext
-from .calls.reading import EvictedItem
-from .context import ChatContext
+from .context import ChatContext, ReadOnlyChatContext
+from .eviction import Eviction
 from .items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -28,6 +26,7 @@ from .summarising import (
     render_items,
 )
 from .tokens import CHARACTERS, SCRIPTS, RunningTokens, TokenCounter, tiktoken_counter
+from .view import EvictedItem
 from .window import ContextWindow
 
 __all__ = [

@@ -1,49 +1,97 @@
 """
 The chat context: what an agent's conversation holds, and all that it ever held.
 
-A thin class in four parts: what is appended, what is edited, what is forked, what is joined. It makes items of what it
-is given, lets the journal decide and record, and shows the folded state. Without a store it stands on a log in
-memory; the calls are the same.
+It makes items of what it is given, lets the journal decide and record, and shows the folded state. Without a store it
+stands on a log in memory; the calls are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, cast, get_args
 
-from ..clock import REAL_SYSTEM, System
+from ..canonical import Without
+from ..clock import REAL_SYSTEM, System, require_time
+from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_events
 from ..context.context import Context
-from ..context.journal import Journal
+from ..context.journal import Journal, Outcome
 from ..context.view import Durability, Place
+from ..errors import InvalidInputError, ReadOnlyError
+from ..formats.anthropic.receive import items_from_anthropic
+from ..formats.google.receive import items_from_google
+from ..formats.openai.receive import items_from_openai_messages
+from ..formats.responses.receive import items_from_openai_responses
 from ..log.envelope import RecordedEvent
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
 from ..positions import Moment
-from .calls.appending import AppendingChat
-from .calls.editing import EditingChat
-from .calls.forkable import ForkableChat
-from .calls.home import ChatHome
-from .calls.joining import JoiningChat
-from .calls.past import PastSource, ReadOnlyChatContext
-from .calls.receiving import ReceivingChat
 from .dict_form import items_from_dict
-from .events import Opened
-from .items import ChatItem
-from .rules.commands import NameVersion, Open
+from .events import (
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    MessageAdded,
+    Opened,
+    added_item,
+)
+from .eviction import Eviction
+from .items import (
+    AgentConfigUpdate,
+    AgentHandoff,
+    ChatContent,
+    ChatItem,
+    ChatMessage,
+    ChatRole,
+    FunctionCall,
+    FunctionCallOutput,
+)
+from .merge_source import fork_point_with, items_at, other_as_given, seen_from
+from .rules.commands import (
+    AddItems,
+    ChatCommand,
+    Clear,
+    EvictItems,
+    InsertItems,
+    Merge,
+    MergeRule,
+    NameVersion,
+    Open,
+    OtherSide,
+    PinItems,
+    ReplaceInstructions,
+    RestoreItems,
+    Summarize,
+    TellOther,
+    Truncate,
+    UndoSummary,
+)
 from .rules.decide import CHAT
+from .rules.summaries import SummaryPlan, plan_summary
+from .source import ChatHome, ChatSource, LiveSource, PastSource
 from .state.fold import ChatState
+from .state.sequence import Items
+from .summarising import OTHERS_SUMMARY, SUMMARY, SummaryAnswer, ask_for_summary, model_name, prior_text, render_items
+from .tokens import DEFAULT, TokenCounter
+from .view import ChatView
+from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
 
+Item = TypeVar("Item", bound=ChatItem)
+Made = TypeVar("Made", bound="ChatContext")
 if TYPE_CHECKING:
     # A replay needs a context to run in, so it is imported where one is asked for.
     from .replay import Policy, Replay
-
 DETACHED = Place("chat:detached", "detached")
-T = TypeVar("T")
+if TYPE_CHECKING:
+    # A model is asked with a context, and a context asks models.
+    from ..llm.base import LLM
 
 
-class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, ForkableChat, Context):
+class ChatContext(ChatView["ChatContext"], Context):
     """
     A chat context: messages, function calls and outputs, handoffs and config updates, in order (SPEC V2).
 
@@ -51,6 +99,8 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
     call is an event and takes `expected_version=` (be strict about who came first) and `idempotency_key=`
     (a repetition gives the first result).
     """
+
+    _no_summary: str | None = None
 
     def __init__(
         self,
@@ -61,7 +111,9 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         system: System = REAL_SYSTEM,
     ) -> None:
         used = journal or Journal(MemoryLog(system), DETACHED, CHAT, version=0)
-        super().__init__(used, home or _home_of(used, system, is_detached=journal is None))
+        self._journal: Journal[ChatState] = used
+        self._live = LiveSource(used, home or _home_of(used, system, is_detached=journal is None))
+        super().__init__(self._live)
         if journal is None:
             used.execute(Open(Opened()))
         if items:
@@ -83,20 +135,675 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         """
         return cls(items_from_dict(data))
 
+    @classmethod
+    def from_openai_messages(cls, messages: Iterable[Any]) -> Self:
+        """
+        Return a detached context of messages of OpenAI chat completions; `to_openai_messages` gives them back.
+
+        Raises:
+            InvalidInputError: something is no message; the error names its index and field.
+        """
+        return _holding(cls, items_from_openai_messages(messages, system_clock=REAL_SYSTEM))
+
+    @classmethod
+    def from_openai_responses(cls, entries: Iterable[Any], instructions: str | None = None) -> Self:
+        """
+        Return a detached context of the input or output items of OpenAI's Responses API.
+
+        Raises:
+            InvalidInputError: an entry that no item can stand for; the error names it.
+        """
+        return _holding(cls, items_from_openai_responses(entries, instructions, system_clock=REAL_SYSTEM))
+
+    @classmethod
+    def from_anthropic_messages(cls, messages: Iterable[Any], system: Any = None) -> Self:
+        """
+        Return a detached context of Anthropic messages and system text.
+
+        Raises:
+            InvalidInputError: something is no message; the error names its index and field.
+        """
+        return _holding(cls, items_from_anthropic(messages, system, system_clock=REAL_SYSTEM))
+
+    @classmethod
+    def from_google_contents(cls, contents: Iterable[Any], system_instruction: Any = None) -> Self:
+        """
+        Return a detached context of Google contents, plain or as `google.genai.types.Content`.
+
+        Raises:
+            InvalidInputError: something is no content; the error names its index and field.
+        """
+        return _holding(cls, items_from_google(contents, system_instruction, system_clock=REAL_SYSTEM))
+
+    # What is added; an append catches up with other writers and goes behind what they wrote
+
+    def add_message(
+        self,
+        role: ChatRole | str,
+        content: str | Sequence[ChatContent],
+        message_id: str | None = None,
+        created_at: float | None = None,
+        replace: bool = False,
+        agent_id: str | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> ChatMessage:
+        """
+        Append a message and return it; a text becomes a list of one part (SPEC V2.11 to V2.13).
+
+        With `replace` a system message takes the place of the first one, and all others go (SPEC V2.14); for
+        other roles it says nothing.
+
+        Raises:
+            pydantic.ValidationError: the role or the content is of no use (SPEC V2.16; a ValueError).
+            InvalidInputError: the time is no number, or infinite.
+            DuplicateItemError: another item has this id.
+        """
+        parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
+        event = make_event(
+            MessageAdded,
+            id=message_id or self._system.new_id("msg_"),
+            created_at=created_at or self._system.now(),
+            agent_id=agent_id,
+            role=role,
+            content=parts,
+        )
+        made_up = () if message_id else ("id",)
+        if not created_at:
+            made_up = (*made_up, "created_at")
+        if replace and isinstance(event, MessageAdded) and event.role == "system":
+            return self._replace_instructions(event, expected_version, idempotency_key, made_up)
+        return self._add(ChatMessage, event, expected_version, idempotency_key, made_up)
+
+    def add_function_call(
+        self,
+        name: str,
+        arguments: str,
+        call_id: str | None = None,
+        agent_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> FunctionCall:
+        """
+        Append a function call and return it; `arguments` is text, as the model wrote it (SPEC V2.17).
+
+        Raises:
+            pydantic.ValidationError: the arguments are not text.
+        """
+        event = make_event(
+            FunctionCalled,
+            id=self._system.new_id("call_"),
+            created_at=self._system.now(),
+            agent_id=agent_id,
+            name=name,
+            arguments=arguments,
+            call_id=call_id or self._system.new_id("call_"),
+            **({} if metadata is None else {"metadata": metadata}),
+        )
+        made_up = MADE_UP if call_id else (*MADE_UP, "call_id")
+        return self._add(FunctionCall, event, expected_version, idempotency_key, made_up)
+
+    def add_function_output(
+        self,
+        name: str,
+        output: str,
+        call_id: str,
+        is_error: bool = False,
+        agent_id: str | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> FunctionCallOutput:
+        """
+        Append the output of a function and return it; any `call_id` is taken (SPEC V2.18).
+
+        Raises:
+            pydantic.ValidationError: the output is not text.
+        """
+        event = make_event(
+            FunctionReturned,
+            id=self._system.new_id("output_"),
+            created_at=self._system.now(),
+            agent_id=agent_id,
+            name=name,
+            call_id=call_id,
+            output=output,
+            is_error=is_error,
+        )
+        return self._add(FunctionCallOutput, event, expected_version, idempotency_key)
+
+    def add_handoff(
+        self,
+        to_agent: str,
+        from_agent: str | None = None,
+        reason: str | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> AgentHandoff:
+        """Record that control goes to another agent (SPEC V2.19)."""
+        event = make_event(
+            HandedOff,
+            id=self._system.new_id("handoff_"),
+            created_at=self._system.now(),
+            from_agent=from_agent,
+            to_agent=to_agent,
+            reason=reason,
+        )
+        return self._add(AgentHandoff, event, expected_version, idempotency_key)
+
+    def add_config_update(
+        self,
+        instructions: str | None = None,
+        tools: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> AgentConfigUpdate:
+        """Record that instructions or tools change; None leaves a part as it is (SPEC V2.20)."""
+        event = make_event(
+            ConfigUpdated,
+            id=self._system.new_id("cfgupd_"),
+            created_at=self._system.now(),
+            agent_id=agent_id,
+            instructions=instructions,
+            tools=tuple(tools) if isinstance(tools, list) else tools,
+        )
+        return self._add(AgentConfigUpdate, event, expected_version, idempotency_key)
+
+    def add_items(
+        self,
+        items: Iterable[ChatItem],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[ChatItem]:
+        """
+        Append items, all or none, and return those that were new.
+
+        Raises:
+            DuplicateItemError: another item has one of these ids.
+        """
+        given = list(items)
+        recorded = [recorded_form(item) for item in given]
+        outcome = self._record_items(
+            recorded, lambda: ("add_items", items_as_given(given, recorded)), expected_version, idempotency_key
+        )
+        if outcome.events == tuple(recorded):
+            return given
+        return [item_of(item) for event in outcome.events if (item := added_item(event)) is not None]
+
+    def record_items(
+        self,
+        items: Sequence[ChatItemEvent],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Outcome:
+        """
+        Append items in their recorded form, all or none: the way in for importers.
+
+        Raises:
+            DuplicateItemError: another item has one of these ids.
+            InvalidInputError: the time of one is no number, or infinite.
+        """
+        return self._record_items(items, None, expected_version, idempotency_key)
+
+    def _record_items(
+        self, items: Sequence[ChatItemEvent], call: object, expected_version: int | None, key: str | None
+    ) -> Outcome:
+        for item in items:
+            require_time(item.created_at, f"created_at of item {item.id!r}")
+        # Ids that come from outside may be taken, and only the state knows.
+        _ = self._journal.state
+        command = AddItems(self._journal.place.stream, tuple(items))
+        return self._journal.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
+
+    def _add(
+        self,
+        model: type[Item],
+        event: ChatItemEvent,
+        expected_version: int | None,
+        key: str | None,
+        made_up: tuple[str, ...] = MADE_UP,
+    ) -> Item:
+        is_fresh = "id" in made_up
+        if not is_fresh:
+            _ = self._journal.state
+        command = AddItems(self._journal.place.stream, (event,), fresh=is_fresh)
+        outcome = self._journal.execute(
+            command,
+            call=lambda: ("add", as_given(event, *made_up)),
+            expected_version=expected_version,
+            idempotency_key=key,
+        )
+        return self._answer(model, event, outcome, key)
+
+    def _replace_instructions(
+        self, event: MessageAdded, expected_version: int | None, key: str | None, made_up: tuple[str, ...]
+    ) -> ChatMessage:
+        _ = self._journal.state
+        outcome = self._journal.execute(
+            ReplaceInstructions(self._journal.place.stream, event),
+            call=lambda: ("replace", as_given(event, *made_up)),
+            expected_version=expected_version,
+            idempotency_key=key,
+            catch_up=False,
+        )
+        return self._answer(ChatMessage, event, outcome, key)
+
+    def _answer(self, model: type[Item], event: ChatItemEvent, outcome: Outcome, key: str | None) -> Item:
+        # The same item again, or the same key again: what was recorded the first time is the answer.
+        recorded = added_item(outcome.events[0]) if outcome.events else None
+        item = self.get_by_id(event.id) if recorded is None else item_of(recorded)
+        if not isinstance(item, model):
+            raise InvalidInputError(f"idempotency key {key!r} was used for something else: take another")
+        return item
+
+    # Edits
+
+    def insert(self, item: Item, *, expected_version: int | None = None, idempotency_key: str | None = None) -> Item:
+        """
+        Put an item before the first one that is younger, else at the end, and return it (SPEC V2.21).
+
+        Raises:
+            DuplicateItemError: another item has this id; the same item again is nothing new.
+            ConcurrencyError: another writer came first.
+        """
+        outcome = self._insert([item], expected_version, idempotency_key)
+        recorded = added_item(outcome.events[0]) if outcome.replayed and outcome.events else None
+        # The same key again: the item that was put in the first time.
+        return item if recorded is None else cast(Item, item_of(recorded))
+
+    def insert_many(
+        self,
+        items: Iterable[ChatItem],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Insert items, the oldest first, all or none (SPEC V2.23).
+
+        Raises:
+            DuplicateItemError: another item has one of these ids.
+            ConcurrencyError: another writer came first.
+        """
+        self._insert(list(items), expected_version, idempotency_key)
+
+    def _insert(self, given: Sequence[ChatItem], expected_version: int | None, key: str | None) -> Outcome:
+        command = InsertItems(self._journal.place.stream, tuple(recorded_form(item) for item in given))
+        return self._edit(
+            command,
+            call=lambda: ("insert", items_as_given(given, command.items)),
+            expected_version=expected_version,
+            idempotency_key=key,
+        )
+
+    def evict(
+        self,
+        ids: str | Iterable[str],
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Eviction:
+        """
+        Take items out of the view, a call together with its output, and say what that does to the prompt.
+
+        They stay in the past, in `evicted_items()`, and can be restored.
+
+        Raises:
+            NotFoundError: the context never held one of them.
+            InvalidInputError: one of them is pinned.
+            ConcurrencyError: another writer came first.
+        """
+        before = self._journal.state.items
+        command = EvictItems(self._journal.place.stream, _ids(ids), reason)
+        outcome = self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        if outcome.replayed:
+            return Eviction(*self._around(outcome), outcome.version)
+        return Eviction(before, self._journal.state.items, self.version)
+
+    def restore(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """
+        Put items back into their places, a call together with its output, and return the ids of what came back.
+
+        Without ids: what the last evict, truncate or clear took away and is not back.
+
+        Raises:
+            NotFoundError: the context never held one of them.
+            ConcurrencyError: another writer came first.
+        """
+        before = self._journal.state.items
+        command = RestoreItems(self._journal.place.stream, None if ids is None else _ids(ids), reason)
+        outcome = self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        after = self._journal.state.items
+        if outcome.replayed:
+            before, after = self._around(outcome)
+        gone = before.edits.gone if before.edits else {}
+        return [before.arena.items[ordinal].id for ordinal in gone if after.shows(ordinal)]
+
+    def pin(
+        self,
+        ids: str | Iterable[str],
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Let no policy take these items out of the view: not truncate, not summarize, not evict.
+
+        Raises:
+            NotFoundError: one of them cannot be seen.
+            ConcurrencyError: another writer came first.
+        """
+        self._pin(ids, True, reason, expected_version, idempotency_key)
+
+    def unpin(
+        self,
+        ids: str | Iterable[str],
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Let items go again that were pinned.
+
+        Raises:
+            NotFoundError: the context never held one of them.
+            ConcurrencyError: another writer came first.
+        """
+        self._pin(ids, False, reason, expected_version, idempotency_key)
+
+    def clear(
+        self,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take everything out of the view, pinned items too; `restore()` takes it back.
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        self._edit(Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def truncate(
+        self,
+        max_items: int | None = None,
+        max_tokens: int | None = None,
+        *,
+        reason: str | None = None,
+        counter: TokenCounter = DEFAULT,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """
+        Take the oldest items out of the view until both limits hold, and return self (SPEC V6).
+
+        Protected are the first instructions, the first summary, the last user message, all handoffs and config
+        updates, calls of the running turn that wait for their output, and what is pinned. A call goes with its
+        output. `counter` says how many tokens a text has. `restore()` takes it back.
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        command = Truncate(max_items, max_tokens, reason, counter)
+        call = Without(command, "counter")
+        self._edit(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
+        return self
+
+    def _around(self, outcome: Outcome) -> tuple[Items, Items]:
+        """Return the items before and after what was done the first time."""
+        journal, last = self._journal, outcome.version
+        return journal.past(last - len(outcome.events)).items, journal.past(last).items
+
+    def _pin(
+        self,
+        ids: str | Iterable[str],
+        is_pinned: bool,
+        reason: str | None,
+        expected_version: int | None,
+        idempotency_key: str | None,
+    ) -> None:
+        command = PinItems(self._journal.place.stream, _ids(ids), is_pinned, reason)
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    # Merges and summaries
+
     @property
-    def is_detached(self) -> bool:
-        """Whether the context stands on a log of its own in memory."""
-        return self._live.home.is_detached
+    def summary_failure(self) -> str | None:
+        """Why the last `summarize` or `merge_with_summary` got no summary and changed nothing; None if it did."""
+        return self._no_summary
 
-    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
-        self._journal.move_to(log, place, durability, unflushed)
-        self._live.home = _home_of(self._journal, self._system, is_detached=False)
-        self._forget_shown()
+    async def merge(
+        self,
+        other: ChatView[Any],
+        *,
+        base: Literal["auto"] | None = "auto",
+        instructions: bool = False,
+        on_conflict: MergeRule = "ours",
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """
+        Take what another context has and this one never had, and return self (SPEC V5.1, V5.2).
 
-    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
-        """Return what a store must append so that this detached context is there as `stream`."""
-        return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
+        Items go where their time belongs among those that are here. With `base="auto"` the point at which both
+        were the same is found by itself. What sets instructions or tools stays behind unless `instructions` is
+        true (SPEC V5.6). Where both sides changed that, or both summarised the same items, `on_conflict` says who
+        wins (`ours`, `theirs`, `newest`), and a `ConflictResolved` event keeps both sides. A context of another
+        log is adopted into this one first, in the same transaction.
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        await in_thread(
+            self._merge,
+            other,
+            "full",
+            base=base,
+            instructions=instructions,
+            rule=on_conflict,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+        )
+        return self
+
+    async def merge_result(
+        self,
+        other: ChatView[Any],
+        *,
+        agent_id: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """
+        Take the last answer of another context to the end of this one, and return self (SPEC V5.7).
+
+        `agent_id` is stamped on it. Nothing happens where there is none, or it was taken before (SPEC V5.8).
+
+        Raises:
+            ConcurrencyError: another writer came first.
+        """
+        await in_thread(
+            self._merge,
+            other,
+            "result",
+            agent_id=agent_id,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+        )
+        return self
+
+    async def merge_with_summary(
+        self,
+        other: ChatView[Any],
+        *,
+        llm: LLM,
+        agent_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """
+        Add a message in which a model tells what another context holds, and return self (SPEC V5.9 to V5.11).
+
+        Without an answer nothing changes, and `summary_failure` says why. The same version of the other context
+        is told once.
+        """
+        text = await in_thread(lambda: render_items(other.items))
+        self._no_summary = None
+
+        def call() -> tuple[object, ...]:
+            return ("merge_with_summary", *other_as_given(other, self._live.home), agent_id)
+
+        if not text.strip() or await self._is_repeated(call, idempotency_key):
+            return self
+        answer = await ask_for_summary(llm, text)
+        self._no_summary = answer.failure
+        if answer.failure is None:
+            summary = self._summary(OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
+            await in_thread(self._tell, other, summary, call, idempotency_key)
+        return self
+
+    async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3, idempotency_key: str | None = None) -> Self:
+        """
+        Put a summary in the place of all but the last turns, and return self (SPEC V7).
+
+        Instructions, handoffs, config updates and pinned items stay. An earlier summary is taken into the new
+        one. Without an answer nothing changes, and `summary_failure` says why. `undo_summary()` takes it back.
+
+        Raises:
+            InvalidInputError: a negative number of turns.
+            DecisionRefusedError: what was to be told was evicted while the model wrote.
+        """
+        self._no_summary = None
+        call = ("summarize", keep_recent_turns)
+        if await self._is_repeated(call, idempotency_key):
+            return self
+        plan = await in_thread(lambda: plan_summary(self._journal.state.items, keep_recent_turns))
+        told = render_items(plan.told) if plan else ""
+        if plan is None or not told.strip():
+            return self
+        answer = await ask_for_summary(llm, told, prior=prior_text(plan))
+        self._no_summary = answer.failure
+        if answer.failure is None:
+            await in_thread(self._fold_away, plan, answer, model_name(llm), call, idempotency_key)
+        return self
+
+    def undo_summary(
+        self,
+        summary_id: str | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take a summary away, the last one without an id, and put back what it tells.
+
+        Raises:
+            NotFoundError: there is no such summary.
+            ConcurrencyError: another writer came first.
+        """
+        command = UndoSummary(self._journal.place.stream, summary_id)
+        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    async def _is_repeated(self, call: object, key: str | None) -> bool:
+        """Whether a call was made before under its key: a model that has answered once need not be asked again."""
+        return await in_thread(self._journal.repeated, call, key) is not None
+
+    def _fold_away(
+        self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, call: object, key: str | None
+    ) -> None:
+        command = Summarize(
+            stream=self._journal.place.stream,
+            folded=tuple(item.id for item in (*plan.prior, *plan.told)),
+            before=plan.before,
+            summary=self._summary(SUMMARY + answer.text, plan.created_at, None),
+            model=model,
+        )
+        # What it tells is named, so what others appended meanwhile does no harm.
+        self._edit(command, call=call, idempotency_key=key, catch_up=True)
+
+    def _summary(self, text: str, created_at: float, agent_id: str | None) -> MessageAdded:
+        message = ChatMessage(
+            id=self._system.new_id("msg_"),
+            created_at=created_at,
+            agent_id=agent_id,
+            role=ChatRole.ASSISTANT,
+            content=[text],
+            extra={"summary": True},
+        )
+        recorded = recorded_form(message)
+        assert isinstance(recorded, MessageAdded), "a message is recorded as one"
+        return recorded
+
+    def _tell(self, other: ChatView[Any], summary: MessageAdded, call: object, key: str | None) -> None:
+        with self._seen_from_here(other, key) as (side, left_key):
+            self._edit(TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
+
+    def _merge(
+        self,
+        other: ChatView[Any],
+        how: Literal["full", "result"],
+        *,
+        base: Literal["auto"] | None = None,
+        instructions: bool = False,
+        rule: MergeRule = "ours",
+        agent_id: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        if rule not in get_args(MergeRule):
+            raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
+
+        def call() -> tuple[object, ...]:
+            return (f"merge_{how}", *other_as_given(other, self._live.home), base, instructions, rule, agent_id)
+
+        if self._journal.repeated(call, idempotency_key):
+            return
+
+        def command(side: OtherSide) -> Merge:
+            found = fork_point_with(side, self._journal) if base == "auto" else None
+            return Merge(
+                stream=self._journal.place.stream,
+                other=side,
+                base=found,
+                base_items=None if found is None else items_at(found, self._journal),
+                how=how,
+                instructions=instructions,
+                rule=rule,
+                agent_id=agent_id,
+            )
+
+        def brings_something(side: OtherSide) -> bool:
+            return bool(CHAT.decide(command(side), self._journal.state))
+
+        with self._seen_from_here(other, idempotency_key, brings_something) as (side, left_key):
+            self._edit(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
+
+    def _seen_from_here(
+        self, other: ChatView[Any], key: str | None, is_wanted: Callable[[OtherSide], bool] = lambda _: True
+    ) -> AbstractContextManager[tuple[OtherSide, str | None]]:
+        place = self._journal.place
+        return seen_from(self._live.home, place.stream, place.root, other, key, is_wanted)
+
+    # The past
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyChatContext:
         """
@@ -154,8 +861,114 @@ class ChatContext(AppendingChat, EditingChat, JoiningChat, ReceivingChat, Forkab
         wanted = policy_of(policy) if isinstance(policy, str) else policy
         return replayed(events, len(own) - len(events) + 1, wanted)
 
+    # Its journal and its store
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the context stands on a log of its own in memory."""
+        return self._live.home.is_detached
+
+    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
+        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
+        self._journal.move_to(log, place, durability, unflushed)
+        self._live.home = _home_of(self._journal, self._system, is_detached=False)
+        self._forget_shown()
+
+    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
+        """Return what a store must append so that this detached context is there as `stream`."""
+        return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
+
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)
+
+    @property
+    def _system(self) -> System:
+        return self._live.home.system
+
+    def _edit(
+        self,
+        command: ChatCommand,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        catch_up: bool = False,
+        call: object = None,
+    ) -> Outcome:
+        """Carry out what is decided on the whole state: when another writer came first, it is told (P8)."""
+        _ = self._journal.state
+        return self._journal.execute(
+            command,
+            call=call,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+            catch_up=catch_up,
+        )
+
+
+REFUSAL = (
+    "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
+    "and modify that instead."
+)
+
+
+class ReadOnlyChatContext(ChatView[ChatContext]):
+    """
+    A chat context that can be read only; every changing call raises RuntimeError (SPEC V12).
+
+    `ReadOnlyChatContext(context)` is a live view of a context, `ReadOnlyChatContext(items)` one of items that
+    stay as they are; `context.at(moment)` gives one of the past.
+    """
+
+    def __init__(self, shown: ChatView[Any] | Sequence[ChatItem]) -> None:
+        super().__init__(_source_of(shown))
+
+    @classmethod
+    def of(cls, source: ChatSource) -> ReadOnlyChatContext:
+        """Return a view that reads through `source`."""
+        view = cls.__new__(cls)
+        ChatView.__init__(view, source)
+        return view
+
+    @classmethod
+    def empty(cls) -> ReadOnlyChatContext:
+        """Return a view without items (SPEC V12.6)."""
+        return cls([])
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ReadOnlyChatContext:
+        """
+        Return a view of the items of `to_dict()` (SPEC V12.6).
+
+        Raises:
+            KeyError: `items`, or an item's `id` or `type`, is missing.
+            ValueError: a role that does not exist, or a field of the wrong type.
+        """
+        return cls(items_from_dict(data))
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise ReadOnlyError(REFUSAL)
+
+    add_message = add_function_call = add_function_output = add_handoff = add_config_update = _refuse
+    add_items = record_items = name_version = insert = insert_many = truncate = evict = restore = _refuse
+    pin = unpin = clear = cleanup = summarize = undo_summary = merge = merge_result = merge_with_summary = _refuse
+
+
+def _source_of(shown: ChatView[Any] | Sequence[ChatItem]) -> ChatSource:
+    if isinstance(shown, ChatView):
+        return shown._source
+    # Items of nobody: a context of their own, which nobody can change, holds them.
+    return ChatContext(shown)._source
+
+
+def _ids(ids: str | Iterable[str]) -> tuple[str, ...]:
+    # A set has another order in each process, and a call that is repeated there is the same one.
+    return (ids,) if isinstance(ids, str) else tuple(sorted(ids) if isinstance(ids, Set) else ids)
+
+
+def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:
+    context = made()
+    context.record_items(items)
+    return context
 
 
 def _home_of(journal: Journal[ChatState], system: System, *, is_detached: bool) -> ChatHome:

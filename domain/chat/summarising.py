@@ -16,8 +16,11 @@ from ..canonical import parse_json
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
 from .kinds import INSTRUCTION_ROLES
+from .rules.summaries import SummaryPlan
 
 # What a summary needs of a tool's answer (SPEC V8.1).
+SUMMARY = "[Conversation Summary]\n"
+OTHERS_SUMMARY = "[Sub-agent Summary]\n"
 SHOWN_OUTPUT_CHARACTERS = 200
 NON_TEXT = "[non-text content]"
 
@@ -137,3 +140,19 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:
     """Return a summary of `text`, or "" where there is none; `ask_for_summary` says why (SPEC V8.3)."""
     return (await ask_for_summary(llm, text, prior=prior)).text
+
+
+def model_name(llm: LLM) -> str | None:
+    """Return the model's name where an adapter has one, else the adapter's own."""
+    name = getattr(llm, "model", None) or getattr(llm, "label", None)
+    return name if isinstance(name, str) else None
+
+
+def prior_text(plan: SummaryPlan) -> str | None:
+    """Return the earlier summaries without their headings, which the new one gets for itself."""
+    texts = []
+    for message in plan.prior:
+        content = message.content if isinstance(message.content, tuple) else (message.content,)
+        text = " ".join(part for part in content if isinstance(part, str))
+        texts.append(text.removeprefix(SUMMARY).removeprefix(OTHERS_SUMMARY))
+    return "\n".join(texts) or None

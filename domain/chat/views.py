@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ..canonical import canonical_json, parse_json, require_unicode
+from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..clock import require_time
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict, FrozenList, freeze
@@ -344,3 +344,27 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# What is made up for an item where its caller does not say it.
+MADE_UP = ("id", "created_at")
+
+
+def as_given(event: ChatItemEvent, *made_up: str) -> Without:
+    """
+    Return an item as its caller gave it, for the fingerprint of a call: without the fields that were made up, nor the
+    ids of images.
+    """
+    content = getattr(event, "content", None)
+    if isinstance(content, tuple):
+        parts = tuple(Without(part, "id") if isinstance(part, Image) else part for part in content)
+        return Without(event, *made_up, content=parts)
+    return Without(event, *made_up)
+
+
+def items_as_given(items: Sequence[ChatItem], events: Sequence[ChatItemEvent]) -> list[Without]:
+    """Return items that a caller made, as they were given: an id or a time that was not said was made up."""
+    return [
+        as_given(event, *(field for field in MADE_UP if field not in item.model_fields_set))
+        for item, event in zip(items, events, strict=True)
+    ]

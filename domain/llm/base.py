@@ -78,7 +78,7 @@ def _accepted(handler: Handler, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 if TYPE_CHECKING:
     # Contexts ask models for summaries, so at run time this would be a circle.
-    from ..chat.calls.reading import ChatView
+    from ..chat.view import ChatView
 
 
 class LLM(EventEmitter[Literal["error"]]):
@@ -101,7 +101,7 @@ class LLM(EventEmitter[Literal["error"]]):
     @abstractmethod
     def chat(
         self,
-        messages: ChatView,
+        messages: ChatView[Any],
         tools: Sequence[Any] | None = None,
         conversational_graph: Any | None = None,
         **kwargs: Any,

@@ -80,7 +80,7 @@ class LatencyWatch:
 if TYPE_CHECKING:
     import asyncio
 
-    from ..chat.calls.reading import ChatView
+    from ..chat.view import ChatView
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class FallbackLLM(LLM):
 
     async def chat(
         self,
-        messages: ChatView,
+        messages: ChatView[Any],
         tools: Sequence[Any] | None = None,
         conversational_graph: Any | None = None,
         **kwargs: Any,
@@ -230,7 +230,9 @@ class FallbackLLM(LLM):
             for provider in reversed(self.providers):
                 closing.push_async_callback(provider.aclose)
 
-    async def _answer(self, call: _Call, messages: ChatView, kwargs: dict[str, Any]) -> AsyncGenerator[LLMResponse]:
+    async def _answer(
+        self, call: _Call, messages: ChatView[Any], kwargs: dict[str, Any]
+    ) -> AsyncGenerator[LLMResponse]:
         started, begun = self._system.monotonic(), None
         calls_tools = False
         whole: list[LLMResponse] = []

@@ -9,6 +9,6 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `refold` with these arguments, or those of the process, and return its exit code."""
-    from .main import run
+    from .program import run
 
     return run(arguments)

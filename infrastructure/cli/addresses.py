@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from ...domain.chat.calls.past import ReadOnlyChatContext
-from ...domain.chat.context import ChatContext
+from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.positions import Moment

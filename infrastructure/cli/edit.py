@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...domain.chat.calls.eviction import Eviction
+from ...domain.chat.eviction import Eviction
 from ...domain.errors import InvalidInputError
 from .addresses import existing, opened
 from .changes import items, named_items, note, report

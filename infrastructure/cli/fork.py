@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ...domain.chat.calls.forkable import ForkableChat
 from ...domain.chat.context import ChatContext
+from ...domain.chat.view import ChatView
 from ...domain.ids import split_stream_id
 from ...domain.totals import Totals
 from ..named_contexts import KINDS
@@ -81,7 +81,9 @@ def _id_of_a(kind: str, name: str) -> str:
     return context_id if said == kind else name
 
 
-def _forked(view: ForkableChat, new: str, *, turns: int | None, brief: str | None, **about: Any) -> ChatContext:
+def _forked(
+    view: ChatView[ChatContext], new: str, *, turns: int | None, brief: str | None, **about: Any
+) -> ChatContext:
     if brief:
         return view.fork_brief(brief, about["task"], about["agent"], context_id=new)
     if turns:

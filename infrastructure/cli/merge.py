@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import click
 
-from ...domain.chat.calls.past import ReadOnlyChatContext
-from ...domain.chat.context import ChatContext
+from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.errors import InvalidInputError

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...domain.chat.calls.past import ReadOnlyChatContext
+from ...domain.chat.context import ReadOnlyChatContext
 from .addresses import Reference, address
 from .addresses import reference as parse_reference
 from .chat_views import SeenChat

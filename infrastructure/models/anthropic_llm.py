@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from ...domain.chat.calls.reading import ChatView
+from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.llm.responses import LLMResponse
 from ...domain.llm.tools import tool_schemas
@@ -43,7 +43,7 @@ class AnthropicLLM(ClientLLM):
         super().__init__(model, made, owns_client=client is None, options={"max_tokens": max_tokens, **options})
         self.caching = caching
 
-    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a message."""
         turns, system = await in_thread(messages.to_anthropic_messages, caching=self.caching)
         request: Request = {"model": self.model, "messages": turns, "stream": True}

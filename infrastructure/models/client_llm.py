@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Sequence
 from json import JSONDecodeError
 from typing import Any
 
-from ...domain.chat.calls.reading import ChatView
 from ...domain.chat.items import ChatRole
+from ...domain.chat.view import ChatView
 from ...domain.llm.base import LLM
 from ...domain.llm.errors import (
     LLMAuthenticationError,
@@ -99,7 +99,7 @@ class ClientLLM(LLM):
         self._running: set[asyncio.Task[None]] = set()
 
     @abstractmethod
-    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return what to send, from a context, tools and the options of the call."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class ClientLLM(LLM):
 
     async def chat(
         self,
-        messages: ChatView,
+        messages: ChatView[Any],
         tools: Sequence[Any] | None = None,
         conversational_graph: Any | None = None,
         **kwargs: Any,

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from ...domain.chat.calls.reading import ChatView
+from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
 from ...domain.llm.responses import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
@@ -40,7 +40,7 @@ class GoogleLLM(ClientLLM):
         made = client or _client(api_key, base_url)
         super().__init__(model, made, owns_client=client is None, options=options)
 
-    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a generation."""
         contents, system = await messages.to_google_contents()
         # Refold's caller runs the tools, not Google's client.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from ...domain.chat.calls.reading import ChatView
+from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.llm.responses import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
@@ -40,7 +40,7 @@ class OpenAILLM(ClientLLM):
         super().__init__(model, made, owns_client=client is None, options=options)
         self.reasoning_model = reasoning_model
 
-    async def request(self, messages: ChatView, tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
+    async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a chat completion."""
         turns = await in_thread(messages.to_openai_messages, reasoning_model=self.reasoning_model)
         request: Request = {

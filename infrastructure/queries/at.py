@@ -7,10 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ...domain.chat.calls.home import ChatHome
-from ...domain.chat.calls.past import ReadOnlyChatContext
-from ...domain.chat.calls.reading import ChatSource
-from ...domain.chat.context import ChatContext
+from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+from ...domain.chat.source import ChatHome, ChatSource
 from ...domain.chat.state.fold import ChatState
 from ...domain.concurrency.threads import awaited
 from ...domain.errors import NotFoundError

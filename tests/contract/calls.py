@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat.calls.eviction import Eviction
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.eviction import Eviction
 from refold.domain.chat.items import ChatMessage, ImageContent
 from refold.domain.errors import IdempotencyError
 from refold.domain.log.ports import LiveLog

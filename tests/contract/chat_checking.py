@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from refold.domain.chat import AgentConfigUpdate, ChatContext, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
-from refold.domain.chat.calls.reading import ChatView
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
+from refold.domain.chat.view import ChatView
 from refold.domain.llm import LLM, LLMResponse
 from refold.domain.log.ports import LiveLog
 
@@ -25,7 +25,7 @@ class Teller(LLM):
         self.meanwhile = meanwhile
         self.prompts: list[str] = []
 
-    async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
+    async def chat(self, messages: ChatView[Any], *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
         """Give the next answer."""
         self.prompts.append("".join(map(str, messages.messages()[-1].content)))
         if self.meanwhile is not None:

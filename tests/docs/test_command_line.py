@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 
-from refold.infrastructure.cli.main import refold
+from refold.infrastructure.cli.program import refold
 from tests.docs.markdown import prose, section, table_rows
 from tests.support.project import ROOT
 

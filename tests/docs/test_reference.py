@@ -43,7 +43,7 @@ def documented() -> dict[str, Definition]:
         for name, node in definitions(ast.parse(block.text).body).items():
             whole = found.setdefault(".".join((*block.info[1:], name)), node)
             if whole is not node:
-                whole.body += node.body  # type: ignore[arg-type]  # of classes
+                whole.body += node.body
     return found
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from refold.domain.chat.calls.writing import as_given
 from refold.domain.chat.events import (
     Cleared,
     ConfigUpdated,
@@ -28,6 +27,7 @@ from refold.domain.chat.events import (
     SummaryUndone,
 )
 from refold.domain.chat.rules.commands import EvictItems
+from refold.domain.chat.views import as_given
 from refold.domain.log.envelope import NO_DIGEST, Event, Meta
 from refold.domain.moments import MomentNamed
 from refold.domain.positions import Moment, Position

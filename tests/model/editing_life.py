@@ -16,7 +16,7 @@ from refold.domain.chat import (
     FunctionCall,
     FunctionCallOutput,
 )
-from refold.domain.chat.calls.reading import ChatView
+from refold.domain.chat.view import ChatView
 from refold.domain.llm import LLM, LLMResponse
 from refold.domain.log.ports import LiveLog
 
@@ -38,7 +38,7 @@ RULE: Any = st.sampled_from(["ours", "theirs", "newest"])
 class TellingLLM(LLM):
     """A model that answers every question with the same sentence."""
 
-    async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
+    async def chat(self, messages: ChatView[Any], *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
         """Say it."""
         yield LLMResponse(content="It was told.", role=ChatRole.ASSISTANT)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from refold.domain.chat import ChatContext, ChatRole
-from refold.domain.chat.calls.reading import ChatView
+from refold.domain.chat.view import ChatView
 from refold.domain.llm import LLM, FallbackLLM, LLMResponse
 
 
@@ -44,7 +44,7 @@ class ScriptedLLM(LLM):
         self.kwargs: list[dict[str, Any]] = []
         self.cancelled = self.closed_streams = 0
 
-    async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
+    async def chat(self, messages: ChatView[Any], *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
         """Play the next script."""
         self.prompts.append([(item.role.value, item.content) for item in messages.messages()])
         self.kwargs.append(kwargs)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from refold.domain.chat import AgentConfigUpdate, ChatContext, ChatMessage, ChatRole
-from refold.domain.chat.calls.reading import ChatView
 from refold.domain.chat.items import ChatItem
+from refold.domain.chat.view import ChatView
 from refold.domain.llm import LLM, LLMResponse
 from tests.support.deviations.plain_items import Item, active_config
 from tests.support.deviations.summarising import HEADING, OTHERS_HEADING, SUMMARY
@@ -20,7 +20,7 @@ def chat_of(items: Sequence[Item]) -> ChatContext:
     return ChatContext.from_dict({"items": items})
 
 
-def shown(chat: ChatView, known: Collection[str]) -> list[Any]:
+def shown(chat: ChatView[Any], known: Collection[str]) -> list[Any]:
     """Return the ids of a context's items; those which nobody knows beforehand are told by what they say."""
     return [item.id if item.id in known else _own(item) for item in chat.items]
 
@@ -51,7 +51,7 @@ class SummaryModel(LLM):
         super().__init__()
         self.asked: list[str] = []
 
-    async def chat(self, messages: ChatView, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
+    async def chat(self, messages: ChatView[Any], *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
         """Take note of what a user is said to have written, and give the answer."""
         self.asked += ["".join(map(str, one.content)) for one in messages.messages() if one.role.value == "user"]
         yield LLMResponse(content=ANSWER, role=ChatRole.ASSISTANT)

@@ -1,33 +1,38 @@
-"""
-What can be read of a chat context, of its present or of any version of its past.
-
-`ChatView` reads through a `ChatSource`: the live journal, or one version of the past.
-"""
+"""What a chat context shows, as it is or as it was, and the contexts that are forked from it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ...errors import NotFoundError
-from ...formats.anthropic.send import anthropic_messages
-from ...formats.google.send import google_contents, to_google_types
-from ...formats.openai.send import openai_messages
-from ...formats.responses.send import openai_responses_input
-from ...frozen import FrozenList
-from ...totals import Totals
-from ..dict_form import items_to_dict
-from ..events import ChatItemEvent
-from ..items import ChatItem, ChatMessage
-from ..state.arena import Arena
-from ..state.fold import ChatState, active_config
-from ..state.loading import last_items
-from ..state.sequence import Items
-from ..tokens import RunningTokens, TokenCounter
-from ..views import item_of
-from .home import ChatHome
+from ..context.journal import Journal
+from ..context.view import Place
+from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
+from ..formats.anthropic.send import anthropic_messages
+from ..formats.google.send import google_contents, to_google_types
+from ..formats.openai.send import openai_messages
+from ..formats.responses.send import openai_responses_input
+from ..frozen import FrozenList
+from ..ids import split_stream_id, stream_id
+from .dict_form import items_to_dict
+from .events import ChatItemEvent, Forked, MessageAdded
+from .function_tools import tool_names
+from .items import ChatItem, ChatMessage
+from .rules.commands import Begin
+from .rules.decide import CHAT
+from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns
+from .source import ChatSource, LiveSource
+from .state.arena import Arena
+from .state.fold import ChatState, Resolved, active_config, fold
+from .state.loading import last_items
+from .state.sequence import Items
+from .tokens import RunningTokens, TokenCounter
+from .views import item_of, make_event
+
+# The class of contexts that are forked from one.
+ForkedChat = TypeVar("ForkedChat")
 
 
 class EvictedItem(msgspec.Struct, frozen=True):
@@ -42,41 +47,7 @@ class EvictedItem(msgspec.Struct, frozen=True):
     version: int
 
 
-class ChatSource(Protocol):
-    """Where a view reads: a state at a version, and the last events before it without the whole."""
-
-    @property
-    def home(self) -> ChatHome:
-        """Where the context lives."""
-
-    @property
-    def stream(self) -> str:
-        """The stream of the context."""
-
-    @property
-    def version(self) -> int:
-        """The version that is shown."""
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether `state` costs nothing."""
-
-    @property
-    def state(self) -> ChatState:
-        """The folded state at `version`."""
-
-    @property
-    def totals(self) -> Totals:
-        """How much is held: items, turns and estimated tokens."""
-
-    def last_events(self, count: int) -> list[Any]:
-        """Return the last `count` events up to `version`, without reading those before them."""
-
-    def settle(self) -> None:
-        """Wait until what is shown is on disk, so that other streams may name it."""
-
-
-class ChatView:
+class ChatView(Generic[ForkedChat]):
     """The reading half of a chat context (SPEC V2, V3)."""
 
     def __init__(self, source: ChatSource) -> None:
@@ -246,7 +217,172 @@ class ChatView:
         # Where an edit does not name as many, only the whole can say.
         return source.state.items[-count:] if found is None else found
 
+    # Others made of it
+
+    def fork(
+        self, context_id: str | None = None, *, agent: str | None = None, idempotency_key: str | None = None
+    ) -> ForkedChat:
+        """
+        Return a child that begins as this context is, and goes its own way (SPEC V4.10).
+
+        Raises:
+            InvalidInputError: the id cannot be one or is taken, or there is nothing to fork yet.
+        """
+        parent = self._parent()
+        forked = forked_from(parent, how="full", agent=agent)
+        return self._begin(context_id, idempotency_key, forked, ("fork", agent))
+
+    def fork_filtered(
+        self,
+        recent_turns: int = 3,
+        tools: Sequence[Any] | None = None,
+        *,
+        context_id: str | None = None,
+        agent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ForkedChat:
+        """
+        Return a child with the instructions, then the last turns; the instructions and tools in force are the
+        parent's (SPEC V4.11 to V4.15). `tools` as for `copy`.
+
+        Raises:
+            InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
+        """
+        parent = self._parent()
+        carried = _recent(parent, recent_turns, tools)
+        system = self._source.home.system
+        config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
+        forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
+        call = ("fork_filtered", recent_turns, None if tools is None else tool_names(tools), agent)
+        return self._begin(context_id, idempotency_key, forked, call)
+
+    def fork_brief(
+        self,
+        instructions: str,
+        task_brief: str | None = None,
+        agent_id: str | None = None,
+        *,
+        context_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ForkedChat:
+        """
+        Return a child that holds nothing but new instructions and a task for the user to have set (SPEC V4.17).
+
+        Raises:
+            InvalidInputError: the instructions are empty, or as for `fork`.
+        """
+        if not instructions:
+            raise InvalidInputError("fork_brief() requires non-empty instructions")
+        forked = forked_from(self._parent(), how="brief", agent=agent_id, carried=())
+        messages = [self._message("system", instructions, agent_id)]
+        messages += [self._message("user", task_brief, agent_id)] if task_brief else []
+        call = ("fork_brief", instructions, task_brief, agent_id)
+        return self._begin(context_id, idempotency_key, forked, call, messages)
+
+    def copy(
+        self,
+        *,
+        exclude_system_messages: bool = False,
+        exclude_instructions: bool = False,
+        exclude_empty_messages: bool = False,
+        exclude_handoffs: bool = False,
+        exclude_config_updates: bool = False,
+        tools: Sequence[Any] | None = None,
+        filter_agent_id: str | None = None,
+        context_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ForkedChat:
+        """
+        Return a child with the items that pass (SPEC V4.1 to V4.8).
+
+        `tools` are names, or functions with `_tool_info`: calls and outputs of others stay behind. An output
+        comes along exactly if its call does.
+
+        Raises:
+            InvalidInputError: as for `fork`.
+        """
+        copying = Copying(
+            exclude_system_messages=exclude_system_messages,
+            exclude_instructions=exclude_instructions,
+            exclude_empty_messages=exclude_empty_messages,
+            exclude_handoffs=exclude_handoffs,
+            exclude_config_updates=exclude_config_updates,
+            tools=None if tools is None else tool_names(tools),
+            filter_agent_id=filter_agent_id,
+        )
+        parent = self._parent()
+        carried = None if copying == Copying() else matching(parent.state.items, copying.keeps)
+        forked = forked_from(parent, how="copy", agent=None, carried=carried)
+        return self._begin(context_id, idempotency_key, forked, ("copy", copying))
+
+    def _parent(self) -> Parent:
+        source = self._source
+        # What a child names must not come after it on disk.
+        source.settle()
+        state = source.state
+        opened = state.opened
+        if opened is None:
+            raise InvalidInputError(
+                f"{source.stream}@{source.version} is before the context began: fork a later version"
+            )
+        root = opened.root if isinstance(opened, Forked) else opened.session or split_stream_id(source.stream)[1]
+        return Parent(source.stream, state, root)
+
+    def _begin(
+        self,
+        context_id: str | None,
+        key: str | None,
+        forked: Forked | Resolved,
+        call: tuple[object, ...],
+        messages: Iterable[ChatItemEvent] = (),
+    ) -> ForkedChat:
+        home = self._source.home
+        event = forked.event if isinstance(forked, Resolved) else forked
+        assert isinstance(event, Forked), "a fork begins with one"
+        made_up = context_id or home.child_id(self._source.stream, self._source.state.ancestry, key)
+        stream = stream_id("chat", made_up)
+        journal: Journal[ChatState] = Journal(
+            home.log,
+            Place(stream, event.root, event.agent),
+            CHAT,
+            version=0,
+            unflushed=home.unflushed,
+            base=fold(self._source.state, (forked,)),
+        )
+        begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
+        try:
+            call = (*call, *named_as_given(self))
+            journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
+        except ConcurrencyError as error:
+            raise InvalidInputError(f"{stream} exists already: fork under another id") from error
+        # That a context exists is never queued: everything that is queued on it hangs on that.
+        journal.durability = home.durability
+        opened: ForkedChat = home.open_context(journal, home)
+        return opened
+
+    def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:
+        system = self._source.home.system
+        return make_event(
+            MessageAdded,
+            id=system.new_id("msg_"),
+            created_at=system.now(),
+            agent_id=agent_id,
+            role=role,
+            content=(text,),
+        )
+
 
 def _index(index: int, length: int) -> int | None:
     place = index + length if index < 0 else index
     return place if 0 <= place < length else None
+
+
+def _recent(parent: Parent, turns: int, tools: Sequence[Any] | None) -> list[int]:
+    keeps: Callable[[ChatItemEvent], bool] = Copying(tools=None if tools is None else tool_names(tools)).keeps
+    return recent_turns(parent.state.items, turns, keeps)
+
+
+def named_as_given(view: ChatView[Any]) -> tuple[object, ...]:
+    """Return what stands for a context in the fingerprint of a call: its name, and its version if one was given."""
+    source = view._source
+    return source.stream, None if isinstance(source, LiveSource) else source.version

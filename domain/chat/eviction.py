@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ...formats.openai.send import openai_messages
-from ..state.sequence import Items
+from ..formats.openai.send import openai_messages
+from .state.sequence import Items
 
 
 class Eviction:

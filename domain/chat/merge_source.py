@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from ...context.adopt import adopted_copy
-from ...context.transaction import current_or_new_transaction
-from ..rules.commands import OtherSide
-from ..rules.decide import CHAT
-from ..state.fold import ChatState
-from ..state.loading import complete
-from .home import ChatHome
-from .reading import ChatView
-from .writing import MADE_UP, LiveSource, as_given
+from ..context.adopt import adopted_copy
+from ..context.journal import Journal
+from ..context.transaction import current_or_new_transaction
+from ..spans import Segment
+from .rules.commands import OtherSide
+from .rules.decide import CHAT
+from .rules.merging import fork_point
+from .source import ChatHome
+from .state.fold import ChatState
+from .state.loading import complete
+from .state.sequence import Items
+from .view import ChatView, named_as_given
+from .views import MADE_UP, as_given
 
 
 @contextmanager
 def seen_from(
-    home: ChatHome, stream: str, root: str, other: ChatView, key: str | None, is_wanted: Callable[[OtherSide], bool]
+    home: ChatHome,
+    stream: str,
+    root: str,
+    other: ChatView[Any],
+    key: str | None,
+    is_wanted: Callable[[OtherSide], bool],
 ) -> Iterator[tuple[OtherSide, str | None]]:
     """
     Yield the other side of a merge into `stream`, and the idempotency key that is left for the merge itself.
@@ -45,13 +55,7 @@ def seen_from(
         yield side, None
 
 
-def named_as_given(view: ChatView) -> tuple[object, ...]:
-    """Return what stands for a context in the fingerprint of a call: its name, and its version if one was given."""
-    source = view._source
-    return source.stream, None if isinstance(source, LiveSource) else source.version
-
-
-def other_as_given(other: ChatView, home: ChatHome) -> tuple[object, ...]:
+def other_as_given(other: ChatView[Any], home: ChatHome) -> tuple[object, ...]:
     """
     Return the same for one that may lie elsewhere; a detached one, whose name says nothing there, with what it holds.
     """
@@ -63,3 +67,21 @@ def other_as_given(other: ChatView, home: ChatHome) -> tuple[object, ...]:
 
 def _side(stream: str, version: int, state: ChatState) -> OtherSide:
     return OtherSide(stream, version, state.items, state.ancestry)
+
+
+def fork_point_with(side: OtherSide, journal: Journal[ChatState]) -> Segment | None:
+    """Return the version of a context up to which the other side and the one of a journal have one past."""
+    own = Segment(journal.place.stream, journal.version)
+    ours = (*journal.state.ancestry, own)
+    return fork_point(ours, (*side.ancestry, Segment(side.stream, side.version)))
+
+
+def items_at(base: Segment, journal: Journal[ChatState]) -> Items:
+    """Return the items that a context, which a journal's one may go back to, held at a version."""
+    if base.stream == journal.place.stream:
+        return journal.past(base.version).items
+    events = journal.log.read_events(base.stream, until=base.version)
+    if len(events) < base.version:
+        # It was decided in this transaction, and is not in the log yet; what this context began with holds it.
+        return journal.past(1).items
+    return CHAT.fold(CHAT.initial_state, complete(journal.log, events)).items

@@ -1,1 +1,0 @@
-"""The public calls of a chat context, by what they do."""

@@ -5,12 +5,13 @@ the one that was meant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ..domain.clock import REAL_SYSTEM
+from ..domain.context.adopt import names_in, streams_said
 from ..domain.context.attachment import Home
 from ..domain.context.decider import Decider
 from ..domain.context.journal import OPENING, Journal
@@ -19,6 +20,49 @@ from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, N
 from ..domain.ids import split_stream_id, stream_id
 from ..domain.log.envelope import Event
 from ..domain.log.ports import LiveLog, Log, NewEvents
+from ..domain.spans import Span
+
+# The kinds that hold items.
+ITEM_KINDS = ("chat", "queue", "pool", "window", "memory")
+KINDS = (*ITEM_KINDS, "run")
+
+
+def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
+    """
+    Return the stream of the context that is named, among those of some kinds.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: there are several, of different kinds.
+    """
+    streams = streams_named(log, name, kinds)
+    if len(streams) > 1:
+        raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
+    if not streams:
+        raise NotFoundError(f"there is no context {name!r}: `refold contexts` lists them")
+    return streams[0]
+
+
+def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
+    """Return the streams that a name can mean and that exist, of some kinds."""
+    named = [name] if name.partition(":")[0] in kinds else []
+    return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if log.head(stream)]
+
+
+def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:
+    """
+    Yield the streams that an event of `stream` names, its own too, each with the last version that it names of it.
+
+    Raises:
+        DamagedError: a list of items in it is malformed.
+    """
+    for other in streams_said(event):
+        yield other, 1
+    for named in names_in(event):
+        # The ends of runs alone: nobody knows how long a list is that a file or a damaged event brings.
+        last = max((run.stop - 1 for run in named.ranges()), default=0) if isinstance(named, Span) else named.version
+        yield named.stream or stream, max(last, 1)
+
 
 IDENTITY = ("user", "session", "agent")
 

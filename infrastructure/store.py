@@ -46,8 +46,7 @@ from ..projections.usage import USAGE, UsageRow
 from ..projections.validity import VALIDITY
 from .context_settings import ContainerSettings, WindowSettings, window_opening
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
-from .named_contexts import ITEM_KINDS, context_named
-from .opening import Opening, missing_streams, open_journal
+from .opening import ITEM_KINDS, Opening, context_named, missing_streams, open_journal
 from .projecting.building import Progress, Stop
 from .projecting.builtin import PROJECTIONS
 from .projecting.faults import note_fault
@@ -58,9 +57,8 @@ from .projecting.store import ProjectionStore
 from .projecting.worker import ProjectionWorker, WorkingThread
 from .queries.ancestor_rows import holds
 from .queries.at import ContextDifference, StoreAt, store_difference
-from .queries.audit import context_changes
+from .queries.audit import config_changes, context_changes
 from .queries.audit_trail import Change
-from .queries.config_history import config_changes
 from .queries.entries import EntryStay, entry_stays, version_meant
 from .queries.intervals import Interval, intervals
 from .queries.moments import LogEnd, cut_at
@@ -72,8 +70,7 @@ from .queries.search import search
 from .queries.transitions import Transition, of_attribute, of_item, transitions_of
 from .queries.what_if import WhatIf
 from .queries.why_gone import WhyGone, why_gone
-from .subscribed import wanted
-from .subscription import Cursor, Subscription
+from .subscription import Cursor, Subscription, wanted
 from .times import day_named
 from .verifying import Report, verify
 

@@ -39,7 +39,7 @@ from ..domain.pool.events import (
 )
 from ..domain.pool.items import totals_of
 from ..domain.spans import Ref, Segment, Span, refs_of
-from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
+from .intervals import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
 
 BRANCHED, MERGED, RESTORED, CLEARED, NAMED = "branched", "merged", "restored", "cleared", "named"
 DESCRIPTION_CHARACTERS_MAX = 200

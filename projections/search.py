@@ -25,8 +25,7 @@ from ..domain.pool import events as pool
 from ..domain.window import events as window
 from ..domain.words import words_of
 from .contract import SearchedRow
-from .leaves import leaves_of
-from .run_texts import TOLD_EVENTS, told_in
+from .json_texts import TOLD_EVENTS, leaves_of, told_in
 
 
 class SearchRow(SearchedRow, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from ..domain.chat.tokens import SCRIPTS, estimate_tokens
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.messages.reading import calls_of, kind_of
 from ..domain.trajectory.events import MessageRecorded, PortraitWritten
-from .run_texts import told_in
+from .json_texts import told_in
 from .trajectory_keys import digest_of
 
 # The same, as different providers call it.

@@ -37,7 +37,7 @@ from ..domain.chat.events import (
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
-from .stays import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
+from .intervals import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
 
 FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
 TYPES: dict[type[Event], str] = {

@@ -328,3 +328,23 @@ def added_item(event: object) -> ChatItemEvent | None:
     if isinstance(event, ItemInserted | InstructionsReplaced | Summarized):
         return event.item
     return event.config if isinstance(event, Forked) else None
+
+
+INSTRUCTION_ROLES = ("system", "developer")
+
+
+def is_instructions(item: ChatItemEvent) -> bool:
+    """Return whether an item is a system or developer message."""
+    return isinstance(item, MessageAdded) and item.role in INSTRUCTION_ROLES
+
+
+def is_summary(item: ChatItemEvent) -> bool:
+    """Return whether an item is a message that tells others, by its `extra["summary"]`."""
+    if not isinstance(item, MessageAdded) or b'"summary"' not in item.extra:
+        return False
+    return bool(parse_json(item.extra).get("summary"))
+
+
+def is_user(item: ChatItemEvent) -> bool:
+    """Return whether an item is a message of the user: the beginning of a turn."""
+    return isinstance(item, MessageAdded) and item.role == "user"

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ..canonical import parse_json
-from .events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
+from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
-from .kinds import INSTRUCTION_ROLES
 from .rules.summaries import SummaryPlan
 
 # What a summary needs of a tool's answer (SPEC V8.1).

@@ -18,11 +18,10 @@ from ..frozen import FrozenList
 from ..ids import split_stream_id, stream_id
 from .dict_form import items_to_dict
 from .events import ChatItemEvent, Forked, MessageAdded
-from .function_tools import tool_names
 from .items import ChatItem, ChatMessage
 from .rules.commands import Begin
 from .rules.decide import CHAT
-from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns
+from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns, tool_names
 from .source import ChatSource, LiveSource
 from .state.arena import Arena
 from .state.fold import ChatState, Resolved, active_config, fold

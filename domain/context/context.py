@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
 from ..concurrency.threads import in_thread
 from ..errors import NotFoundError
-from ..ids import split_stream_id
+from ..ids import Address, microseconds, parse_address, split_stream_id
 from ..log.envelope import RecordedEvent
+from ..log.ports import Log
 from ..positions import Moment
-from .history import resolve_version
 from .journal import Journal
+
+
+def resolve_version(
+    log: Log, stream: str, address: int | str | datetime | Moment, *, head: int, names: Mapping[str, int]
+) -> int:
+    """
+    Return the version of `stream` that `address` means; `head` is the newest, `names` the names given so far.
+
+    A negative number counts back from the head: -1 is the version before it.
+
+    Raises:
+        InvalidInputError: the address is malformed.
+        NotFoundError: no such version or name.
+    """
+    parsed: Address = parse_address(address)
+    if isinstance(parsed, int):
+        version = parsed if parsed >= 0 else head + parsed
+        if not 0 <= version <= head:
+            raise NotFoundError(f"{stream} has no version {parsed}: it goes from 0 to {head}")
+        return version
+    if isinstance(parsed, datetime):
+        return min(head, log.version_at(stream, microseconds(parsed)))
+    if isinstance(parsed, Moment):
+        return min(head, log.version_at(stream, parsed))
+    if parsed not in names:
+        known = ", ".join(sorted(names)) or "none yet"
+        raise NotFoundError(f"{stream} has no version named {parsed!r} (names: {known})")
+    return names[parsed]
+
 
 T = TypeVar("T")
 Self = TypeVar("Self", bound="Context")

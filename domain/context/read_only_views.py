@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..pool.read_only import ReadOnlyError
-from .attached import HomedContext
+from .attachment import HomedContext
 
 
 class ReadOnlyView(HomedContext):

@@ -14,8 +14,15 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ..chat.events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, Image, MessageAdded
-from ..chat.kinds import INSTRUCTION_ROLES
+from ..chat.events import (
+    INSTRUCTION_ROLES,
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    Image,
+    MessageAdded,
+)
 from ..chat.pairing import pair_calls
 from ..chat.state.fold import active_config
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .decorating import HookDecorator, hook
 from .errors import NotAsyncError, UnregisteredHookError, UnserializableHookError
 from .hook import (
     AgentHook,
@@ -20,7 +19,7 @@ from .hook import (
 )
 from .injecting import inject_context_deps
 from .locks import CrossLoopLock
-from .registry import HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
+from .registry import HookDecorator, HookRegistry, hook, rebuild_hooks_from_serialization, serialize_hooks_by_type
 
 __all__ = [
     "AgentHook",

@@ -13,8 +13,7 @@ from ..concurrency.locks import synchronized
 from ..concurrency.process_forks import renew_in_child
 from ..concurrency.threads import finished_in_thread
 from ..content import stored_content
-from ..context.attached import HomedContext, detached_home
-from ..context.attachment import Home
+from ..context.attachment import Home, HomedContext, detached_home
 from ..context.journal import Journal, Outcome
 from ..context.view import Place
 from ..errors import InvalidInputError
@@ -24,10 +23,9 @@ from ..log.ports import NewEvents
 from ..pool.read_only import ReadOnlyError
 from ..positions import Moment
 from .events import MemoryForgotten, MemoryRestored
-from .past import changes_of, forgotten
 from .records import MemoryChange, MemoryKind, MemoryRecord
 from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
-from .state import Held, MemoryState
+from .state import Held, MemoryState, changes_of, forgotten
 
 SEARCH_LIMIT = 100
 

@@ -16,11 +16,10 @@ from ..hooks import ContextPoolHook, HookDecorator
 from ..positions import Moment
 from ..words import words_of
 from .adding import Adding, Removing
-from .branching import branch_of
 from .commands import POOL
 from .container import Container, require_limit
 from .items import ContextItem, Held
-from .joining import ConflictRule, merge_into
+from .merge import ConflictRule, branch_of, merge_into
 from .read_only import ReadOnly
 from .rules import POOLS
 from .saving import container_to_dict, fill_from_dict

@@ -11,11 +11,10 @@ from ..errors import InvalidInputError
 from ..hooks import ContextQueueHook, Hook, HookDecorator
 from ..positions import Moment
 from .adding import Adding
-from .branching import branch_of
 from .commands import QUEUE, Refill
 from .container import Container, require_limit
 from .items import ContextItem
-from .joining import merge_into
+from .merge import branch_of, merge_into
 from .read_only import ReadOnly
 from .rules import QUEUES
 from .saving import container_to_dict, fill_from_dict

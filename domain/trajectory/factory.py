@@ -8,8 +8,7 @@ from weakref import WeakValueDictionary
 from ..canonical import require_unicode
 from ..concurrency.locks import synchronized
 from ..concurrency.process_forks import renew_in_child
-from ..context.attached import detached_home
-from ..context.attachment import Home
+from ..context.attachment import Home, detached_home
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction
 from ..context.view import Place

@@ -7,13 +7,48 @@ was given is in `extra`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from dataclasses import field as field_of
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict
+
+NAME = re.compile(r"(?P<type>[^()]+)\((?P<label>.*)\)(?:#(?P<number>[1-9][0-9]{0,17}))?", re.DOTALL)
+
+
+class NodeName(NamedTuple):
+    """A name in its parts; `number` is None for the newest vertex of that name."""
+
+    type: str
+    label: str
+    number: int | None = None
+
+
+def node_name(node_type: str, label: str, number: int | None = None) -> str:
+    """Return the name of a node."""
+    name = f"{node_type}({label})"
+    return name if number is None else numbered_name(name, number)
+
+
+def numbered_name(name: str, number: int) -> str:
+    """Return the name of one of the vertices that bear a plain name."""
+    return f"{name}#{number}"
+
+
+def parse_node_name(name: str) -> NodeName:
+    """
+    Return the parts of a name.
+
+    Raises:
+        InvalidInputError: it is not of the form `Type(label)` (SPEC D2.7).
+    """
+    found = NAME.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidInputError(f"Graph node label {name!r} has illegal format: `Type(label)` is right.")
+    return NodeName(found["type"], found["label"], int(found["number"]) if found["number"] else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from ..spans import Segment
 from .drawing import drawn
 from .events import NodeRegistered, QueryRegistered, RoundsRestored
 from .identity import RunId, flushed_end, is_run_id, run_id_of
-from .naming import node_name
+from .nodes import node_name
 from .rules.commands import AddEdge, ModifyNode, MovePointers, RegisterNode, RegisterQuery, RemoveNode, RestoreRounds
 from .run_view import ShownRun
 from .state.attributes import attributes_of

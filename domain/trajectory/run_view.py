@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..canonical import parse_json
-from ..context.attached import HomedContext
+from ..context.attachment import HomedContext
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict, freeze
 from ..messages import Message, build_current_context, clean_messages, message_from_dict

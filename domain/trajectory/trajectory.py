@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from .errors import NodeNotFoundError
-from .naming import node_name
-from .nodes import DATA
+from .nodes import DATA, node_name
 
 
 def merged_by_identity(graph: Trajectory) -> Trajectory:

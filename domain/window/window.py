@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
-from ..context.attached import HomedContext, detached_home, detached_journal
-from ..context.attachment import Home
+from ..context.attachment import Home, HomedContext, detached_home, detached_journal
 from ..context.journal import Journal, Outcome
 from ..context.read_only_views import ReadOnlyView
 from ..errors import NotFoundError

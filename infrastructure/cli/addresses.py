@@ -10,7 +10,7 @@ from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.positions import Moment
-from ..named_contexts import KINDS, streams_named
+from ..opening import KINDS, streams_named
 from ..store import Store
 from .options import checked_text
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from ...domain.context.history import resolve_version
+from ...domain.context.context import resolve_version
 from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
 from ...domain.memory import state as memories
 from ...domain.memory.events import MemoryForgotten
-from ...domain.memory.past import forgotten
+from ...domain.memory.state import forgotten
 from ...domain.pool import state as containers
 from ...domain.pool.state import Departures
 from ...domain.pool.state import complete as container_events
@@ -26,7 +26,7 @@ from ...domain.trajectory.identity import run_id_of
 from ...domain.window import state as windows
 from ...domain.window.state import Departures as WindowDepartures
 from ...domain.window.state import complete as window_events
-from ..named_contexts import KINDS
+from ..opening import KINDS
 from ..queries.origins import Item, births, full_ref
 from ..store import Store
 from .addresses import Reference, stream_of

@@ -10,7 +10,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.view import ChatView
 from ...domain.ids import split_stream_id
 from ...domain.totals import Totals
-from ..named_contexts import KINDS
+from ..opening import KINDS
 from .addresses import Reference, chat_in, new_id, seen_at, stream_of
 from .addresses import reference as parse_reference
 from .changes import Changed, report

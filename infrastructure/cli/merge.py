@@ -15,7 +15,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
-from ...domain.pool.joining import Merging
+from ...domain.pool.merge import Merging
 from ...domain.pool.rules import Side
 from .addresses import Reference, chat_in, existing, seen_at, stream_of
 from .addresses import reference as parse_reference

@@ -34,7 +34,7 @@ from ...domain.trajectory.events import (
     StepsCleared,
     StepTaken,
 )
-from ...domain.trajectory.naming import node_name
+from ...domain.trajectory.nodes import node_name
 from ...domain.trajectory.state.parts import type_of
 from .render import because, counted, joined, source_of
 from .shapes import json_text

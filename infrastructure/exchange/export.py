@@ -18,8 +18,7 @@ from ...domain.errors import NotFoundError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.moments import STREAM as MOMENTS
-from ..named_versions import named_versions
-from ..opening import root_of
+from ..opening import named_versions, root_of
 from .file_form import FORM_VERSION, End, EventLine, Header, line_of
 from .files import pages_up_to_now, writing_file
 

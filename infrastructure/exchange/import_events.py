@@ -17,11 +17,9 @@ from ...domain.log.admission import admitted
 from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
 from ..log.codec import tag_of
-from ..named_versions import named_versions
-from ..opening import root_of
-from ..subscribed import KINDS
-from .file_form import EventLine
-from .reading import ReadLine, event_lines
+from ..opening import named_versions, root_of
+from ..subscription import KINDS
+from .file_form import EventLine, ReadLine, event_lines
 from .rehearsal import rehearse
 
 PAGE_EVENTS = 1_000

@@ -31,8 +31,8 @@ from ..queries.audit import context_changes
 from ..queries.run_audit import run_changes
 from ..queries.transitions import transitions_of
 from ..store import Store
+from .file_form import event_at
 from .files import reading_file
-from .reading import event_at
 
 PAGE_EVENTS = 2_048
 # Events of streams that others name are read again and again: so many are kept.

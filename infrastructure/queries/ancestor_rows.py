@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from ...domain.errors import DamagedError
 from ...domain.spans import Ref, Segment
 from ...projections.contract import Projection
-from ...projections.stays import STILL_THERE, StayRow, item_key, rows_prefix
+from ...projections.intervals import STILL_THERE, StayRow, item_key, rows_prefix
 from ..projecting.store import ProjectionStore
 
 R = TypeVar("R", bound=StayRow)

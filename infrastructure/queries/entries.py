@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...domain.context.context import resolve_version
 from ...domain.context.decider import trusted
-from ...domain.context.history import resolve_version
 from ...domain.errors import DamagedError
 from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
@@ -33,7 +33,7 @@ from ...projections.entries import (
     came_with,
     names_prefix,
 )
-from ...projections.stays import STILL_THERE, stays_of
+from ...projections.intervals import STILL_THERE, stays_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
 from .ancestor_rows import Level, born_rows, levels_of, version_in

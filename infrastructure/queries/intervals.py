@@ -12,7 +12,7 @@ from ...domain.chat.state.sequence import Edits
 from ...domain.context.decider import trusted
 from ...domain.errors import DamagedError
 from ...domain.spans import Segment, refs_of
-from ...projections.stays import STILL_THERE, Stay, mark_key, stays_of
+from ...projections.intervals import STILL_THERE, Stay, mark_key, stays_of
 from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore

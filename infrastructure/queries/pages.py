@@ -13,7 +13,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import microseconds
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..projecting.runner import ProjectionRunner
-from ..subscribed import KINDS
+from ..subscription import KINDS
 
 CONTEXTS_MAX = 1_000
 FETCHED_ROWS = 512

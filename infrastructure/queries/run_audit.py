@@ -37,7 +37,7 @@ from ...domain.trajectory.events import (
     StepsCleared,
     StepTaken,
 )
-from ...domain.trajectory.naming import node_name
+from ...domain.trajectory.nodes import node_name
 from ...domain.trajectory.state.attributes import DESCRIPTION
 from ...domain.trajectory.state.parts import type_of
 from ..plain_data import plain_fields

@@ -12,8 +12,7 @@ import msgspec
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.messages import message_to_dict
 from ...domain.messages.reading import kind_of
-from ...domain.trajectory.naming import parse_node_name
-from ...domain.trajectory.nodes import COMPUTATION
+from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
 from ...domain.trajectory.rounds import RoundChange, RoundEdge, RoundNode, RoundRecord, checked_round
 from ...domain.trajectory.rules.registering import RESERVED, edge_type
 from ..files import parse_foreign, read_bounded

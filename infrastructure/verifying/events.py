@@ -17,7 +17,7 @@ from ...domain.errors import DamagedError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment, Position
-from ..named_versions import named_versions
+from ..opening import named_versions
 from .report import Problem, Unreadable, asked, damage_of
 
 HOLES_MAX = 100

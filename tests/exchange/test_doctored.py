@@ -14,7 +14,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.exchange import export_events, reading, rehearsal, take_in_events
+from refold.infrastructure.exchange import export_events, rehearsal, take_in_events
+from refold.infrastructure.exchange import file_form as reading
 from tests.contract.chat_checking import message
 from tests.support.doctored import doctored, every_answer
 from tests.support.every_kind import fill, seen

@@ -16,7 +16,7 @@ from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem
 from refold.infrastructure.queries.ancestor_rows import holds
 from refold.infrastructure.queries.entries import EntryStay
-from refold.projections.stays import rows_prefix
+from refold.projections.intervals import rows_prefix
 
 from ..model.container_life import NUMBER
 from ..model.container_machine import ContainerMachine

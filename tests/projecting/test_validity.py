@@ -16,7 +16,7 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.queries.intervals import Interval, ids_seen
-from refold.projections.stays import rows_prefix
+from refold.projections.intervals import rows_prefix
 from refold.projections.validity import VALIDITY
 
 from ..model.editing_life import NUMBER

@@ -6,7 +6,8 @@ A call and its output are never parted, and the instructions and tools in force 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,14 +21,30 @@ from ..events import (
     FunctionReturned,
     HandedOff,
     MessageAdded,
+    is_instructions,
+    is_user,
 )
-from ..kinds import is_instructions, is_user
 from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved, active_config
 from ..state.loading import tail_of
 from ..state.sequence import Items
+
+
+def tool_names(tools: Iterable[Any]) -> frozenset[str]:
+    """
+    Return the names of tools: texts, and whatever has `_tool_info`, methods too (SPEC V4.4, V4.5); all else is
+    ignored.
+    """
+    names = (tool if isinstance(tool, str) else _name_of(tool) for tool in tools)
+    return frozenset(name for name in names if name is not None)
+
+
+def _name_of(tool: Any) -> str | None:
+    function = getattr(tool, "__func__", tool)
+    name = getattr(getattr(function, "_tool_info", None), "name", None)
+    return name if isinstance(name, str) else None
 
 
 class Parent(msgspec.Struct, frozen=True):

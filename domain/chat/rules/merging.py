@@ -21,8 +21,9 @@ from ..events import (
     Merged,
     MessageAdded,
     Placement,
+    is_instructions,
+    is_summary,
 )
-from ..kinds import is_instructions, is_summary
 from ..pairing import pair_calls
 from ..state.builder import TakenItem
 from ..state.fold import ChatState, Resolved

@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from ..events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff
-from ..kinds import is_instructions, is_summary, is_user
+from ..events import (
+    ChatItemEvent,
+    ConfigUpdated,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    is_instructions,
+    is_summary,
+    is_user,
+)
 from ..pairing import pair_calls
 from ..tokens import estimate_tokens
 from .commands import Truncate

@@ -7,8 +7,18 @@ from collections.abc import Sequence
 import msgspec
 
 from ...errors import DecisionRefusedError, InvalidInputError, NotFoundError
-from ..events import ChatEvent, ChatItemEvent, ConfigUpdated, HandedOff, MessageAdded, Summarized, SummaryUndone
-from ..kinds import is_instructions, is_summary, is_user
+from ..events import (
+    ChatEvent,
+    ChatItemEvent,
+    ConfigUpdated,
+    HandedOff,
+    MessageAdded,
+    Summarized,
+    SummaryUndone,
+    is_instructions,
+    is_summary,
+    is_user,
+)
 from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState

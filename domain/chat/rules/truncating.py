@@ -11,8 +11,10 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
     HandedOff,
+    is_instructions,
+    is_summary,
+    is_user,
 )
-from ..kinds import is_instructions, is_summary, is_user
 from ..pairing import Pairs, pair_calls
 from ..state.fold import ChatState
 from ..state.sequence import Items

@@ -14,8 +14,7 @@ from itertools import accumulate
 from ...concurrency.locks import synchronized
 from ...concurrency.process_forks import fork_safe_lock
 from ...totals import Totals
-from ..events import ChatItemEvent, FunctionCalled, FunctionReturned
-from ..kinds import is_user
+from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
 
 # Where an item came into the world: a number for the n-th stream of this context's lineage, or another

@@ -31,8 +31,8 @@ from ..events import (
     Opened,
     Summarized,
     SummaryUndone,
+    is_instructions,
 )
-from ..kinds import is_instructions
 from .builder import ItemsBuilder, TakenItem
 from .sequence import Gone, Items
 

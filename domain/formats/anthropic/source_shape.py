@@ -27,8 +27,8 @@ from ...chat.events import (
     HandedOff,
     Image,
     MessageAdded,
+    is_instructions,
 )
-from ...chat.kinds import is_instructions
 from ...chat.state.fold import active_config
 from ...errors import MISSHAPEN
 from ..send import arguments_of

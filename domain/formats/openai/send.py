@@ -14,8 +14,7 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
-from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
-from ...chat.kinds import INSTRUCTION_ROLES
+from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..send import MALFORMED, NO_OUTPUT, Config, Placed, left_out, place_instructions

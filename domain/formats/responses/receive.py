@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from ...canonical import canonical_json
-from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
-from ...chat.kinds import is_instructions
+from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, is_instructions
 from ...clock import System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, Fields, as_plain_data

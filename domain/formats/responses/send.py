@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...chat.events import ChatItemEvent, FunctionCalled, MessageAdded
-from ...chat.kinds import INSTRUCTION_ROLES
+from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, MessageAdded
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .export_round import told_round
 from .import_round import IMPORTED, bring_in, checked_round
-from .record import RoundChange, RoundEdge, RoundNode, RoundRecord, are_same
+from .record import RoundChange, RoundEdge, RoundNode, RoundRecord, are_same, told_round
 
 __all__ = [
     "IMPORTED",

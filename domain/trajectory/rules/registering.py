@@ -10,8 +10,7 @@ from ...errors import InvalidInputError
 from ...spans import Ref
 from ..errors import NodeNotFoundError, RunStateError
 from ..events import NodeRegistered, QueryRegistered
-from ..naming import node_name
-from ..nodes import COMPUTATION, DATA, own_fields, require_fields
+from ..nodes import COMPUTATION, DATA, node_name, own_fields, require_fields
 from ..state.attributes import DESCRIPTION, attributes_of
 from ..state.graph import RunGraph
 from ..state.parts import QUERY

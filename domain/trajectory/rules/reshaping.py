@@ -9,8 +9,7 @@ from ...errors import DecisionRefusedError
 from ...spans import Ref
 from ..errors import NodeNotFoundError, UnknownAttributeError
 from ..events import AttributeChange, EdgeAdded, NodeChanged, NodeRemoved, PointersMoved
-from ..naming import parse_node_name
-from ..nodes import NODE_TYPES
+from ..nodes import NODE_TYPES, parse_node_name
 from ..state.attributes import DESCRIPTION, attributes_of
 from ..state.graph import RunGraph
 from .commands import AddEdge, ModifyNode, MovePointers, RemoveNode

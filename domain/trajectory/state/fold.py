@@ -41,7 +41,7 @@ from ..events import (
     StepsCleared,
     StepTaken,
 )
-from ..naming import node_name
+from ..nodes import node_name
 from .parts import QUERY, Change, Edge, Portrait, Row, Vertex, row_of
 from .steps import Steps
 

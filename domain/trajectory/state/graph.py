@@ -15,7 +15,7 @@ from ...ordered_map import OrderedMap
 from ...spans import OWN, Ref
 from ..errors import NodeNotFoundError
 from ..events import NodeEvent, NodeRegistered
-from ..naming import node_name, numbered_name, parse_node_name
+from ..nodes import node_name, numbered_name, parse_node_name
 from .fold import RunState
 from .parts import Change, Edge, Row, Vertex, row_of, type_of
 

@@ -8,7 +8,7 @@ have connections of their own, and neither waits for the other.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
@@ -21,9 +21,11 @@ from ....domain.log.ports import ANY_VERSION, KeyRow, NewEvents, Page, Pending, 
 from ....domain.positions import BEGINNING, Moment, Partition
 from ..acknowledged import Acknowledged, Witness, is_small
 from ..codec import CODEC, Codec
-from ..compression import DICTIONARY_EVENTS
+from ..compression import DICTIONARY_EVENTS, Compression
 from ..group_commit import GroupCommitter, Ticket
+from ..large_texts import damage_of
 from ..records import ANY, Part, Request, drafts_of, receipts_of
+from ..row_faults import empty_key, nameless_type
 from .append import Appender, Begun, Interrupted
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
@@ -31,8 +33,71 @@ from .page import Pager
 from .planning import Answer
 from .read import VERSION_MAX, PostgresPartition, Reader
 from .schema import prepare_schema
-from .verify import damaged_rows, damaged_texts, key_rows, stream_ids
-from .wire import PATIENCE_SECONDS, Wire
+from .wire import PATIENCE_SECONDS, Call, Wire, int4, int8
+
+PAGE_ROWS = 256
+STREAMS = "SELECT id FROM stream WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT 10000"
+LAST = "\U0010ffff"
+ROWS_TOLD = 100
+NAMELESS = f"""
+    SELECT s.id, e.slice, e.stream, e.version, e.tag
+    FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag
+    LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream
+    WHERE t.key IS NULL ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
+"""
+# Versions have no holes, so the last one says which there are.
+KEYS = f"""
+    SELECT id, slice, stream, key, first_version, last_version, head FROM (
+        SELECT s.id, i.slice, i.stream, i.key, i.first_version, i.last_version,
+            coalesce((SELECT max(e.version) FROM event AS e WHERE e.slice = i.slice AND e.stream = i.stream), 0) AS head
+        FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream) AS keyed
+    WHERE first_version NOT BETWEEN 1 AND last_version OR last_version > head LIMIT {ROWS_TOLD}
+"""
+TEXTS = f"SELECT slice, key, hash, data FROM blob WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT {PAGE_ROWS}"
+
+KEY_ROWS = """
+    SELECT i.slice, i.stream, i.key, s.id, i.first_version, i.last_version
+    FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
+    WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
+"""
+
+
+def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
+    """Return the ids of the streams that begin with `prefix`, in order."""
+    found: list[str] = []
+    end = (prefix + LAST).encode()
+    while rows := database.ask(Call(STREAMS, ((found[-1] if found else "").encode(), prefix.encode(), end)))[0]:
+        found += [row[0] for row in rows]
+    return found
+
+
+def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
+    """Yield an error for each of the first events whose type has no name, and keys under which nothing was recorded."""
+    for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
+        yield nameless_type(stream or f"stream {number}.{key}", *rest)
+    for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
+        yield empty_key(stream or f"stream {number}.{key}", *rest)
+
+
+def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
+    """Yield what is kept of every idempotency key."""
+    place = (-1, 0, "")
+    while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
+        for number, stream, key, name, first, last in rows:
+            yield KeyRow(name or f"stream {number}.{stream}", key, first, last)
+            place = (number, stream, key)
+
+
+def damaged_texts(database: PostgresDatabase, compression: Compression) -> Iterator[DamagedError]:
+    """Yield an error for each large text that does not match its hash."""
+    place = (-1, 0)
+    while rows := database.ask(Call(TEXTS, (int4(place[0]), int8(place[1]))))[0]:
+        for number, key, digest, data in rows:
+            damage = damage_of(compression, data, digest, f"blob {number}.{key}")
+            if damage is not None:
+                yield damage
+        place = (rows[-1][0], rows[-1][1])
+
 
 POLL_SECONDS = 0.02
 T = TypeVar("T")

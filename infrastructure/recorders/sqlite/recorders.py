@@ -21,10 +21,12 @@ from eventsourcing.persistence import (
     Tracking,
     TrackingRecorder,
 )
+from eventsourcing.utils import Environment, EnvType
 
 from ...log.records import Appended, Part, Request
 from ...log.sqlite.schema import schema_statements
 from ..event_recorders import LogRecorder, ProcessingRecorder, SequenceRecorder, Versions, versions_of
+from ..factory import RecorderFactory, chosen_id_type, refuse_many_tracking_rows, whole_number
 from ..stored_events import Stored, originator_of, snapshot_table, stream_of, table_prefix
 from .datastore import SqliteDatastore
 
@@ -211,3 +213,34 @@ class SqliteSnapshotRecorder(SqliteRecorder, AggregateRecorder):
         with self.datastore.reading() as connection:
             rows = connection.execute(statement, (stream, versions.after, versions.until, limit)).fetchall()
         return [StoredEvent(originator_of(stream, id_type), *row) for row in rows]
+
+
+class SqliteFactory(RecorderFactory[SqliteTrackingRecorder]):
+    """
+    Constructs recorders on one SQLite database.
+
+    Raises:
+        OSError: a variable is missing or says something that cannot be done.
+    """
+
+    SQLITE_DBNAME = "SQLITE_DBNAME"
+    SQLITE_LOCK_TIMEOUT = "SQLITE_LOCK_TIMEOUT"
+
+    aggregate_recorder_class = SqliteAggregateRecorder
+    snapshot_recorder_class = SqliteSnapshotRecorder
+    application_recorder_class = SqliteApplicationRecorder
+    tracking_recorder_class = SqliteTrackingRecorder
+    process_recorder_class = SqliteProcessRecorder
+
+    def __init__(self, env: Environment | EnvType | None) -> None:
+        super().__init__(env)
+        db_name = self.env.get(self.SQLITE_DBNAME)
+        if not db_name:
+            keys = " or ".join(self.env.create_keys(self.SQLITE_DBNAME))
+            raise OSError(f"no SQLite database is named: set {keys} to a path, or to :memory:")
+        refuse_many_tracking_rows(self.env)
+        self.datastore = SqliteDatastore(
+            db_name,
+            lock_timeout=whole_number(self.env, self.SQLITE_LOCK_TIMEOUT),
+            originator_id_type=chosen_id_type(self.env),
+        )

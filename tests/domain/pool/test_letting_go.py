@@ -19,10 +19,10 @@ async def filled(container: Any, count: int) -> Any:
     return container
 
 
-@pytest.mark.parametrize("container", [ContextQueue[Any](2), ContextPool[Any](2)])
-async def test_what_left_is_let_go_of(container: Any) -> None:
+@pytest.mark.parametrize("kind", [ContextQueue, ContextPool])
+async def test_what_left_is_let_go_of(kind: Any) -> None:
     """However many came and went, there is one version of each map."""
-    await filled(container, 300)
+    container = await filled(kind(2), 300)
     gc.collect()
 
     mine = {container._state.items._lock, container._state.ids._lock}

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from refold.domain.errors import InvalidInputError
 from refold.domain.ids import split_stream_id
 from refold.domain.trajectory.identity import RunId, run_id_of
-from refold.domain.trajectory.naming import NodeName, node_name, parse_node_name
-from refold.domain.trajectory.nodes import NODE_TYPES
+from refold.domain.trajectory.nodes import NODE_TYPES, NodeName, node_name, parse_node_name
 
 from .runs import add, asked
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..context.adopt import adopted_copy
+from ..context.attachment import Home
+from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
-from ..errors import InvalidInputError
+from ..context.view import Place
+from ..errors import ConcurrencyError, InvalidInputError
+from ..ids import stream_id
 from ..log.ports import Log
 from ..spans import Ref, Segment, spans_of
+from ..totals import Totals
 from .changes import COMING, Change, Coming, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
-from .commands import Command, Merge
+from .commands import Begin, Command, Merge
 from .container import Container
-from .events import ContainerEvent
+from .events import BranchedEvent, ContainerEvent
 from .items import ContextItem, Held
 from .read_only import ReadOnly
 from .rules import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
@@ -187,3 +192,63 @@ def _time_of(log: Log, change: Ref) -> float:
     """Return when an event was recorded; what is on its way to the log only now is newer than all."""
     recorded = log.read(change.stream, after=change.version - 1, until=change.version)
     return recorded[0].recorded_at if recorded else inf
+
+
+if TYPE_CHECKING:
+    from .container import Container
+
+
+def branch_of(
+    parent: Container[Any], limit: int | None, context_id: str | None, key: str | None
+) -> tuple[Journal[ContainerState], Home]:
+    """
+    Begin a branch of what `parent` shows, and return what it stands on.
+
+    Raises:
+        InvalidInputError: the id cannot be one or is taken.
+    """
+    # What a branch names must not come after it on disk.
+    parent.flush()
+    event = _branched(parent, limit)
+    home = parent.home
+    stream = stream_id(parent.kind.name, context_id or home.child_id(parent.stream, parent.shown_state.ancestry, key))
+    journal: Journal[ContainerState] = Journal(
+        home.log,
+        Place(stream, event.root, event.agent),
+        parent.decider,
+        version=0,
+        unflushed=home.unflushed,
+        base=fold(parent.recorded_state, (event,)),
+    )
+    version = parent._at_version if isinstance(parent, ReadOnly) else None
+    try:
+        call = ("branch", parent.stream, version, limit)
+        journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
+    except ConcurrencyError as error:
+        raise InvalidInputError(f"{stream} exists already: branch under another id") from error
+    # That a container exists is never queued: everything that is queued on it hangs on that.
+    journal.durability = home.durability
+    return journal, home
+
+
+def _branched(parent: Container[Any], limit: int | None) -> BranchedEvent:
+    state = parent.recorded_state
+    opened = state.opened
+    if opened is None:
+        raise InvalidInputError(f"{parent.stream}@{parent.version} is before it began: branch a later version")
+    total = Totals()
+    kept = state.items.values()
+    for held in kept if limit is None else kept[-limit:]:
+        total += held.totals
+    return parent.kind.branched(
+        parent=parent.stream,
+        version=parent.version,
+        lineage=(*state.ancestry, Segment(parent.stream, parent.version)),
+        root=parent.root,
+        limit=limit,
+        tags=state.tags,
+        change=total,
+        user=opened.user,
+        session=opened.session,
+        agent=opened.agent,
+    )

@@ -17,8 +17,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 from ..clock import REAL_SYSTEM
 from ..hooks import Hook, HookDecorator, HookRegistry, NotAsyncError, ToolHook, merge_kwargs
+from ..hooks.hook import new_lock
 from ..hooks.injecting import Injection
-from ..hooks.locks import new_lock
 from .registries import ToolRegistry
 
 

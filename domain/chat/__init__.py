@@ -17,6 +17,7 @@ from .items import (
     ImageContent,
     ResizeOptions,
 )
+from .state.sequence import RunningTokens
 from .summarising import (
     SUMMARIZE_PROMPT,
     SummaryAnswer,
@@ -25,7 +26,7 @@ from .summarising import (
     render_context_as_text,
     render_items,
 )
-from .tokens import CHARACTERS, SCRIPTS, RunningTokens, TokenCounter, tiktoken_counter
+from .tokens import CHARACTERS, SCRIPTS, TokenCounter, tiktoken_counter
 from .view import EvictedItem
 from .window import ContextWindow
 

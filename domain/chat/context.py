@@ -80,15 +80,16 @@ from .tokens import DEFAULT, TokenCounter
 from .view import ChatView
 from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
 
-Item = TypeVar("Item", bound=ChatItem)
-Made = TypeVar("Made", bound="ChatContext")
 if TYPE_CHECKING:
     # A replay needs a context to run in, so it is imported where one is asked for.
-    from .replay import Policy, Replay
-DETACHED = Place("chat:detached", "detached")
-if TYPE_CHECKING:
     # A model is asked with a context, and a context asks models.
     from ..llm.base import LLM
+    from .replay import Policy, Replay
+
+
+Item = TypeVar("Item", bound=ChatItem)
+Made = TypeVar("Made", bound="ChatContext")
+DETACHED = Place("chat:detached", "detached")
 
 
 class ChatContext(ChatView["ChatContext"], Context):
@@ -859,7 +860,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         own = journal.events(until=journal.version)
         events = journal.decider.complete(journal.log, own)
         wanted = policy_of(policy) if isinstance(policy, str) else policy
-        return replayed(events, len(own) - len(events) + 1, wanted)
+        return replayed(events, len(own) - len(events) + 1, wanted, ChatContext())
 
     # Its journal and its store
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from ..errors import InvalidInputError
-from .context import ChatContext
 from .events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
 from .items import ChatItem
 from .rules.commands import Truncate
@@ -84,7 +83,8 @@ class TruncatedPrompts:
         return [item for place, item in enumerate(come) if self._gone.get(place, number + 1) > number]
 
 
-Policy = Callable[[ChatContext], Awaitable[object] | object]
+# Called with a detached context.
+Policy = Callable[[Any], Awaitable[object] | object]
 
 
 class ReplayedCall(NamedTuple):
@@ -160,22 +160,37 @@ class _Step(NamedTuple):
     is_call: bool
 
 
+class Scratch(Protocol):
+    """A detached chat context in which a history runs again."""
+
+    def record_items(self, items: Sequence[ChatItemEvent], /) -> object:
+        """Add items."""
+
+    def recorded_items(self) -> Items:
+        """Return the items that the model would see."""
+
+    def truncate(self, max_items: int | None, max_tokens: int | None, /) -> object:
+        """Evict the oldest items until the rest is within both limits."""
+
+
 class _KeepNewest(msgspec.Struct, frozen=True):
     """The policy that truncates to a number of tokens, or of items, before each call."""
 
     limits: Truncate
 
-    def __call__(self, chat: ChatContext) -> None:
+    def __call__(self, chat: Scratch) -> None:
         """Truncate a context."""
         chat.truncate(self.limits.max_items, self.limits.max_tokens)
 
 
-def replayed(events: Sequence[Any], first_version: int, policy: Policy) -> tuple[Replay, Iterator[Any]]:
+def replayed(
+    events: Sequence[Any], first_version: int, policy: Policy, scratch: Scratch
+) -> tuple[Replay, Iterator[Any]]:
     """
     Return an empty replay, and what fills it: it gives what each turn of the policy returned, to be awaited if need be.
 
     `events` are those of a context, completed, the first of them of version `first_version`; what it has of its parents
-    comes before version 1.
+    comes before version 1. They are put into `scratch`, an empty context.
     """
     steps = _steps(events, first_version)
     if isinstance(policy, _KeepNewest):
@@ -185,11 +200,10 @@ def replayed(events: Sequence[Any], first_version: int, policy: Policy) -> tuple
         return replay, _run_truncation(steps, replay, history, truncated)
     prompts = Prompts()
     replay = Replay(prompts)
-    return replay, _run(steps, replay, policy, prompts)
+    return replay, _run(steps, replay, policy, prompts, scratch)
 
 
-def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompts) -> Iterator[Any]:
-    scratch = ChatContext()
+def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompts, scratch: Scratch) -> Iterator[Any]:
     for step in steps:
         if step.is_call:
             yield policy(scratch)
@@ -267,7 +281,7 @@ def _is_model(item: ChatItemEvent) -> bool:
 # Policies that have a name
 
 
-def keep_all(_chat: ChatContext) -> None:
+def keep_all(_chat: object) -> None:
     """Let everything stay."""
 
 

@@ -17,6 +17,11 @@ from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionRe
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
 from .rules.summaries import SummaryPlan
 
+if TYPE_CHECKING:
+    # Contexts ask for summaries, and models are asked with a context: at run time this would be a circle.
+    from ..llm.base import LLM
+
+
 # What a summary needs of a tool's answer (SPEC V8.1).
 SUMMARY = "[Conversation Summary]\n"
 OTHERS_SUMMARY = "[Sub-agent Summary]\n"
@@ -84,10 +89,6 @@ def _is_summary(message: ChatMessage | MessageAdded) -> bool:
     extra = parse_json(message.extra) if isinstance(message.extra, bytes) and message.extra else message.extra
     return isinstance(extra, dict) and bool(extra.get("summary"))
 
-
-if TYPE_CHECKING:
-    # Contexts ask for summaries, and models are asked with a context: at run time this would be a circle.
-    from ..llm.base import LLM
 
 logger = logging.getLogger(__name__)
 

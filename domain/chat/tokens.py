@@ -7,12 +7,9 @@ The sums are the seed's (SPEC V2.7 to V2.10). So is the count of texts, save of 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from ..concurrency.locks import synchronized
-from ..concurrency.process_forks import renew_in_child
 from .events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 
 TokenCounter = Callable[[str], int]
@@ -96,10 +93,6 @@ def _named(name: str) -> Encoding:
         ) from error
 
 
-if TYPE_CHECKING:
-    from .state.arena import Arena
-    from .state.sequence import Items
-
 DEFAULT = SCRIPTS
 PER_ITEM = 4
 PER_IMAGE = 300
@@ -124,39 +117,3 @@ def _content_tokens(content: str | tuple[str | Image, ...], counter: TokenCounte
     for part in content:
         tokens += counter(part) if isinstance(part, str) else PER_IMAGE
     return tokens
-
-
-class RunningTokens:
-    """
-    The estimated tokens of a context by a counter of one's own: each item is counted once, edits or not.
-
-    It may be used from several threads. One follows one context; another one is counted anew.
-    """
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._after_fork()
-        renew_in_child(self)
-
-    def _after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._arena: Arena | None = None
-        # By ordinal, as far as somebody asked.
-        self._tokens: list[int] = []
-        self._seen: Items | None = None
-        self._total = 0
-
-    @synchronized
-    def total(self, items: Items) -> int:
-        """Return the estimated tokens of all these items."""
-        if items.arena is not self._arena:
-            self._arena, self._tokens, self._seen = items.arena, [], None
-        known = len(self._tokens)
-        self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
-        if self._seen is not None and items.continues(self._seen):
-            total = self._total + sum(self._tokens[self._seen.reach : items.reach])
-        else:
-            total = sum(map(self._tokens.__getitem__, items.order()))
-        # At once: an interrupt between the two would count items twice.
-        self._total, self._seen = total, items
-        return total

@@ -26,8 +26,8 @@ from .source import ChatSource, LiveSource
 from .state.arena import Arena
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
-from .state.sequence import Items
-from .tokens import RunningTokens, TokenCounter
+from .state.sequence import Items, RunningTokens
+from .tokens import TokenCounter
 from .views import item_of, make_event
 
 # The class of contexts that are forked from one.

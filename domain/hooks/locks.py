@@ -18,7 +18,6 @@ from ..concurrency.process_forks import renew_in_child
 if TYPE_CHECKING:
     import asyncio
 
-    from .loop_lock import LoopLock
 
 from ..concurrency.locks import locked, synchronized
 
@@ -90,14 +89,6 @@ class CrossLoopLock:
                 # Its loop was closed while it waited.
                 continue
             self._holder = heir
-
-
-def new_lock() -> LoopLock:
-    """Return a lock that is an `asyncio.Lock` as well, for those who have users that may look (SPEC P6.10)."""
-    # asyncio takes a third of the time of `import refold`, and most hooks and tools need no lock.
-    from .loop_lock import LoopLock
-
-    return LoopLock()
 
 
 def _wake(ticket: asyncio.Future[None]) -> None:

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, ov
 from ..errors import InvalidInputError
 from .responses import LLMResponse
 
+if TYPE_CHECKING:
+    # Contexts ask models for summaries, so at run time this would be a circle.
+    from ..chat.view import ChatView
+
+
 EventName = TypeVar("EventName", bound=str)
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -74,11 +79,6 @@ def _accepted(handler: Handler, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return args
     return args[: sum(kind in POSITIONAL for kind in kinds)]
-
-
-if TYPE_CHECKING:
-    # Contexts ask models for summaries, so at run time this would be a circle.
-    from ..chat.view import ChatView
 
 
 class LLM(EventEmitter[Literal["error"]]):

@@ -21,6 +21,11 @@ from ..errors import InvalidInputError
 from .base import LLM
 from .responses import LLMResponse
 
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..chat.view import ChatView
+
 
 class Standing:
     """
@@ -76,11 +81,6 @@ class LatencyWatch:
         self.hits = self.hits + 1 if latency_ms > self._threshold_ms else 0
         return self.hits >= self._hits_needed
 
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from ..chat.view import ChatView
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,9 @@ from .items import ContextItem, Held
 from .rules import overflow
 from .state import ContainerState, Departures, Resolved, absolute, fold, named_items, ref_of
 
+if TYPE_CHECKING:
+    from .container import Container
+
 
 class Stage:
     """A container's state while its hooks are told of a change, step by step."""
@@ -83,9 +86,6 @@ def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: S
         found[ref] = Held(absolute(ref, stream), gone[ref].event)
     return list(found.values())
 
-
-if TYPE_CHECKING:
-    from .container import Container
 
 # Those of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")

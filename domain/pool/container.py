@@ -33,6 +33,10 @@ from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, EvictedItem
 from .state import EMPTY, ContainerState, Resolved, SeenLog, birth_of, complete, departed, fold
 
+if TYPE_CHECKING:
+    from typing import Self
+
+
 R = TypeVar("R")
 
 
@@ -155,9 +159,6 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
         require_unicode(tag, "a tag")
     return tuple(sorted(given))
 
-
-if TYPE_CHECKING:
-    from typing import Self
 
 T = TypeVar("T")
 

@@ -25,6 +25,10 @@ from .read_only import ReadOnly
 from .rules import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
 from .state import EMPTY, ContainerState, Departures, Resolved, absolute, complete, fold
 
+if TYPE_CHECKING:
+    from .container import Container
+
+
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
 
 
@@ -192,10 +196,6 @@ def _time_of(log: Log, change: Ref) -> float:
     """Return when an event was recorded; what is on its way to the log only now is newer than all."""
     recorded = log.read(change.stream, after=change.version - 1, until=change.version)
     return recorded[0].recorded_at if recorded else inf
-
-
-if TYPE_CHECKING:
-    from .container import Container
 
 
 def branch_of(

@@ -27,6 +27,7 @@ from .saving import container_to_dict, fill_from_dict
 if TYPE_CHECKING:
     from ..llm.base import LLM
 
+
 SELECT_PROMPT = """\
 You choose documents for a task by their descriptions. Below are numbered documents, then the task.
 Choose only documents that help with the task, the most helpful first, and at most {limit} of them.
@@ -88,9 +89,6 @@ def ranked_by_words(query: str, held: Sequence[Held], limit: int) -> list[Held]:
 def _line(held: Held) -> str:
     return f"{held.event.id}: {' '.join((held.event.description or '').split())}"
 
-
-if TYPE_CHECKING:
-    from ..llm.base import LLM
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from ..frozen import thaw
 from .state.attributes import DESCRIPTION
 
 if TYPE_CHECKING:
-    from .trajectory import TrajectoryNode
+    from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
+
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # Without the joiners some words and emoji would be spelled wrongly.
@@ -46,9 +47,6 @@ def _shown(char: str) -> str:
         return chr(PICTURES + ord(char))
     return "\N{SYMBOL FOR DELETE}" if char == DELETE else f"⟨U+{ord(char):04X}⟩"
 
-
-if TYPE_CHECKING:
-    from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 
 DOT_SHAPES = {
     "Query": "oval",
@@ -96,9 +94,6 @@ def _edge_attributes(edge: TrajectoryEdge) -> str:
 def _dot_quoted(text: str) -> str:
     return f'"{visible(text).translate(ESCAPES)}"'
 
-
-if TYPE_CHECKING:
-    from .trajectory import Trajectory, TrajectoryEdge
 
 MERMAID_SHAPES = {
     "Query": ("([", "])"),
@@ -151,9 +146,6 @@ def _number(found: re.Match[str]) -> str:
     return f"#{ord(found.group())};"
 
 
-if TYPE_CHECKING:
-    from .trajectory import Trajectory, TrajectoryNode
-
 Attributes = dict[str, Any]
 
 
@@ -198,10 +190,6 @@ def joined_edges(graph: Trajectory) -> dict[str, dict[str, Attributes]]:
         if edge.leads_back:
             known["leads_back"] = True
     return joined
-
-
-if TYPE_CHECKING:
-    from .trajectory import Trajectory
 
 
 def network(graph: Trajectory) -> Any:

@@ -37,6 +37,9 @@ from .rules import (
 from .sizing import AdmissionPolicy, incoming_of, quarters_of, require_max_tokens, require_policy, section_of
 from .state import Departures, WindowState
 
+if TYPE_CHECKING:
+    from typing import Self
+
 
 class ShownWindow(HomedContext):
     """
@@ -144,9 +147,6 @@ class ShownWindow(HomedContext):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         super().__setattr__(name, value)
 
-
-if TYPE_CHECKING:
-    from typing import Self
 
 MAX_TOKENS = 100_000
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from refold.domain.chat import ChatContext, ImageContent
 from refold.domain.chat.events import ChatItemEvent
-from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, RunningTokens, estimate_tokens, tiktoken_counter
+from refold.domain.chat.state.sequence import RunningTokens
+from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, estimate_tokens, tiktoken_counter
 
 from ..support.deviations.tokens import repaired
 from .strategies import ITEM_EVENT, PROPERTY

@@ -8,15 +8,19 @@ follows is worked out when somebody looks, in one pass.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import overload
 
 import msgspec
 
+from ...concurrency.locks import synchronized
+from ...concurrency.process_forks import renew_in_child
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import ChatItemEvent
+from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
 
 
@@ -373,3 +377,39 @@ class Items(Sequence[ChatItemEvent]):
         )
         child._shown = self._shown
         return child
+
+
+class RunningTokens:
+    """
+    The estimated tokens of a context by a counter of one's own: each item is counted once, edits or not.
+
+    It may be used from several threads. One follows one context; another one is counted anew.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._arena: Arena | None = None
+        # By ordinal, as far as somebody asked.
+        self._tokens: list[int] = []
+        self._seen: Items | None = None
+        self._total = 0
+
+    @synchronized
+    def total(self, items: Items) -> int:
+        """Return the estimated tokens of all these items."""
+        if items.arena is not self._arena:
+            self._arena, self._tokens, self._seen = items.arena, [], None
+        known = len(self._tokens)
+        self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
+        if self._seen is not None and items.continues(self._seen):
+            total = self._total + sum(self._tokens[self._seen.reach : items.reach])
+        else:
+            total = sum(map(self._tokens.__getitem__, items.order()))
+        # At once: an interrupt between the two would count items twice.
+        self._total, self._seen = total, items
+        return total

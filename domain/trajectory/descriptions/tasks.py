@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Started = Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
 
+
 T = TypeVar("T")
 THREAD_NAME = "refold-portraits"
 
@@ -87,9 +88,6 @@ async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
     threading.Thread(target=work, daemon=True, name=THREAD_NAME).start()
     return await asyncio.wrap_future(done)
 
-
-if TYPE_CHECKING:
-    import asyncio
 
 logger = logging.getLogger("refold.trajectory")
 Work = Callable[[Ref], Coroutine[Any, Any, None]]
@@ -207,10 +205,6 @@ class PortraitTasks:
 
 def _unfinished(jobs: dict[Ref, _Job]) -> list[Ref]:
     return [ref for ref, job in jobs.items() if not job.over.done()]
-
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class Places:

@@ -21,7 +21,7 @@ class System(Protocol):
         """Return the present in seconds since 1970, UTC."""
 
     def new_id(self, prefix: str) -> str:
-        """Return `prefix` and 12 random hexadecimal digits (SPEC V1.3)."""
+        """Return `prefix` and 12 random hexadecimal digits."""
 
 
 class Stopwatch(Protocol):

@@ -79,7 +79,7 @@ class NotFoundError(RefusedError, KeyError):
 
 
 class DuplicateItemError(RefusedError):
-    """An item id that is taken by an item with other content (DESIGN.md, Streams and events)."""
+    """An item id that is taken by an item with other content."""
 
     def __init__(self, stream: str, item_id: str, *, is_evicted: bool = False) -> None:
         self.stream, self.item_id = stream, item_id

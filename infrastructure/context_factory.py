@@ -1,5 +1,5 @@
 """
-The seed's factory: one context for each round and agent in a process, kept until it is let go (SPEC D1).
+The seed's factory: one context for each round and agent in a process, kept until it is let go.
 
 A context is a run: of the store at the database that the options name, else detached. The runs of a detached session
 share a log in memory, which goes when the last of them is let go.
@@ -37,7 +37,7 @@ def build_context_init_options(config: Any) -> ContextInitOptions:
     """
     Return the options that a configuration says: `CONTEXT.database.url`, `PRE_WORKFLOW` and `POST_WORKFLOW`.
 
-    It is nested mappings, or anything whose `get` knows a path with dots (SPEC D1.9).
+    It is nested mappings, or anything whose `get` knows a path with dots.
     """
     return ContextInitOptions(
         database_url=_configured(config, "CONTEXT.database.url"),
@@ -180,14 +180,14 @@ class ContextFactory:
         options: ContextInitOptions | None = None,
     ) -> Run:
         """
-        Return the context of a round and agent, which is made if need be (SPEC D1.2).
+        Return the context of a round and agent, which is made if need be.
 
-        0 is the main agent; without `sub_id` it is a new one, of the next sub-agent that is free (SPEC D1.5,
-        repaired). The options of the first call count; a sub-agent has its main agent's where it is given none. The
-        store of a database is opened once.
+        0 is the main agent; without `sub_id` it is a new one, of the next sub-agent that is free. The options of the
+        first call count; a sub-agent has its main agent's where it is given none. The store of a database is opened
+        once.
 
         Raises:
-            InvalidInputError: there is no main agent yet whose sub-agent it would be (a ValueError, SPEC D1.4); a part
+            InvalidInputError: there is no main agent yet whose sub-agent it would be (a ValueError); a part
                 that cannot be one, or a database that cannot be one, or another than the context was made with.
             StorageUnavailableError: the database cannot be reached, or is not one of Refold's.
         """
@@ -195,7 +195,7 @@ class ContextFactory:
 
     @classmethod
     def clear_context(cls) -> None:
-        """Let go of all contexts: who asks again gets new ones. What a database holds stays (SPEC D1.7)."""
+        """Let go of all contexts: who asks again gets new ones. What a database holds stays."""
         cls._contexts.clear_context()
 
     @classmethod
@@ -203,7 +203,7 @@ class ContextFactory:
         cls, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> int:
         """
-        Let go of the contexts of a session, a round or one agent, and return how many there were (SPEC D1.8).
+        Let go of the contexts of a session, a round or one agent, and return how many there were.
 
         What a database holds stays. What a detached session holds goes with its last context.
         """

@@ -1,4 +1,4 @@
-"""A memory in an SQLite file of its own, under the name and with the calls of the seed (SPEC A4.4)."""
+"""A memory in an SQLite file of its own, under the name and with the calls of the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half of one (SPEC D12.10)."""
+"""Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half of one."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _encoded(messages: list[Any], path: Path) -> bytes:
 
 def read_messages_file(path: str | os.PathLike[str], *, clean: bool = True) -> list[Message]:
     """
-    Return the messages of a file, cleaned; none for a file that is missing or not JSON (SPEC D12.10).
+    Return the messages of a file, cleaned; none for a file that is missing or not JSON.
 
-    `clean=False` gives all of them, system messages too. Records of unknown types are left out (SPEC D12.3).
+    `clean=False` gives all of them, system messages too. Records of unknown types are left out.
 
     Raises:
         InvalidInputError: it is JSON, and not a list of messages nor an object that has one; it is too large, or

@@ -218,7 +218,7 @@ class Store:
     awindow = awaited(window)
 
     def memory(self, *, durability: Durability | None = None) -> Memory:
-        """Return the memory of this store: what is remembered, scope by scope (SPEC A4)."""
+        """Return the memory of this store: what is remembered, scope by scope."""
         return self._memory(durability, NO_TRACE)
 
     def _memory(self, durability: Durability | None, trace: Trace) -> Memory:
@@ -247,7 +247,7 @@ class Store:
         durability: Durability | None = None,
     ) -> AgentContext:
         """
-        Return the context of a request to an agent, with the window of its session and this store's memory (SPEC A3.7).
+        Return the context of a request to an agent, with the window of its session and this store's memory.
 
         A request without a session has a window of its own. What is recorded through it bears the trace, and the
         endpoint as the actor where nobody else is said to act.
@@ -287,7 +287,7 @@ class Store:
         create: bool = True,
     ) -> Run:
         """
-        Open a run, or create it: round `run_id` of a session, by its main agent or a sub-agent (SPEC D1).
+        Open a run, or create it: round `run_id` of a session, by its main agent or a sub-agent.
 
         With `sub_id=None` it is a new one, of the next sub-agent. Within a process the same run is the same object,
         as long as somebody holds it. A new round of the main agent goes back over the earlier ones unless `restore`
@@ -309,7 +309,7 @@ class Store:
         sub_id: int | None = None,
     ) -> int:
         """
-        Let go of all run objects, or of those of a user, session, round or agent; return how many (SPEC D1.8).
+        Let go of all run objects, or of those of a user, session, round or agent; return how many.
 
         Nothing recorded is touched: who asks again gets a new object.
         """
@@ -660,7 +660,7 @@ class Store:
         node_type: str | None = None,
     ) -> list[NodeRow]:
         """
-        Return the nodes of a session, of one round or one agent of it, or those of a type (SPEC D13.9).
+        Return the nodes of a session, of one round or one agent of it, or those of a type.
 
         They come as they are now, round after round in the order of registration. What was removed is not among them.
 
@@ -675,7 +675,7 @@ class Store:
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> list[EdgeRow]:
         """
-        Return the edges between nodes of one round each; those between rounds follow from the rounds (SPEC D13.2).
+        Return the edges between nodes of one round each; those between rounds follow from the rounds.
 
         Raises:
             InvalidInputError: a part that cannot be one.
@@ -688,7 +688,7 @@ class Store:
         """
         Restore the graph of one agent from the tables: all its rounds with the bridges between them, or one round.
 
-        Edges that lead from a round to another and are no bridges are not in the tables (SPEC D13.2); `run.graph()`
+        Edges that lead from a round to another and are no bridges are not in the tables; `run.graph()`
         has them.
 
         Raises:

@@ -1,5 +1,5 @@
 """
-What nodes and edges do the runs have? A table for each type of node, and one for edges (SPEC D13.7).
+What nodes and edges do the runs have? A table for each type of node, and one for edges.
 
 A row is a vertex as it is now: what a later round changes is changed here, and what was removed keeps its row, marked
 with the event that removed it. Where rounds change it without knowing of each other, what was recorded last counts. A

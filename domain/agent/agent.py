@@ -23,7 +23,7 @@ from .turn import Turn
 
 class Agent(RunningAgent):
     """
-    Runs turns one after the other (SPEC P7).
+    Runs turns one after the other.
 
     What their tools give is routed: an item without an id is appended to `context_queue`, one with an id is added to
     `context_pool`, a turn is put behind the others. Of a list of these each is routed, its items for the queue all or
@@ -71,7 +71,7 @@ class Agent(RunningAgent):
         context_id: str | None = None,
     ) -> Agent:
         """
-        Return an agent that begins as this one is, and goes its own way (SPEC P7.14).
+        Return an agent that begins as this one is, and goes its own way.
 
         It has branches of the queue and pool, and copies of the turns that wait, but not the one that runs. In a
         store the branches are kept as those of a new agent are, so `Agent(name, ..., store=store)` goes on with them.
@@ -103,7 +103,7 @@ class Agent(RunningAgent):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return the agent as a dict: names of its tools and hooks, its turns, its queue and pool (SPEC P7.15).
+        Return the agent as a dict: names of its tools and hooks, its turns, its queue and pool.
 
         Where these are kept in a store, `kept_as` has their ids.
 

@@ -21,7 +21,7 @@ from ..pool import ContextItem
 
 
 class SafeExecutionError(DecisionRefusedError):
-    """A turn or an agent was to be run or changed while it runs, or an agent while it is paused (SPEC P7.16)."""
+    """A turn or an agent was to be run or changed while it runs, or an agent while it is paused."""
 
 
 class WrongRunMethodError(RefusedError):
@@ -42,7 +42,7 @@ class UnregisteredAgentError(NotFoundError):
 
 class UnroutableItemError(InvalidInputError):
     """
-    An item that neither queue nor pool can take: without a description, or with what cannot be stored (SPEC P7.6).
+    An item that neither queue nor pool can take: without a description, or with what cannot be stored.
 
     Nothing of what the tool gave with it was routed, and the run ends with this turn. The turns behind it stay in the
     agent's queue, and the item is in `item` and in the turn's `output`.

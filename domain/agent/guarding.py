@@ -1,4 +1,4 @@
-"""What must not happen while something runs: running it a second time, and changing what it runs on (SPEC P7.16)."""
+"""What must not happen while something runs: running it a second time, and changing what it runs on."""
 
 from __future__ import annotations
 

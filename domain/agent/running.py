@@ -72,7 +72,7 @@ class Routing(NamedTuple):
 
     def require_items(self, agent: str, tool: str, queue: ContextQueue[Any], pool: ContextPool[Any]) -> None:
         """
-        Refuse items that the queue or the pool would refuse, before any of them is routed (SPEC P7.6).
+        Refuse items that the queue or the pool would refuse, before any of them is routed.
 
         Raises:
             UnroutableItemError: one has an id and no description, or holds what cannot be stored.
@@ -94,7 +94,7 @@ class Routing(NamedTuple):
 
 def routing_of(value: object) -> Routing | None:
     """
-    Return what a value is routed as, or None where it is a plain value (SPEC P7.2, P7.5).
+    Return what a value is routed as, or None where it is a plain value.
 
     A list or tuple is routed when it holds nothing but items and turns.
     """
@@ -113,7 +113,7 @@ END = object()
 
 
 class RunningAgent(Guarded):
-    """The half of an agent that runs turns (SPEC P7.2 to P7.6, P7.13, P7.16)."""
+    """The half of an agent that runs turns."""
 
     _kind: ClassVar[str] = "agent"
 

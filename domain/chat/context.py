@@ -94,7 +94,7 @@ DETACHED = Place("chat:detached", "detached")
 
 class ChatContext(ChatView["ChatContext"], Context):
     """
-    A chat context: messages, function calls and outputs, handoffs and config updates, in order (SPEC V2).
+    A chat context: messages, function calls and outputs, handoffs and config updates, in order.
 
     `ChatContext()` is detached, on a log in memory; `store.chat(id)` gives one that is kept. Every changing
     call is an event and takes `expected_version=` (be strict about who came first) and `idempotency_key=`
@@ -122,13 +122,13 @@ class ChatContext(ChatView["ChatContext"], Context):
 
     @classmethod
     def empty(cls) -> ChatContext:
-        """Return a new detached context without items (SPEC V2.2)."""
+        """Return a new detached context without items."""
         return cls()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChatContext:
         """
-        Return a detached context with the items of `to_dict()` (SPEC V13.4).
+        Return a detached context with the items of `to_dict()`.
 
         Raises:
             KeyError: `items`, or an item's `id` or `type`, is missing.
@@ -191,13 +191,13 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> ChatMessage:
         """
-        Append a message and return it; a text becomes a list of one part (SPEC V2.11 to V2.13).
+        Append a message and return it; a text becomes a list of one part.
 
-        With `replace` a system message takes the place of the first one, and all others go (SPEC V2.14); for
+        With `replace` a system message takes the place of the first one, and all others go; for
         other roles it says nothing.
 
         Raises:
-            pydantic.ValidationError: the role or the content is of no use (SPEC V2.16; a ValueError).
+            pydantic.ValidationError: the role or the content is of no use (a ValueError).
             InvalidInputError: the time is no number, or infinite.
             DuplicateItemError: another item has this id.
         """
@@ -229,7 +229,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> FunctionCall:
         """
-        Append a function call and return it; `arguments` is text, as the model wrote it (SPEC V2.17).
+        Append a function call and return it; `arguments` is text, as the model wrote it.
 
         Raises:
             pydantic.ValidationError: the arguments are not text.
@@ -259,7 +259,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> FunctionCallOutput:
         """
-        Append the output of a function and return it; any `call_id` is taken (SPEC V2.18).
+        Append the output of a function and return it; any `call_id` is taken.
 
         Raises:
             pydantic.ValidationError: the output is not text.
@@ -285,7 +285,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> AgentHandoff:
-        """Record that control goes to another agent (SPEC V2.19)."""
+        """Record that control goes to another agent."""
         event = make_event(
             HandedOff,
             id=self._system.new_id("handoff_"),
@@ -305,7 +305,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> AgentConfigUpdate:
-        """Record that instructions or tools change; None leaves a part as it is (SPEC V2.20)."""
+        """Record that instructions or tools change; None leaves a part as it is."""
         event = make_event(
             ConfigUpdated,
             id=self._system.new_id("cfgupd_"),
@@ -409,7 +409,7 @@ class ChatContext(ChatView["ChatContext"], Context):
 
     def insert(self, item: Item, *, expected_version: int | None = None, idempotency_key: str | None = None) -> Item:
         """
-        Put an item before the first one that is younger, else at the end, and return it (SPEC V2.21).
+        Put an item before the first one that is younger, else at the end, and return it.
 
         Raises:
             DuplicateItemError: another item has this id; the same item again is nothing new.
@@ -428,7 +428,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Insert items, the oldest first, all or none (SPEC V2.23).
+        Insert items, the oldest first, all or none.
 
         Raises:
             DuplicateItemError: another item has one of these ids.
@@ -556,7 +556,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Take the oldest items out of the view until both limits hold, and return self (SPEC V6).
+        Take the oldest items out of the view until both limits hold, and return self.
 
         Protected are the first instructions, the first summary, the last user message, all handoffs and config
         updates, calls of the running turn that wait for their output, and what is pinned. A call goes with its
@@ -604,11 +604,11 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Take what another context has and this one never had, and return self (SPEC V5.1, V5.2).
+        Take what another context has and this one never had, and return self.
 
         Items go where their time belongs among those that are here. With `base="auto"` the point at which both
         were the same is found by itself. What sets instructions or tools stays behind unless `instructions` is
-        true (SPEC V5.6). Where both sides changed that, or both summarised the same items, `on_conflict` says who
+        true. Where both sides changed that, or both summarised the same items, `on_conflict` says who
         wins (`ours`, `theirs`, `newest`), and a `ConflictResolved` event keeps both sides. A context of another
         log is adopted into this one first, in the same transaction.
 
@@ -636,9 +636,9 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Take the last answer of another context to the end of this one, and return self (SPEC V5.7).
+        Take the last answer of another context to the end of this one, and return self.
 
-        `agent_id` is stamped on it. Nothing happens where there is none, or it was taken before (SPEC V5.8).
+        `agent_id` is stamped on it. Nothing happens where there is none, or it was taken before.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -662,7 +662,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Add a message in which a model tells what another context holds, and return self (SPEC V5.9 to V5.11).
+        Add a message in which a model tells what another context holds, and return self.
 
         Without an answer nothing changes, and `summary_failure` says why. The same version of the other context
         is told once.
@@ -684,7 +684,7 @@ class ChatContext(ChatView["ChatContext"], Context):
 
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3, idempotency_key: str | None = None) -> Self:
         """
-        Put a summary in the place of all but the last turns, and return self (SPEC V7).
+        Put a summary in the place of all but the last turns, and return self.
 
         Instructions, handoffs, config updates and pinned items stay. An earlier summary is taken into the new
         one. Without an answer nothing changes, and `summary_failure` says why. `undo_summary()` takes it back.
@@ -811,7 +811,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         Return the context as it was: at a version, a time, a position of the log, or a named version.
 
         An int is a version, negative from the head (-1: the version before it); an aware datetime, or ISO
-        text with a zone, a time; `"pos:P"` a position; any other text a name (DESIGN.md, Addressing).
+        text with a zone, a time; `"pos:P"` a position; any other text a name.
 
         Raises:
             NotFoundError: no such version or name.
@@ -825,7 +825,7 @@ class ChatContext(ChatView["ChatContext"], Context):
 
     @property
     def readonly(self) -> ReadOnlyChatContext:
-        """A live view of this context that cannot be changed (SPEC V12)."""
+        """A live view of this context that cannot be changed."""
         return ReadOnlyChatContext(self)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
@@ -895,7 +895,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         catch_up: bool = False,
         call: object = None,
     ) -> Outcome:
-        """Carry out what is decided on the whole state: when another writer came first, it is told (P8)."""
+        """Carry out what is decided on the whole state: another writer that came first is an error."""
         _ = self._journal.state
         return self._journal.execute(
             command,
@@ -914,7 +914,7 @@ REFUSAL = (
 
 class ReadOnlyChatContext(ChatView[ChatContext]):
     """
-    A chat context that can be read only; every changing call raises RuntimeError (SPEC V12).
+    A chat context that can be read only; every changing call raises RuntimeError.
 
     `ReadOnlyChatContext(context)` is a live view of a context, `ReadOnlyChatContext(items)` one of items that
     stay as they are; `context.at(moment)` gives one of the past.
@@ -932,13 +932,13 @@ class ReadOnlyChatContext(ChatView[ChatContext]):
 
     @classmethod
     def empty(cls) -> ReadOnlyChatContext:
-        """Return a view without items (SPEC V12.6)."""
+        """Return a view without items."""
         return cls([])
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ReadOnlyChatContext:
         """
-        Return a view of the items of `to_dict()` (SPEC V12.6).
+        Return a view of the items of `to_dict()`.
 
         Raises:
             KeyError: `items`, or an item's `id` or `type`, is missing.

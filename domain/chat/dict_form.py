@@ -1,4 +1,4 @@
-"""The seed's plain form of a context: `{"items": [...]}`, written and read (SPEC V13.1 to V13.5)."""
+"""The seed's plain form of a context: `{"items": [...]}`, written and read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIELDS = {
 
 
 def items_to_dict(items: Iterable[ChatItem]) -> dict[str, Any]:
-    """Return items as plain data: copies, keys in the seed's order, images as dicts (SPEC V13.1)."""
+    """Return items as plain data: copies, keys in the seed's order, images as dicts."""
     return {"items": [_plain_item(item) for item in items]}
 
 
@@ -53,7 +53,7 @@ def _plain(value: Any) -> Any:
 
 def items_from_dict(data: Mapping[str, Any]) -> list[ChatItem]:
     """
-    Return the items of the seed's plain form; unknown types are left out (SPEC V13.4).
+    Return the items of the seed's plain form; unknown types are left out.
 
     Raises:
         KeyError: `items`, or an item's `id` or `type`, is missing.

@@ -75,7 +75,7 @@ class _ItemEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 
 class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v1"):
-    """A message: text, or parts of text and images (SPEC V1.5)."""
+    """A message: text, or parts of text and images."""
 
     role: Annotated[str, one_of(*(role.value for role in ChatRole))]
     content: str | tuple[str | Image, ...]
@@ -88,7 +88,7 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.me
 
 
 class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_called.v1"):
-    """The model asked for a function; `arguments` is the model's own text (SPEC V1.7)."""
+    """The model asked for a function; `arguments` is the model's own text."""
 
     name: str
     arguments: str
@@ -97,7 +97,7 @@ class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.
 
 
 class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_returned.v1"):
-    """A function answered, or failed (SPEC V1.8)."""
+    """A function answered, or failed."""
 
     name: str
     output: str
@@ -106,7 +106,7 @@ class FunctionReturned(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="cha
 
 
 class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.handed_off.v1"):
-    """Control went from one agent to another (SPEC V1.9)."""
+    """Control went from one agent to another."""
 
     to_agent: str
     from_agent: str | None = None
@@ -114,7 +114,7 @@ class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.hande
 
 
 class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.config_updated.v1"):
-    """Instructions or tools changed in mid-conversation; None leaves a part as it is (SPEC V1.9)."""
+    """Instructions or tools changed in mid-conversation; None leaves a part as it is."""
 
     instructions: str | None = None
     tools: tuple[str, ...] | None = None

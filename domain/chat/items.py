@@ -1,7 +1,7 @@
 """
 The items of a chat context as its users see them: pydantic models, read-only all the way down.
 
-Names, fields and defaults are the seed's (SPEC V1). An item is a view of the event that added it, which is
+Names, fields and defaults are the seed's. An item is a view of the event that added it, which is
 why it cannot be assigned to: a change is another event.
 """
 
@@ -31,7 +31,7 @@ WHITE = (255, 255, 255, 255)
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:
     """
-    Return a picture as a data URL (SPEC V1.11): bytes as they are, a PIL image or av.VideoFrame encoded.
+    Return a picture as a data URL: bytes as they are, a PIL image or av.VideoFrame encoded.
 
     Raises:
         ValueError: it is none of these, its bytes are of no known type, or it cannot be encoded.
@@ -118,7 +118,7 @@ Frozen = AfterValidator(freeze)
 
 
 class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(role) stays "ChatRole.USER"
-    """Who speaks (SPEC V1.1); there is no tool role, outputs are items of their own."""
+    """Who speaks; there is no tool role, outputs are items of their own."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -127,13 +127,13 @@ class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(ro
 
 
 class _View(BaseModel):
-    """Base of all items and parts: frozen, unknown fields ignored (SPEC V1.13, V1.14)."""
+    """Base of all items and parts: frozen, unknown fields ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class ResizeOptions(_View):
-    """Width and height in pixels that a picture is brought to; the aspect ratio is not kept (SPEC V1.12)."""
+    """Width and height in pixels that a picture is brought to; the aspect ratio is not kept."""
 
     width: int
     height: int
@@ -141,7 +141,7 @@ class ResizeOptions(_View):
 
 class EncodeOptions(_View):
     """
-    How a PIL image or a video frame is encoded (SPEC V1.12).
+    How a PIL image or a video frame is encoded.
 
     `quality`, from 1 to 100, is that of JPEG; PNG has none. `resize_options=None` keeps the size.
     """
@@ -161,10 +161,10 @@ def _well_formed(image: str) -> str:
 
 class ImageContent(_View):
     """
-    An image in a message (SPEC V1.10): `image` is a URL or a data URL.
+    An image in a message: `image` is a URL or a data URL.
 
     It can be made of the bytes of a JPEG, PNG, GIF or WebP file, which are kept as they are, and of a PIL image or
-    an av.VideoFrame, which is encoded at once by `encode_options` (SPEC V1.11b).
+    an av.VideoFrame, which is encoded at once by `encode_options`.
     """
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("img_"))
@@ -194,12 +194,12 @@ class ImageContent(_View):
         return {**fields, "image": data_url_of(fields["image"], options)}
 
     def to_data_url(self) -> str:
-        """Return the image as it is stored: a URL, or a data URL (SPEC V1.11)."""
+        """Return the image as it is stored: a URL, or a data URL."""
         return self.image
 
 
 class _Item(_View):
-    """What all items have (SPEC V1.2)."""
+    """What all items have."""
 
     created_at: float = Field(default_factory=REAL_SYSTEM.now)
     agent_id: str | None = None
@@ -209,7 +209,7 @@ ChatContent = str | ImageContent
 
 
 class ChatMessage(_Item):
-    """A message of a role (SPEC V1.5)."""
+    """A message of a role."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("msg_"))
     type: Literal["message"] = "message"
@@ -223,13 +223,13 @@ class ChatMessage(_Item):
     text_instructions: str | None = None
 
     def instructions_for_modality(self, modality: str) -> Any:
-        """Return the variant for "audio" or "text" where there is one, else the content (SPEC V1.6)."""
+        """Return the variant for "audio" or "text" where there is one, else the content."""
         variant = {"audio": self.audio_instructions, "text": self.text_instructions}.get(modality)
         return self.content if variant is None else variant
 
 
 class FunctionCall(_Item):
-    """The model asks for a function (SPEC V1.7)."""
+    """The model asks for a function."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("call_"))
     type: Literal["function_call"] = "function_call"
@@ -240,7 +240,7 @@ class FunctionCall(_Item):
 
 
 class FunctionCallOutput(_Item):
-    """A function's answer (SPEC V1.8)."""
+    """A function's answer."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("output_"))
     type: Literal["function_call_output"] = "function_call_output"
@@ -251,7 +251,7 @@ class FunctionCallOutput(_Item):
 
 
 class AgentHandoff(_Item):
-    """Control goes to another agent (SPEC V1.9)."""
+    """Control goes to another agent."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("handoff_"))
     type: Literal["agent_handoff"] = "agent_handoff"
@@ -261,7 +261,7 @@ class AgentHandoff(_Item):
 
 
 class AgentConfigUpdate(_Item):
-    """Instructions or tools change in mid-conversation (SPEC V1.9)."""
+    """Instructions or tools change in mid-conversation."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("cfgupd_"))
     type: Literal["agent_config_update"] = "agent_config_update"

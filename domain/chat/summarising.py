@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..llm.base import LLM
 
 
-# What a summary needs of a tool's answer (SPEC V8.1).
+# What a summary needs of a tool's answer.
 SUMMARY = "[Conversation Summary]\n"
 OTHERS_SUMMARY = "[Sub-agent Summary]\n"
 SHOWN_OUTPUT_CHARACTERS = 200
@@ -39,7 +39,7 @@ class HasItems(Protocol):
 
 def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
     """
-    Return one line for each message, call and output, as a summary is made of (SPEC V8.1, V8.2).
+    Return one line for each message, call and output, as a summary is made of.
 
     Outputs are cut after 200 characters; handoffs and config updates give no line.
     """
@@ -47,7 +47,7 @@ def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
 
 
 def render_context_as_text(context: HasItems) -> str:
-    """Return what was said and done, without instructions and blank messages, outputs in full (SPEC V8.9)."""
+    """Return what was said and done, without instructions and blank messages, outputs in full."""
     return "\n".join(line for line in map(_transcript_line, context.items) if line is not None)
 
 
@@ -114,7 +114,7 @@ class SummaryAnswer(msgspec.Struct, frozen=True):
 
 async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> SummaryAnswer:
     """
-    Ask a model to summarise `text`, folding in a summary of what came before it (SPEC V8.3, V7.8 repaired).
+    Ask a model to summarise `text`, folding in a summary of what came before it.
 
     An error, also one after part of the answer, and a blank answer give a `failure` in words, and no text.
     """
@@ -138,7 +138,7 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
 
 async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:
-    """Return a summary of `text`, or "" where there is none; `ask_for_summary` says why (SPEC V8.3)."""
+    """Return a summary of `text`, or "" where there is none; `ask_for_summary` says why."""
     return (await ask_for_summary(llm, text, prior=prior)).text
 
 

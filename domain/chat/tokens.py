@@ -1,7 +1,7 @@
 """
 The estimate of an item's tokens: those of its texts by a counter, and a fixed sum for what surrounds them.
 
-The sums are the seed's (SPEC V2.7 to V2.10). So is the count of texts, save of Chinese, Japanese and Korean ones.
+The sums are the seed's. So is the count of texts, save of Chinese, Japanese and Korean ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _cjk_characters(data: bytes) -> int:
 
 
 CHARACTERS: Final[TokenCounter] = _by_characters
-"""A quarter of the characters, rounded down: the seed's estimate (SPEC V2.8)."""
+"""A quarter of the characters, rounded down: the seed's estimate."""
 
 SCRIPTS: Final[TokenCounter] = _by_scripts
 """One token for each Chinese, Japanese or Korean character, a quarter of the others, rounded down."""
@@ -100,7 +100,7 @@ PER_CALL = 5
 
 
 def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int:
-    """Return the estimated tokens of one item; handoffs and config updates count 4 whatever they hold (SPEC V2.10)."""
+    """Return the estimated tokens of one item; handoffs and config updates count 4 whatever they hold."""
     if isinstance(item, MessageAdded):
         return PER_ITEM + _content_tokens(item.content, counter)
     if isinstance(item, FunctionCalled):

@@ -47,7 +47,7 @@ class EvictedItem(msgspec.Struct, frozen=True):
 
 
 class ChatView(Generic[ForkedChat]):
-    """The reading half of a chat context (SPEC V2, V3)."""
+    """The reading half of a chat context."""
 
     def __init__(self, source: ChatSource) -> None:
         self._source = source
@@ -63,7 +63,7 @@ class ChatView(Generic[ForkedChat]):
 
     @property
     def items(self) -> FrozenList[ChatItem]:
-        """All items in order, as a read-only list (SPEC V2.3); made once per version."""
+        """All items in order, as a read-only list; made once per version."""
         recorded = self._source.state.items
         seen, shown = self._shown
         if recorded is not seen:
@@ -84,16 +84,16 @@ class ChatView(Generic[ForkedChat]):
         return FrozenList(map(made.__getitem__, recorded.order()))
 
     def messages(self) -> list[ChatMessage]:
-        """Return the messages only, in order (SPEC V2.4)."""
+        """Return the messages only, in order."""
         return [item for item in self.items if isinstance(item, ChatMessage)]
 
     def turn_count(self) -> int:
-        """Return the number of user messages (SPEC V2.4)."""
+        """Return the number of user messages."""
         return self._source.totals.turns
 
     def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
         """
-        Return the estimated tokens of all items: a running total, about four characters each (SPEC V2.7).
+        Return the estimated tokens of all items: a running total, about four characters each.
 
         `counter` counts the tokens of a text in another way; each item is given to it once.
         """
@@ -102,7 +102,7 @@ class ChatView(Generic[ForkedChat]):
         return self._counted.setdefault(counter, RunningTokens(counter)).total(self._source.state.items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
-        """Return the item with this id, or None (SPEC V2.6)."""
+        """Return the item with this id, or None."""
         items = self._source.state.items
         ordinal = items.visible_ordinal(item_id)
         return None if ordinal is None else item_of(items.arena.items[ordinal])
@@ -132,22 +132,22 @@ class ChatView(Generic[ForkedChat]):
         Return (instructions, tools) in force after the item `target`: an id, an index, or None for the end.
 
         Instructions are those of the last system or developer message or config update; tools those of the
-        last config update that had any (SPEC V3.1 to V3.3). A negative index counts from the end.
+        last config update that had any. A negative index counts from the end.
 
         Raises:
-            NotFoundError: no item has this id or index (SPEC V3.4; a KeyError).
+            NotFoundError: no item has this id or index (a KeyError).
         """
         items = self._source.state.items
         instructions, tools = active_config(items[: self._end_of(target, items)])
         return instructions, None if tools is None else FrozenList(tools)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the context as plain data in the seed's form, `{"items": [...]}` (SPEC V13.1)."""
+        """Return the context as plain data in the seed's form, `{"items": [...]}`."""
         return items_to_dict(self.items)
 
     def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
         """
-        Return the context as messages of OpenAI chat completions, valid whatever was done to it (SPEC V9).
+        Return the context as messages of OpenAI chat completions, valid whatever was done to it.
 
         What was imported comes out as it came in. A developer message made here is sent as "system"; for a
         `reasoning_model` "system" becomes "developer". `exact` repairs nothing: it is for looking at a context.
@@ -162,7 +162,7 @@ class ChatView(Generic[ForkedChat]):
         self, *, caching: bool = False, allow_prefill: bool = False, exact: bool = False
     ) -> tuple[list[dict[str, Any]], str | list[dict[str, Any]] | None]:
         """
-        Return (messages, system) for Anthropic, valid whatever was done to the context (SPEC V10).
+        Return (messages, system) for Anthropic, valid whatever was done to the context.
 
         `caching` sets up to four cache breakpoints; what stands before them stays the same, byte for byte, when
         items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse. `exact`
@@ -175,7 +175,7 @@ class ChatView(Generic[ForkedChat]):
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None
     ) -> tuple[list[Any], str | None]:
         """
-        Return (contents, system instruction) for Google, the contents as `google.genai.types.Content` (SPEC V11).
+        Return (contents, system instruction) for Google, the contents as `google.genai.types.Content`.
 
         `thought_signatures` has the last signature that the model gave for a function, by its name; a call that
         has its own, in `metadata["thought_signature"]`, keeps it.
@@ -222,7 +222,7 @@ class ChatView(Generic[ForkedChat]):
         self, context_id: str | None = None, *, agent: str | None = None, idempotency_key: str | None = None
     ) -> ForkedChat:
         """
-        Return a child that begins as this context is, and goes its own way (SPEC V4.10).
+        Return a child that begins as this context is, and goes its own way.
 
         Raises:
             InvalidInputError: the id cannot be one or is taken, or there is nothing to fork yet.
@@ -242,7 +242,7 @@ class ChatView(Generic[ForkedChat]):
     ) -> ForkedChat:
         """
         Return a child with the instructions, then the last turns; the instructions and tools in force are the
-        parent's (SPEC V4.11 to V4.15). `tools` as for `copy`.
+        parent's. `tools` as for `copy`.
 
         Raises:
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
@@ -265,7 +265,7 @@ class ChatView(Generic[ForkedChat]):
         idempotency_key: str | None = None,
     ) -> ForkedChat:
         """
-        Return a child that holds nothing but new instructions and a task for the user to have set (SPEC V4.17).
+        Return a child that holds nothing but new instructions and a task for the user to have set.
 
         Raises:
             InvalidInputError: the instructions are empty, or as for `fork`.
@@ -292,7 +292,7 @@ class ChatView(Generic[ForkedChat]):
         idempotency_key: str | None = None,
     ) -> ForkedChat:
         """
-        Return a child with the items that pass (SPEC V4.1 to V4.8).
+        Return a child with the items that pass.
 
         `tools` are names, or functions with `_tool_info`: calls and outputs of others stay behind. An output
         comes along exactly if its call does.

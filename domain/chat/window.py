@@ -37,7 +37,7 @@ class Compressible(Protocol):
 
 class ContextWindow:
     """
-    Limits for a chat context, and `manage` to keep them (SPEC V8.5 to V8.8).
+    Limits for a chat context, and `manage` to keep them.
 
     `max_tokens` and `max_context_items` bound the context, None for no bound. `keep_recent_turns` user turns
     are never summarised. `max_tool_calls_per_turn` is for the loop that runs tools. `summary_llm` writes the
@@ -61,7 +61,7 @@ class ContextWindow:
 
     async def manage(self, ctx: Compressible, llm: LLM | None) -> None:
         """
-        Bring a context within the limits: summarise if it is worth it, then truncate (SPEC V8.6, V8.7).
+        Bring a context within the limits: summarise if it is worth it, then truncate.
 
         A model that fails is logged and leaves the context to be truncated; nothing is lost by either.
 

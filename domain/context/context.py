@@ -81,7 +81,7 @@ class Context:
         Return the version that an address means: a version, a time, a position of the log, or a name.
 
         An int is a version, negative from the head (-1: the version before it); an aware datetime, or ISO
-        text with a zone, a time; `"pos:P"` a position; any other text a name (DESIGN.md, Addressing).
+        text with a zone, a time; `"pos:P"` a position; any other text a name.
 
         Raises:
             NotFoundError: no such version or name.
@@ -165,7 +165,7 @@ class Context:
 
         So a context goes on from what there is when its database went back (LogWentBackError).
 
-        To take everything out of the view, `clear()` (SPEC V13.6).
+        To take everything out of the view, `clear()`.
         """
         self._journal.forget()
         self._forget_shown()

@@ -1,5 +1,5 @@
 """
-Which instructions are sent, and where: one rule for the formats of OpenAI (SPEC V9.5 to V9.7).
+Which instructions are sent, and where: one rule for the formats of OpenAI.
 
 The instructions in force are sent once, at the place of the first system or developer message, or in front where
 there is none. A context whose instructions all came from an import, which the caller has not overruled, is sent
@@ -163,7 +163,7 @@ _JSON = msgspec.json.Decoder()
 
 def arguments_of(text: str) -> dict[str, Any]:
     """
-    Return the arguments of a call as the object that providers want (SPEC V10.5, V11.5).
+    Return the arguments of a call as the object that providers want.
 
     No text and `null` are no arguments. What is no JSON object is handed over as it stands, as `arguments`.
     """

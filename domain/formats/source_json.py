@@ -100,7 +100,7 @@ def patched(plain: Any, patch: Patch) -> Any:
 
 def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEvent]:
     """
-    Return the items with `prefix` in front of the last user message, as "{prefix}\\n\\nUser: {text}" (SPEC V15.3).
+    Return the items with `prefix` in front of the last user message, as "{prefix}\\n\\nUser: {text}".
 
     Its text parts become one, joined by spaces, and its images stay behind it. Without a user message, or with an
     empty prefix, nothing changes. The result goes to any of the conversions in place of the items.

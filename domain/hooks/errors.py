@@ -15,11 +15,11 @@ from ..errors import InvalidInputError, NotFoundError, RefusedError
 
 
 class UnregisteredHookError(NotFoundError):
-    """No hook is registered under this name and type (SPEC P5.7)."""
+    """No hook is registered under this name and type."""
 
 
 class UnserializableHookError(InvalidInputError):
-    """A hook that is not the one registered under its name, so that it could not be restored (SPEC P5.9)."""
+    """A hook that is not the one registered under its name, so that it could not be restored."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class UnserializableHookError(InvalidInputError):
 
 
 class NotAsyncError(RefusedError, TypeError):
-    """A function that cannot be awaited where one is needed that can (SPEC P6.9)."""
+    """A function that cannot be awaited where one is needed that can."""
 
     def __init__(self, what: str, given: object) -> None:
         name = getattr(given, "__name__", None) or repr(given)

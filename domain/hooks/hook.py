@@ -117,7 +117,7 @@ class HookMetadata:
 
 class Hook:
     """
-    An async function that is called at moments of one type or several (SPEC P6).
+    An async function that is called at moments of one type or several.
 
     With `lock`, one run waits for the other. `fixed_kwargs` go into every call. `tags` matter where the hook is
     global: it then fires only for owners that share one of them.
@@ -202,7 +202,7 @@ def require_async(fn: Callable[..., Any], what: str) -> str:
 
 
 def new_lock() -> LoopLock:
-    """Return a lock that is an `asyncio.Lock` as well, for those who have users that may look (SPEC P6.10)."""
+    """Return a lock that is an `asyncio.Lock` as well, for those who have users that may look."""
     # asyncio takes a third of the time of `import refold`, and most hooks and tools need no lock.
     from .loop_lock import LoopLock
 

@@ -2,7 +2,7 @@
 Handing out by annotation: a parameter that is declared as a context queue or pool gets the running agent's own.
 
 The agent says what there is while a turn of its runs; tools and hooks are asked for their annotations when they
-are called. What a call gives itself is never replaced, not even an explicit None (SPEC P7.7 to P7.13). Tools get
+are called. What a call gives itself is never replaced, not even an explicit None. Tools get
 a view of it, as they are to read only; hooks get the thing itself.
 """
 
@@ -48,7 +48,7 @@ def handing_out(queue: object, pool: object) -> Iterator[None]:
 
 @dataclass
 class _Unresolved:
-    """An annotation that names something which is not there at run time (SPEC P7.11)."""
+    """An annotation that names something which is not there at run time."""
 
     annotation: Any
     error: Exception

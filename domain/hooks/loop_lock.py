@@ -13,7 +13,7 @@ from .locks import CrossLoopLock
 
 
 class LoopLock(CrossLoopLock, asyncio.Lock):
-    """An `asyncio.Lock` for tasks of any event loop (SPEC P6.10)."""
+    """An `asyncio.Lock` for tasks of any event loop."""
 
     def locked(self) -> bool:
         """Return whether somebody holds the lock."""

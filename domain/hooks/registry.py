@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things by their name; each kind of thing has a subclass, which nobody makes instances of (SPEC P6.15)."""
+    """Things by their name; each kind of thing has a subclass, which nobody makes instances of."""
 
     _registry: ClassVar[dict[str, Any]] = {}
     _name_attribute: ClassVar[str] = "__name__"
@@ -79,7 +79,7 @@ class Registry(Generic[T]):
 
 
 def taken_text(name: str) -> str:
-    """Return what is said of a name that is taken (SPEC P6.15)."""
+    """Return what is said of a name that is taken."""
     return f"{name!r} already registered: choose another name, or unregister({name!r}) first"
 
 
@@ -168,7 +168,7 @@ class HookRegistry:
         """
         Return those of `hooks` that are for this type, in their order.
 
-        Types are compared by identity: queues and pools both have a "before_clear" (SPEC P6.2).
+        Types are compared by identity: queues and pools both have a "before_clear".
         """
         return [hook for hook in hooks if any(one is hook_type for one in types_of(hook))]
 
@@ -191,7 +191,7 @@ class HookRegistry:
         Await an owner's own hooks of this type, which the caller has picked, then the global ones.
 
         One that is both is awaited once. A global hook with tags needs one of them among `_source_tags`. The first
-        hook that raises ends it (SPEC P6.5 to P6.8, P6.14).
+        hook that raises ends it.
         """
         fired = list(instance_hooks)
         for hook in fired:
@@ -215,7 +215,7 @@ class HookRegistry:
         Return a hook of this type for an owner's own list: a known one that does the same, or a new one.
 
         A new one is registered where its name is free for its type. A second closure of the same name works
-        without, but its owner cannot be saved (SPEC P6.12, P6.13).
+        without, but its owner cannot be saved.
 
         Raises:
             NotAsyncError: the function is not async (a TypeError).
@@ -312,7 +312,7 @@ def hook(
     type: HookType | Sequence[HookType], *, lock: bool = False, tags: Iterable[str] | None = None, **fixed_kwargs: Any
 ) -> Callable[[HookFunction], Hook]:
     """
-    Make the decorated async function a hook that fires for every owner of this type, or of these (SPEC P6.4).
+    Make the decorated async function a hook that fires for every owner of this type, or of these.
 
     With `tags` it fires for owners only that have one of them. A function for several types is called with what
     each of them gives. `lock` and the fixed keyword arguments are as for `Hook`.
@@ -333,7 +333,7 @@ def hook(
 
 
 class _Attach:
-    """A method decorator of one owner: with the function alone, or with options first (SPEC P6.3)."""
+    """A method decorator of one owner: with the function alone, or with options first."""
 
     def __init__(self, hook_type: HookType, attach: Callable[[Hook], None]) -> None:
         self._hook_type, self._attach = hook_type, attach

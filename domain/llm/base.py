@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventEmitter(Generic[EventName]):
-    """Something that can be listened to (SPEC V14.6)."""
+    """Something that can be listened to."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Handler]] = {}
@@ -83,7 +83,7 @@ def _accepted(handler: Handler, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 class LLM(EventEmitter[Literal["error"]]):
     """
-    Base of models (SPEC V14.3 to V14.5).
+    Base of models.
 
     A subclass writes `chat` as an async generator of `LLMResponse`, and `cancel_current_generation`. One that
     notices an error outside of a call tells it with `emit("error", text)`.
@@ -113,7 +113,7 @@ class LLM(EventEmitter[Literal["error"]]):
         `conversational_graph` is for adapters that know what to do with it.
 
         Raises:
-            NotImplementedError: when the base's own is awaited (SPEC V14.3).
+            NotImplementedError: when the base's own is awaited.
         """
         return cast("AsyncIterator[LLMResponse]", _missing_chat(self.label))
 
@@ -122,7 +122,7 @@ class LLM(EventEmitter[Literal["error"]]):
         """Stop the answers that are being given; the base has none."""
 
     async def aclose(self) -> None:
-        """Stop and let go of what the model holds (SPEC V14.4)."""
+        """Stop and let go of what the model holds."""
         await self.cancel_current_generation()
 
     async def __aenter__(self) -> Self:

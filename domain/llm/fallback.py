@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class Standing:
     """
-    The place of each provider in a list (SPEC V14.8 to V14.13).
+    The place of each provider in a list.
 
     One that failed rests for `rest_seconds`, and for good after `attempts_allowed` failures. The last one
     stays in place when there is no other.
@@ -68,7 +68,7 @@ class Standing:
 
 
 class LatencyWatch:
-    """Counts answers in a row that began late (SPEC V14.14); without a threshold none is late."""
+    """Counts answers in a row that began late; without a threshold none is late."""
 
     def __init__(self, threshold_ms: float | None, hits_needed: int) -> None:
         self._threshold_ms, self._hits_needed = threshold_ms, max(1, hits_needed)
@@ -108,7 +108,7 @@ class _Call:
 
 class FallbackLLM(LLM):
     """
-    A model that asks the first of `providers` that works (SPEC V14.7 to V14.15).
+    A model that asks the first of `providers` that works.
 
     A failed provider rests for `temporary_disable_sec` seconds, and for good after
     `permanent_disable_after_attempts` failures. `consecutive_latency_hits` answers in a row whose first piece
@@ -157,7 +157,7 @@ class FallbackLLM(LLM):
         return dict(self._standing.attempts)
 
     def check_recovery(self) -> bool:
-        """Go back to an earlier provider that has rested enough; return whether there was one (SPEC V14.11)."""
+        """Go back to an earlier provider that has rested enough; return whether there was one."""
         recovered = self._standing.recover(self._system.monotonic())
         self._listen_to_active()
         return recovered
@@ -170,7 +170,7 @@ class FallbackLLM(LLM):
         **kwargs: Any,
     ) -> AsyncIterator[LLMResponse]:
         """
-        Yield the answer of the first provider that gives a whole one (SPEC V14.8).
+        Yield the answer of the first provider that gives a whole one.
 
         Raises:
             Exception: that of the last provider, when none is left to ask.
@@ -212,14 +212,14 @@ class FallbackLLM(LLM):
         self._listen_to_active()
 
     def on_turn_metrics(self, event: Mapping[str, Any]) -> None:
-        """Take in the seed's `TURN_METRICS_ADDED` event; a turn that called tools does not count (SPEC V14.14)."""
+        """Take in the seed's `TURN_METRICS_ADDED` event; a turn that called tools does not count."""
         metrics = event.get("metrics") or {}
         if metrics.get("functionToolsCalled") or metrics.get("mcpToolMetrics") or metrics.get("ttft") is None:
             return
         self.record_latency(float(metrics["ttft"]))
 
     async def cancel_current_generation(self) -> None:
-        """Stop what the active provider is saying (SPEC V14.15)."""
+        """Stop what the active provider is saying."""
         await self.active_provider.cancel_current_generation()
 
     async def aclose(self) -> None:
@@ -272,7 +272,7 @@ class FallbackLLM(LLM):
 
     def _call_failed(self, call: _Call, reason: str) -> None:
         if call.has_failed:
-            # It has told so by an event, and raises now: one failure (SPEC V14.10).
+            # It has told so by an event, and raises now: one failure.
             return
         call.has_failed = True
         self._failed(call.index, reason)

@@ -11,7 +11,7 @@ from ..chat.items import ChatRole
 
 
 class TokenBudget(BaseModel):
-    """Tokens of one answer as the provider counted them (SPEC V14.16)."""
+    """Tokens of one answer as the provider counted them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -21,7 +21,7 @@ class TokenBudget(BaseModel):
 
 class LLMResponse(BaseModel):
     """
-    A piece of an answer (SPEC V14.1).
+    A piece of an answer.
 
     Known keys of `metadata`: `usage` (a TokenBudget), `finish_reason`, `tool_calls` (a list of what
     `ChatContext.add_function_call(**call)` takes), and `restart`: true where an answer starts again, so that
@@ -34,7 +34,7 @@ class LLMResponse(BaseModel):
 
 
 class ResponseChunk(str):
-    """A piece of text that knows its metadata and role (SPEC V14.2)."""
+    """A piece of text that knows its metadata and role."""
 
     metadata: dict[str, Any] | None
     role: str | None

@@ -25,7 +25,7 @@ class ToolSchema(msgspec.Struct, frozen=True):
 
 def tool_schemas(tools: Sequence[Any] | None) -> list[ToolSchema]:
     """
-    Return what to tell a model about tools: functions with `_tool_info` (SPEC V4.5), or schemas as dicts.
+    Return what to tell a model about tools: functions with `_tool_info`, or schemas as dicts.
 
     Dicts may have OpenAI's form, `{"type": "function", "function": {...}}`, or Anthropic's `input_schema`.
 

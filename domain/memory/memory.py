@@ -1,4 +1,4 @@
-"""A memory store whose every change is an event: what was remembered when, by whom, and what it replaced (SPEC A4)."""
+"""A memory store whose every change is an event: what was remembered when, by whom, and what it replaced."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ class ReadableScope:
         limit: int = SEARCH_LIMIT,
     ) -> list[MemoryRecord]:
         """
-        Return the newest records, `limit` at most, of those that pass all filters; `key_prefix` is taken literally
-        (SPEC A4.3, A4.5).
+        Return the newest records, `limit` at most, of those that pass all filters; `key_prefix` is taken literally.
 
         Raises:
             InvalidInputError: there is no such kind, or the limit is negative.
@@ -109,7 +108,7 @@ class MemoryScope(ReadableScope, HomedContext):
         self, record: MemoryRecord, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Remember a record, in the place of the one under its key, whose `timestamp` it keeps (SPEC A4.3).
+        Remember a record, in the place of the one under its key, whose `timestamp` it keeps.
 
         Raises:
             InvalidInputError: it is of another scope, or holds what cannot be stored.
@@ -289,7 +288,7 @@ class ReadableMemory:
         limit: int = SEARCH_LIMIT,
     ) -> list[MemoryRecord]:
         """
-        Return the newest records of a scope, `limit` at most, of those that pass all filters (SPEC A4.3, A4.5).
+        Return the newest records of a scope, `limit` at most, of those that pass all filters.
 
         Raises:
             InvalidInputError: there is no such kind, or the limit is negative.
@@ -350,7 +349,7 @@ class Memory(ReadableMemory):
         self, record: MemoryRecord, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Remember a record, in the place of the one with its scope and key, whose `timestamp` it keeps (SPEC A4.3).
+        Remember a record, in the place of the one with its scope and key, whose `timestamp` it keeps.
 
         Raises:
             InvalidInputError: it holds what cannot be stored, or its scope cannot be one.
@@ -365,7 +364,7 @@ class Memory(ReadableMemory):
         self, *, scope: str, key: str | None = None, reason: str | None = None, idempotency_key: str | None = None
     ) -> int:
         """
-        Forget a key, or a whole scope, and return how many records that were (SPEC A4.3).
+        Forget a key, or a whole scope, and return how many records that were.
 
         They can be read in the past, and `restore` takes them back.
 

@@ -1,4 +1,4 @@
-"""What a memory holds: records, and what became of them (SPEC A4.1)."""
+"""What a memory holds: records, and what became of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryKind(StrEnum):
-    """What a record is about: what happened, what is known, or how something was done (SPEC A4.1)."""
+    """What a record is about: what happened, what is known, or how something was done."""
 
     EPISODIC = "episodic"
     SEMANTIC = "semantic"
@@ -33,7 +33,7 @@ def _present() -> datetime:
 
 class MemoryRecord(BaseModel):
     """
-    Something to remember: in a scope (`user:42`), under a key (SPEC A4.1).
+    Something to remember: in a scope (`user:42`), under a key.
 
     `value` is JSON, or an msgspec Struct, a pydantic model or a dataclass. `timestamp` is when the key was first
     remembered, `updated_at` when it last was. A record that was read is a copy: to change it, `put` it again.

@@ -1,5 +1,5 @@
 """
-Messages in the form of agent frameworks: records of them, cleaning, and a compact text (SPEC D12).
+Messages in the form of agent frameworks: records of them, cleaning, and a compact text.
 
 Messages may be those of this package, objects of other packages whose classes have the same names or whose `type` or
 `role` says what they are, and dicts. Nothing is imported for them.

@@ -1,6 +1,6 @@
 """
 Messages that a model can be shown again: no system messages, and no call without its result or result without its
-call (SPEC D12.6 to D12.9).
+call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def clean_messages(messages: Iterable[Any]) -> list[Any]:
 
     System messages are left out. An assistant message with calls is kept as it is if a result of every call follows
     before anybody else speaks. Else its calls and their results are left out, and a copy with its text alone stays if
-    it has any (SPEC D12.9, repaired). Calls without an id wait for nothing (SPEC D12.8).
+    it has any. Calls without an id wait for nothing.
     """
     kept: list[Any] = []
     waiting: _Waiting | None = None

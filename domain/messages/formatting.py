@@ -1,4 +1,4 @@
-"""Messages as a compact text for a model to read (SPEC D12.11 to D12.15)."""
+"""Messages as a compact text for a model to read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUE_CHARACTERS_SHOWN = 40
 
 def build_current_context(messages: Iterable[Any]) -> str:
     """
-    Return messages as blocks of text under a heading, "None" for none at all (SPEC D12.11).
+    Return messages as blocks of text under a heading, "None" for none at all.
 
     The first message, the user's query, is left out, whatever it is. Of calls only names and arguments are shown.
     """
@@ -47,7 +47,7 @@ def _user(message: Any) -> str:
 
 
 def _tool(message: Any) -> str:
-    # The blank before the line's end is the seed's (SPEC D12.12).
+    # The blank before the line's end is the seed's.
     return f"<results>\n[Tool:{field(message, 'name') or 'tool'}]\n{_text(field(message, 'content'))} \n</results>"
 
 
@@ -85,7 +85,7 @@ def _json(value: Any) -> str:
 
 
 def _text(content: Any) -> str:
-    """Return content as text: of a list, texts as they are and other parts as JSON (SPEC D12.15, repaired)."""
+    """Return content as text: of a list, texts as they are and other parts as JSON."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list | tuple):

@@ -2,7 +2,7 @@
 What a message says, whatever it is made of: an object of some package, or a dict.
 
 Objects are known by the names of their classes, those of base classes among them, else by `type` or `role`; dicts by
-`type` or `role` (SPEC D12.1, D12.14).
+`type` or `role`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def kind_of(message: Any) -> Kind | None:
 
 
 def calls_of(message: Any) -> list[Any]:
-    """Return an assistant message's tool calls; those in `additional_kwargs` where it has no others (SPEC D12.5)."""
+    """Return an assistant message's tool calls; those in `additional_kwargs` where it has no others."""
     calls = field(message, "tool_calls") or (field(message, "additional_kwargs") or {}).get("tool_calls")
     return list(calls or ())
 

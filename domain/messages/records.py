@@ -1,4 +1,4 @@
-"""Messages of one's own, frozen, and the plain records that are written of any message (SPEC D12.1 to D12.5)."""
+"""Messages of one's own, frozen, and the plain records that are written of any message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Message:
             object.__setattr__(self, one.name, freeze(getattr(self, one.name)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record of the message (SPEC D12.2), and `id` where it has one (SPEC D12.4, repaired)."""
+        """Return the record of the message, and `id` where it has one."""
         record = {
             "type": type(self).__name__,
             "content": thaw(self.content),
@@ -122,7 +122,7 @@ def message_of(message: Any) -> Message:
 
 def message_to_dict(message: Any) -> dict[str, Any]:
     """
-    Return the record of a message of any make (SPEC D12.2).
+    Return the record of a message of any make.
 
     Raises:
         InvalidInputError: it is not one of the four kinds.
@@ -132,7 +132,7 @@ def message_to_dict(message: Any) -> dict[str, Any]:
 
 def message_from_dict(record: Any) -> Message | None:
     """
-    Return the message of a record, or None for an unknown type and for a tool's without an id (SPEC D12.3).
+    Return the message of a record, or None for an unknown type and for a tool's without an id.
 
     System messages come back, which the seed promises and does not do.
     """

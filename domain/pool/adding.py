@@ -68,7 +68,7 @@ class Removing(Change):
         return Remove(self._id, self._reason)
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """Tell of it while it is there (SPEC P4.8)."""
+        """Tell of it while it is there."""
         await fire_with_item(container, "BEFORE_REMOVE", self._held)
 
     async def tell(self, container: Container[Any]) -> None:

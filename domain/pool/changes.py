@@ -129,7 +129,7 @@ class Coming(NamedTuple):
 
 
 async def announce_coming(container: Container[Any], stage: Stage, coming: Sequence[Coming]) -> None:
-    """Tell a container's hooks of items before they come in, and of each that makes room for one (SPEC P2.9, P4.4)."""
+    """Tell a container's hooks of items before they come in, and of each that makes room for one."""
     if container.has_hooks("BEFORE_APPEND"):
         # Only where somebody wants the list does a change cost what the queue holds.
         current = [held.item for held in stage.state.items.values()]
@@ -145,7 +145,7 @@ async def announce_coming(container: Container[Any], stage: Stage, coming: Seque
 async def announce_leaving(
     container: Container[Any], stage: Stage, leaving: Iterable[Held], reason: str = "limit"
 ) -> None:
-    """Tell of items that are evicted, one by one, each while it is still there (SPEC P2.10)."""
+    """Tell of items that are evicted, one by one, each while it is still there."""
     for held in leaving:
         await fire_with_item(container, "ON_EVICT", held)
         stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
@@ -192,7 +192,7 @@ class Clearing(Change):
         return Clear()
 
     async def announce(self, container: Container[Any], stage: Stage) -> None:
-        """Show what there was: a list of a queue's items, a dict of a pool's (SPEC P2.19, P4.9)."""
+        """Show what there was: a list of a queue's items, a dict of a pool's."""
         items = [held.item for held in stage.state.items.values()]
         shown = {item.id: item for item in items} if container.kind.name == "pool" else items
         await container.fire("BEFORE_CLEAR", container, shown)

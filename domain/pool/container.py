@@ -4,7 +4,7 @@ What queues and pools have in common: items that can be read, hooks that are ask
 Changes of one container are made one after the other. Each is told to the hooks first, who see it step by step and
 may stop it by raising; then it is recorded as one, or not at all. The hooks that come after it are called when it is
 in the log, and no longer hold up others. When another writer came first, what is added is told and recorded once more
-behind that; an edit is refused (DESIGN.md, P8).
+behind that; an edit is refused.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def require_limit(limit: Any, kind: Kind) -> int | None:
     Return a limit as a number, or None, which a pool may have for "no limit".
 
     Raises:
-        InvalidInputError: it is less than 1 (SPEC P2.1), or too large.
-        TypeError: it is no whole number (SPEC P2.2).
+        InvalidInputError: it is less than 1, or too large.
+        TypeError: it is no whole number.
     """
     if limit is None and kind.name == "pool":
         return None
@@ -248,7 +248,7 @@ class Container(HomedContext, Generic[T]):
 
     @property
     def tags(self) -> frozenset[str]:
-        """The labels by which global hooks choose (SPEC P2.3)."""
+        """The labels by which global hooks choose."""
         return frozenset(self._state.tags)
 
     @property
@@ -276,7 +276,7 @@ class Container(HomedContext, Generic[T]):
 
     async def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
-        Have all items leave (SPEC P2.19, P4.9).
+        Have all items leave.
 
         Raises:
             ConcurrencyError: another writer came first.

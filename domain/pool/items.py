@@ -19,7 +19,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class ContextItem(Generic[T]):
     """
-    An item of context: what it holds, what it is about, and its name in a pool (SPEC P1).
+    An item of context: what it holds, what it is about, and its name in a pool.
 
     `content` is JSON, or an msgspec Struct, a pydantic model or a dataclass.
     """
@@ -29,13 +29,13 @@ class ContextItem(Generic[T]):
     id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields; the content as it is (SPEC P1.2)."""
+        """Return the fields; the content as it is."""
         return {"id": self.id, "description": self.description, "content": self.content}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextItem[Any]:
         """
-        Return the item of `to_dict()` (SPEC P1.3).
+        Return the item of `to_dict()`.
 
         Raises:
             KeyError: there is no content.

@@ -1,4 +1,4 @@
-"""The context pool: items by id, to be chosen from by their descriptions (SPEC P4)."""
+"""The context pool: items by id, to be chosen from by their descriptions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ T = TypeVar("T")
 
 class ContextPool(Container[T]):
     """
-    A pool of context items by id (SPEC P4).
+    A pool of context items by id.
 
     `ContextPool()` is detached, on a log in memory; `store.pool(id)` gives one that is kept. Changing calls take
     `idempotency_key=` (a repetition gives the first result), most also `expected_version=`.
@@ -121,7 +121,7 @@ class ContextPool(Container[T]):
 
     @property
     def items(self) -> list[ContextItem[T]]:
-        """The items, the oldest first; a list of one's own (SPEC P4.10)."""
+        """The items, the oldest first; a list of one's own."""
         return self._shown()
 
     @property
@@ -130,7 +130,7 @@ class ContextPool(Container[T]):
 
     def get(self, id: str) -> ContextItem[T]:
         """
-        Return the item with this id (SPEC P4.7).
+        Return the item with this id.
 
         Raises:
             NotFoundError: there is none (a KeyError).
@@ -144,16 +144,14 @@ class ContextPool(Container[T]):
         return self.get(id)
 
     def __contains__(self, item: object) -> bool:
-        """Tell whether there is an item with this id, or this very item (SPEC P4.13)."""
+        """Tell whether there is an item with this id, or this very item."""
         if isinstance(item, ContextItem):
             held = self._state.items.get(item.id)
             return held is not None and held.item == item
         return isinstance(item, str) and item in self._state.items
 
     def catalogue(self) -> str:
-        """
-        Return a line `- [id] description` for each item; white space in a description is folded (SPEC P4.11, P4.12).
-        """
+        """Return a line `- [id] description` for each item; white space in a description is folded."""
         added = self.added_events()
         return "\n".join(f"- [{one.id}] {' '.join((one.description or '').split())}" for one in added)
 
@@ -182,7 +180,7 @@ class ContextPool(Container[T]):
     ) -> None:
         """
         Put an item in; one with the same id is replaced in its place, else the oldest leaves where there is no
-        room (SPEC P4.2 to P4.6).
+        room.
 
         Raises:
             TypeError: it is no ContextItem.
@@ -202,7 +200,7 @@ class ContextPool(Container[T]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Take an item out (SPEC P4.8); `restore(id)` brings it back.
+        Take an item out; `restore(id)` brings it back.
 
         Raises:
             NotFoundError: there is none with this id (a KeyError); no hook was called.
@@ -242,7 +240,7 @@ class ContextPool(Container[T]):
         idempotency_key: str | None = None,
     ) -> ContextPool[T]:
         """
-        Return a pool of the same class that begins as this one is, and goes its own way (SPEC P4.14).
+        Return a pool of the same class that begins as this one is, and goes its own way.
 
         With a smaller limit it begins with the newest items; None is no limit.
 
@@ -276,7 +274,7 @@ class ContextPool(Container[T]):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return the pool as a dict that is JSON: limit, items, hooks and tags (SPEC P5.1).
+        Return the pool as a dict that is JSON: limit, items, hooks and tags.
 
         Raises:
             UnserializableHookError: a hook could not be found again by its name.
@@ -286,7 +284,7 @@ class ContextPool(Container[T]):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextPool[Any]:
         """
-        Return a detached pool of `to_dict()` (SPEC P5.5); where there are more items than the limit the newest stay.
+        Return a detached pool of `to_dict()`; where there are more items than the limit the newest stay.
 
         Raises:
             InvalidInputError: an item has no id.

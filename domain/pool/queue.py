@@ -1,4 +1,4 @@
-"""The context queue: a bounded window of items, the oldest of which make room for the newest (SPEC P2, P3)."""
+"""The context queue: a bounded window of items, the oldest of which make room for the newest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 class ContextQueue(Container[T]):
     """
-    A queue of context items (SPEC P2).
+    A queue of context items.
 
     `ContextQueue(limit)` is detached, on a log in memory; `store.queue(id, limit=...)` gives one that is kept.
     Changing calls take `idempotency_key=` (a repetition gives the first result), most also `expected_version=`.
@@ -48,18 +48,18 @@ class ContextQueue(Container[T]):
 
     @property
     def items(self) -> list[ContextItem[T]]:
-        """The items, the oldest first; a list of one's own (SPEC P2.6). To set it is to clear and to append."""
+        """The items, the oldest first; a list of one's own. To set it is to clear and to append."""
         return self._shown()
 
     @items.setter
     def items(self, items: Sequence[ContextItem[T]]) -> None:
-        # SPEC P2.7: no hook is called; but what was there leaves with an event, like everything that leaves.
+        # No hook is called; but what was there leaves with an event, like everything that leaves.
         added = tuple(self.added_event(item) for item in items)
         self.put_in(Refill(added[-self.limit :]))
 
     def history(self, last: int | None = None) -> str:
         """
-        Return the contents as lines of text; with `last` the newest only (SPEC P2.20).
+        Return the contents as lines of text; with `last` the newest only.
 
         Raises:
             InvalidInputError: `last` is negative.
@@ -76,7 +76,7 @@ class ContextQueue(Container[T]):
         self, *items: ContextItem[T], expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Put items in at the end; where there is no room the oldest leave. All of it, or nothing (SPEC P2.8 to P2.16).
+        Put items in at the end; where there is no room the oldest leave. All of it, or nothing.
 
         Raises:
             TypeError: one of them is no ContextItem.
@@ -114,7 +114,7 @@ class ContextQueue(Container[T]):
         idempotency_key: str | None = None,
     ) -> ContextQueue[T]:
         """
-        Return a queue that begins as this one is, and goes its own way (SPEC P3).
+        Return a queue that begins as this one is, and goes its own way.
 
         With a smaller limit it begins with the newest items. It has the same hooks, unless `hooks` are given.
 
@@ -143,7 +143,7 @@ class ContextQueue(Container[T]):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return the queue as a dict that is JSON: limit, items, hooks and tags (SPEC P5.1).
+        Return the queue as a dict that is JSON: limit, items, hooks and tags.
 
         Raises:
             UnserializableHookError: a hook could not be found again by its name.
@@ -153,7 +153,7 @@ class ContextQueue(Container[T]):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextQueue[Any]:
         """
-        Return a detached queue of `to_dict()` (SPEC P5.4); where there are more items than the limit the newest stay.
+        Return a detached queue of `to_dict()`; where there are more items than the limit the newest stay.
 
         Raises:
             KeyError: the limit is missing, or the content of an item.

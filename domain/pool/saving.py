@@ -1,5 +1,5 @@
 """
-Queues and pools as dicts, and back (SPEC P5).
+Queues and pools as dicts, and back.
 
 Content goes through the codec, so the dict is JSON whatever was put in: an instance of a class lies there as JSON,
 with `content_type` beside it.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def container_to_dict(container: Container[Any]) -> dict[str, Any]:
     """
-    Return the limit, the items, the hooks by type and name, and the tags, sorted (SPEC P5.1, P5.2).
+    Return the limit, the items, the hooks by type and name, and the tags, sorted.
 
     Raises:
-        UnserializableHookError: a hook could not be found again by its name (SPEC P5.9).
+        UnserializableHookError: a hook could not be found again by its name.
     """
     return {
         "limit": container.shown_state.limit,
@@ -37,7 +37,7 @@ def container_to_dict(container: Container[Any]) -> dict[str, Any]:
 
 def fill_from_dict(container: Container[Any], data: Mapping[str, Any]) -> None:
     """
-    Put the items and hooks of `container_to_dict` into a new container; no hook is called (SPEC P5.4 to P5.7).
+    Put the items and hooks of `container_to_dict` into a new container; no hook is called.
 
     The limit holds here too: where there are more items, the newest stay.
 

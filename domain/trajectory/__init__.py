@@ -1,4 +1,4 @@
-"""Runs of agents as graphs: their events, rules, folded state and public classes (SPEC D)."""
+"""Runs of agents as graphs: their events, rules, folded state and public classes."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 
 
 class NodeNotFoundError(NotFoundError, ValueError):
-    """No such node; a ValueError as well (SPEC D4.3, D8.9)."""
+    """No such node; a ValueError as well."""
 
 
 class RunStateError(DecisionRefusedError, RuntimeError):
-    """The run is not at the point where that can be done; a RuntimeError as well (SPEC D3.2, D4.2)."""
+    """The run is not at the point where that can be done; a RuntimeError as well."""
 
 
 class UnknownAttributeError(InvalidInputError, AttributeError):
-    """A node of this type has no such attribute, or none that can be changed; an AttributeError as well (SPEC D8.3)."""
+    """A node of this type has no such attribute, or none that can be changed; an AttributeError as well."""

@@ -187,7 +187,7 @@ class StepsCleared(_Event, frozen=True, kw_only=True, gc=False, tag="run.steps_c
 
 
 class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.message_recorded.v1"):
-    """A message of the dialogue; `record` is JSON (SPEC D12.2, with its id and status)."""
+    """A message of the dialogue; `record` is JSON."""
 
     record: JsonObject
 

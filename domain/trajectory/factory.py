@@ -1,4 +1,4 @@
-"""One run object for each round and agent in a process (SPEC D1)."""
+"""One run object for each round and agent in a process."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class RunFactory:
         create: bool = True,
     ) -> Run:
         """
-        Open a run, or create it; with `sub_id=None` a new one of the next free sub-agent (SPEC D1.2 to D1.5).
+        Open a run, or create it; with `sub_id=None` a new one of the next free sub-agent.
 
-        A new round of the main agent goes back over the earlier ones, unless `restore` is False (SPEC D7.13).
+        A new round of the main agent goes back over the earlier ones, unless `restore` is False.
 
         Raises:
             InvalidInputError: a part that cannot be one, another agent's run, or a sub-agent of a run that is not.

@@ -1,5 +1,5 @@
 """
-What became of a node: each version of it, with who made it, when, and because of what (SPEC D8).
+What became of a node: each version of it, with who made it, when, and because of what.
 
 A version of a node is an event about it: that it was registered, or met again, changed, described, or removed. They
 are counted from 1 over all rounds that the run goes back over.

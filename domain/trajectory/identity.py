@@ -1,4 +1,4 @@
-"""Which run is meant: one round of one agent, in a session of a user (SPEC D1)."""
+"""Which run is meant: one round of one agent, in a session of a user."""
 
 from __future__ import annotations
 

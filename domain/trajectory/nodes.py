@@ -1,5 +1,5 @@
 """
-The ten types of nodes, and a node of each type as it is shown (SPEC D2).
+The ten types of nodes, and a node of each type as it is shown.
 
 A node is a value: lists and dicts in it are frozen, equal to plain ones. It says what its type requires; what else
 was given is in `extra`.
@@ -43,7 +43,7 @@ def parse_node_name(name: str) -> NodeName:
     Return the parts of a name.
 
     Raises:
-        InvalidInputError: it is not of the form `Type(label)` (SPEC D2.7).
+        InvalidInputError: it is not of the form `Type(label)`.
     """
     found = NAME.fullmatch(name) if isinstance(name, str) else None
     if found is None:
@@ -57,7 +57,7 @@ class BaseIR:
     What every node has: `label` is its identity within its type, `session_id` and `run_id` (the round) say whose.
 
     `created_at` is in seconds since 1970, UTC. `history` is what the attributes that were changed had before each
-    change, by number from 0 (SPEC D8.1); `run.history` tells more.
+    change, by number from 0; `run.history` tells more.
     """
 
     label: str
@@ -69,11 +69,11 @@ class BaseIR:
     extra: Mapping[str, Any] = field_of(default_factory=FrozenDict)
 
     def get_schema(self) -> dict[str, str]:
-        """Return label and description (SPEC D2.6)."""
+        """Return label and description."""
         return {"label": self.label, "description": self.description}
 
     def get_full_content(self) -> dict[str, Any]:
-        """Return all fields (SPEC D2.6)."""
+        """Return all fields."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -192,7 +192,7 @@ def own_fields(node_type: str) -> tuple[str, ...]:
 
 
 def require_fields(node_type: str, given: Mapping[str, Any]) -> None:
-    """Raise InvalidInputError where a field that the type requires is missing (SPEC D2.4)."""
+    """Raise InvalidInputError where a field that the type requires is missing."""
     missing = [name for name in own_fields(node_type) if name not in given]
     if missing:
         raise InvalidInputError(f"A {node_type} node must contain info about '{missing}'.")

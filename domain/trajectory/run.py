@@ -1,4 +1,4 @@
-"""A run: one round of one agent, as a graph of what it asked, did, concluded and found (SPEC D)."""
+"""A run: one round of one agent, as a graph of what it asked, did, concluded and found."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ShapedRun(ShownRun):
         **extra: Any,
     ) -> str:
         """
-        Register the question of this round, and return its name: `Query(query00000)` at first (SPEC D3).
+        Register the question of this round, and return its name: `Query(query00000)` at first.
 
         It becomes a pointer, and is bridged to the leaves of the round before.
 
@@ -74,11 +74,11 @@ class ShapedRun(ShownRun):
         **fields: Any,
     ) -> str:
         """
-        Register a node behind others, and return its name (SPEC D4).
+        Register a node behind others, and return its name.
 
-        `edge_type` may be left out where there is a usual one (SPEC D5). A state or an action takes the place of its
+        `edge_type` may be left out where there is a usual one. A state or an action takes the place of its
         predecessors among the pointers; with `add_pt` they stay pointers beside it, with `remove_pt` they go and it
-        is none (SPEC D6). Data whose label is known are met again: a new version, which keeps what is not given anew.
+        is none. Data whose label is known are met again: a new version, which keeps what is not given anew.
 
         Raises:
             RunStateError: there is no query yet, or the run is closed (a RuntimeError).
@@ -110,7 +110,7 @@ class ShapedRun(ShownRun):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Give attributes of a node other values; the old ones stay in its history (SPEC D8).
+        Give attributes of a node other values; the old ones stay in its history.
 
         Raises:
             NodeNotFoundError: no such node (a ValueError).
@@ -123,7 +123,7 @@ class ShapedRun(ShownRun):
         self._change(command, expected_version, idempotency_key, catch_up=False)
 
     def _warn_of_types(self, command: ModifyNode) -> None:
-        """Say in the log where a value gets another type, which is allowed (SPEC D8.4)."""
+        """Say in the log where a value gets another type, which is allowed."""
         graph = self._graph
         ref = graph.find(command.name)
         before = {} if ref is None else attributes_of(graph, ref)
@@ -201,10 +201,10 @@ class ShapedRun(ShownRun):
         Let the graph go back over the earlier rounds of this session, as they are now, and return their numbers.
 
         They are those of the same agent, or of `sub_id`. Rounds that were never run are bridged over. It is an event
-        that names them; asked again, it is one only where they have changed (SPEC D7.1, D7.4 to D7.7).
+        that names them; asked again, it is one only where they have changed.
 
         Raises:
-            InvalidInputError: another user's rounds, or another session's (SPEC D7.11, repaired).
+            InvalidInputError: another user's rounds, or another session's.
         """
         for what, given, own in (("user_id", user_id, self.user_id), ("session_id", session_id, self.session_id)):
             if given not in (None, own):
@@ -231,11 +231,11 @@ class ShapedRun(ShownRun):
         return {number: Segment(stream, flushed_end(self._home, stream).version) for number, stream in streams.items()}
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
-        """Return the graph of an earlier round alone, None where it was not restored (SPEC D9.6)."""
+        """Return the graph of an earlier round alone, None where it was not restored."""
         return self.get_all_historical_trajectories().get(run_id)
 
     def get_all_historical_trajectories(self) -> dict[int, Trajectory]:
-        """Return the graphs of the earlier rounds, each alone, by their numbers (SPEC D7.4)."""
+        """Return the graphs of the earlier rounds, each alone, by their numbers."""
         return {
             opened.round: drawn(RunGraph(past.state), RunId(self.user_id, self.session_id, opened.round, opened.sub))
             for past in self._state.past

@@ -36,11 +36,10 @@ class WorkingRun(ShapedRun):
         idempotency_key: str | None = None,
     ) -> list[str]:
         """
-        Clear the queues `pre` and `post` and fill them; return the names of steps that had no room (SPEC D11.2).
+        Clear the queues `pre` and `post` and fill them; return the names of steps that had no room.
 
         A step is a name, or a dict with `name` and, where it has any, `params`. What is not given the run was made
-        with, if with any. `todo` stays as it is. What has no room is refused, and each refusal recorded (SPEC D11.4,
-        repaired).
+        with, if with any. `todo` stays as it is. What has no room is refused, and each refusal recorded.
 
         Raises:
             RunStateError: both are empty (a RuntimeError), or the run is closed.
@@ -78,7 +77,7 @@ class WorkingRun(ShapedRun):
 
     def pop_todo(self, list_type: str = "todo", *, idempotency_key: str | None = None) -> QueuedStep | None:
         """
-        Take the next step of a queue, the oldest or one that was given back; None from an empty one (SPEC D11.5).
+        Take the next step of a queue, the oldest or one that was given back; None from an empty one.
 
         Of two processes that take at the same time each gets another step.
 
@@ -121,7 +120,7 @@ class WorkingRun(ShapedRun):
 
     def record_messages(self, *messages: Any, idempotency_key: str | None = None) -> None:
         """
-        Record messages of the dialogue, of any make, system messages too: all of them or none (SPEC D12).
+        Record messages of the dialogue, of any make, system messages too: all of them or none.
 
         Raises:
             InvalidInputError: one of them is no message, or holds what is no JSON.

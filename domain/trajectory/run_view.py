@@ -57,7 +57,7 @@ def _round_of(graph: RunGraph, ref: Ref, identity: RunId) -> tuple[int, int]:
 
 class QueuedStep(dict[str, Any]):
     """
-    A step, `{"name", "params"}` (SPEC D11.6); without parameters they are `{}`.
+    A step, `{"name", "params"}`; without parameters they are `{}`.
 
     `version` is that which queued it, by which it is given back.
     """
@@ -127,7 +127,7 @@ class ShownRun(HomedContext):
         Return a node.
 
         Raises:
-            InvalidInputError: the name is not of the form `Type(label)` (SPEC D2.7).
+            InvalidInputError: the name is not of the form `Type(label)`.
             NodeNotFoundError: there is no such node.
         """
         graph = self._graph
@@ -194,9 +194,7 @@ class ShownRun(HomedContext):
     # The graph
 
     def graph(self, trimmed: bool = False) -> Trajectory:
-        """
-        Return the graph: this round and those it goes back over; `trimmed` to the active branches (SPEC D9.1, D9.2).
-        """
+        """Return the graph: this round and those it goes back over; `trimmed` to the active branches."""
         state = self._state
         shown = self._shown
         if shown is None or shown[0] is not state:
@@ -206,7 +204,7 @@ class ShownRun(HomedContext):
 
     def get_trajectory(self, trimmed: bool = False) -> Any:
         """
-        Return the graph as a networkx DiGraph, which is a copy (SPEC D9.1, repaired).
+        Return the graph as a networkx DiGraph, which is a copy.
 
         Raises:
             ImportError: networkx is not installed; the extra `refold[graph]` brings it.
@@ -214,7 +212,7 @@ class ShownRun(HomedContext):
         return self.graph(trimmed).to_networkx()
 
     def get_active_branch(self) -> frozenset[str]:
-        """Return the names of the pointers: the ends of the active branches (SPEC D6.1)."""
+        """Return the names of the pointers: the ends of the active branches."""
         graph = self._graph
         return frozenset(graph.name_of(ref) for ref in graph.state.pointers if graph.is_there(ref))
 
@@ -231,7 +229,7 @@ class ShownRun(HomedContext):
 
     @property
     def session_root(self) -> str | None:
-        """The name of the session's first query (SPEC D7.9)."""
+        """The name of the session's first query."""
         graph = self._graph
         return None if graph.root is None else graph.name_of(graph.root)
 
@@ -293,7 +291,7 @@ class ShownRun(HomedContext):
 
     def get_next_data_node(self, name: str) -> list[BaseIR]:
         """
-        Return the data that an action led to, and the columns of tables among them (SPEC D9.4).
+        Return the data that an action led to, and the columns of tables among them.
 
         Raises:
             InvalidInputError: it is no action.
@@ -314,7 +312,7 @@ class ShownRun(HomedContext):
 
     def get_previous_action_node(self, name: str) -> list[BaseIR]:
         """
-        Return the actions that led to data, also by way of the table of a column (SPEC D9.5).
+        Return the actions that led to data, also by way of the table of a column.
 
         Raises:
             InvalidInputError: it is no data node.
@@ -352,13 +350,13 @@ class ShownRun(HomedContext):
         return [QueuedStep(step.name, parse_json(step.params), version) for version, step in held]
 
     def messages(self, *, clean: bool = False) -> list[Message]:
-        """Return the messages that were recorded, all of them, or cleaned so that they can be replayed (SPEC D12)."""
+        """Return the messages that were recorded, all of them, or cleaned so that they can be replayed."""
         held = (message_from_dict(parse_json(event.record)) for event in self._state.messages.values())
         messages = [message for message in held if message is not None]
         return clean_messages(messages) if clean else messages
 
     def context_text(self) -> str:
-        """Return the messages as a compact text (SPEC D12.11)."""
+        """Return the messages as a compact text."""
         return build_current_context(self.messages())
 
     def _forget_shown(self) -> None:
@@ -375,7 +373,7 @@ def _require_data(graph: RunGraph, ref: Ref) -> Ref:
 
 
 def _overwritten(versions: Iterable[NodeVersion]) -> dict[int, dict[str, Any]]:
-    """Return what changed attributes had before each change, as a node's `history` has it (SPEC D8.1)."""
+    """Return what changed attributes had before each change, as a node's `history` has it."""
     found: list[dict[str, Any]] = []
     before: dict[str, Any] = {}
     for version in versions:

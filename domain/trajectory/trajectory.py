@@ -181,7 +181,7 @@ class Trajectory:
 
     def trimmed(self) -> Trajectory:
         """
-        Return the graph of the active branches alone (SPEC D9.2).
+        Return the graph of the active branches alone.
 
         Actions from which no way leads to a pointer are left out, then what the root no longer leads to. Without
         pointers or a root everything stays.

@@ -36,7 +36,7 @@ class WindowItemEvent(_Event, frozen=True, kw_only=True, gc=False):
     """
     An item was brought. `quarters` is its size in quarters of a token, as the counter of that moment had it.
 
-    Quarters, because the seed's estimate rounds the sum of all items and not each of them (SPEC A2.5).
+    Quarters, because the seed's estimate rounds the sum of all items and not each of them.
     """
 
     key: str

@@ -17,7 +17,7 @@ QUARTERS_PER_TOKEN = 4
 @dataclass(frozen=True, slots=True)
 class ContextItem:
     """
-    A piece of context for a prompt: its name, its text, where it comes from, and how much it matters (SPEC A1).
+    A piece of context for a prompt: its name, its text, where it comes from, and how much it matters.
 
     Items with a higher priority stand first. Several may have one key.
     """

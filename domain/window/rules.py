@@ -167,9 +167,7 @@ def named(items: Sequence[Held], stream: str = "") -> tuple[Span, ...]:
 
 
 def change_of(before: int, after: int, items: int) -> Totals:
-    """
-    Return the change from one size in quarters to another; it counts whole tokens, as the window does (SPEC A2.5).
-    """
+    """Return the change from one size in quarters to another; it counts whole tokens, as the window does."""
     return Totals(items, 0, after // QUARTERS_PER_TOKEN - before // QUARTERS_PER_TOKEN)
 
 

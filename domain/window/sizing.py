@@ -14,7 +14,7 @@ from .rules import Incoming
 
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
 
-# The seed counts a character as a quarter of a token, and twenty for what `build` puts around an item (SPEC A2.4).
+# The seed counts a character as a quarter of a token, and twenty for what `build` puts around an item.
 CHARACTERS_AROUND = 20
 LARGEST = 2**63 - 1
 
@@ -24,7 +24,7 @@ class NotAnItemError(RefusedError, TypeError):
 
 
 def section_of(item: ContextItem) -> str:
-    """Return the section of `build()` that shows an item (SPEC A2.9)."""
+    """Return the section of `build()` that shows an item."""
     return f"[{item.key} (source: {item.source})]\n{item.value}"
 
 
@@ -49,7 +49,7 @@ def incoming_of(item: object, counter: TokenCounter | None) -> Incoming:
     Return an item as it can be recorded.
 
     Raises:
-        TypeError: it is no ContextItem, or its key, value or source is no text (SPEC A2.15).
+        TypeError: it is no ContextItem, or its key, value or source is no text.
         InvalidInputError: a text that is no Unicode, or a priority that is no number.
     """
     if not isinstance(item, ContextItem):
@@ -78,7 +78,7 @@ def _priority_of(item: ContextItem) -> int | float:
 
 def require_max_tokens(max_tokens: Any) -> int:
     """
-    Return a budget as a number; 0 and less let nothing in (SPEC A2.14).
+    Return a budget as a number; 0 and less let nothing in.
 
     Raises:
         InvalidInputError: it is no whole number.

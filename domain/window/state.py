@@ -90,7 +90,7 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of all items: one rounding, of the sum (SPEC A2.5)."""
+        """The estimated tokens of all items: one rounding, of the sum."""
         return self.held.quarters // QUARTERS_PER_TOKEN
 
     def with_key(self, key: str) -> list[Held]:

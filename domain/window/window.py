@@ -1,4 +1,4 @@
-"""The context window: items for a prompt, within a budget of tokens (SPEC A2)."""
+"""The context window: items for a prompt, within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ShownWindow(HomedContext):
     """
     A window as it is seen. To set its budget, its policy or its items is a change, and an event.
 
-    Like the seed's dataclass it is equal by value, unhashable, and takes no other attributes (SPEC A2.19).
+    Like the seed's dataclass it is equal by value, unhashable, and takes no other attributes.
     """
 
     _counter: TokenCounter | None
@@ -77,9 +77,9 @@ class ShownWindow(HomedContext):
     @property
     def items(self) -> FrozenList[ContextItem]:
         """
-        The items as they came, as a read-only list (SPEC A2.10).
+        The items as they came, as a read-only list.
 
-        To set it is to clear and to take these in; as in the seed they are not tested against the budget (SPEC A2.12).
+        To set it is to clear and to take these in; as in the seed they are not tested against the budget.
         """
         held = self._state.held
         if self._shown is None or self._shown[0] is not held:
@@ -101,17 +101,17 @@ class ShownWindow(HomedContext):
         return items[-1].item if items else None
 
     def build(self) -> str:
-        """Return the text for the prompt: a section for each item, a higher priority first (SPEC A2.8 to A2.10)."""
+        """Return the text for the prompt: a section for each item, a higher priority first."""
         in_order = sorted(self.items, key=lambda item: item.priority, reverse=True)
         return "\n\n".join(map(section_of, in_order))
 
     def estimated_tokens(self) -> int:
-        """Return the estimated tokens of all items, a running total (SPEC A2.5, A2.17)."""
+        """Return the estimated tokens of all items, a running total."""
         return self._state.tokens
 
     @staticmethod
     def _estimate_item_tokens(item: ContextItem) -> int:
-        """Return the seed's estimate of one item (SPEC A2.4)."""
+        """Return the seed's estimate of one item."""
         return quarters_of(item, None) // QUARTERS_PER_TOKEN
 
     def dropped(self) -> list[DroppedItem]:
@@ -153,7 +153,7 @@ MAX_TOKENS = 100_000
 
 class ContextWindow(ShownWindow):
     """
-    Items for a prompt, within a budget of estimated tokens (SPEC A2).
+    Items for a prompt, within a budget of estimated tokens.
 
     `ContextWindow()` is detached, on a log in memory; `store.window(id)` gives one that is kept. With the policy
     `first_come` an item that does not fit is dropped; with `evict_lower_priority` items that matter less make room
@@ -201,7 +201,7 @@ class ContextWindow(ShownWindow):
         self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> bool:
         """
-        Let an item in as the last one, and return whether it is in; if not, it is in `dropped()` (SPEC A2.2, A2.3).
+        Let an item in as the last one, and return whether it is in; if not, it is in `dropped()`.
 
         Raises:
             TypeError: it is no ContextItem, or one of its texts is none.
@@ -282,7 +282,7 @@ class ContextWindow(ShownWindow):
 
     def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
-        Have all items leave (SPEC A2.11).
+        Have all items leave.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -354,7 +354,7 @@ def _detached(
 @dataclass(slots=True)
 class AgentContext:
     """
-    One request to an agent: its trace, its endpoint, whose it is, the window for the prompt, and the memory (SPEC A3).
+    One request to an agent: its trace, its endpoint, whose it is, the window for the prompt, and the memory.
 
     Without a store the window lives as long as the request. `store.agent_context(...)` gives one whose window is kept
     for the session and whose memory is the store's; what is recorded through it bears the trace and the endpoint.
@@ -370,7 +370,7 @@ class AgentContext:
 
     def add_context(self, key: str, value: str, *, source: str = "agent", priority: int = 0) -> None:
         """
-        Let an item into the window (SPEC A3.4); one that does not fit is in `context_window.dropped()`.
+        Let an item into the window; one that does not fit is in `context_window.dropped()`.
 
         Raises:
             TypeError: key, value or source is no text.

@@ -1,4 +1,4 @@
-"""The files of a round: two for each, written and read as the originals do, and without their losses (SPEC D13)."""
+"""The files of a round: two for each, written and read as the originals do, and without their losses."""
 
 from __future__ import annotations
 

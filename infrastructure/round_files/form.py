@@ -1,5 +1,5 @@
 """
-The form of the two files: what the originals write, and beside it what they lose (SPEC D13.1 to D13.3).
+The form of the two files: what the originals write, and beside it what they lose.
 
 What the originals do not write lies under names that their readers pass over, so that these files can be read by
 them too: `label`, `created_at`, `history` and the ids of a node, and `refold` in the graph's own attributes and
@@ -32,7 +32,7 @@ class RoundPaths(NamedTuple):
 
 
 def round_paths(session_root: str | os.PathLike[str], run_id: int, sub_id: int = 0) -> RoundPaths:
-    """Return where the two files of a round lie (SPEC D13.1)."""
+    """Return where the two files of a round lie."""
     folder, name = Path(session_root) / FOLDER, f"Run{run_id}_Sub{sub_id}"
     return RoundPaths(folder / f"{name}.json", folder / f"{name}.meta.json")
 
@@ -157,7 +157,7 @@ def _entry(change: RoundChange) -> HistoryEntry:
 
 def write_round_files(run: Run, session_root: str | os.PathLike[str]) -> RoundPaths:
     """
-    Write the two files of a round below its session's folder, and return where they lie (SPEC D13.1, D13.2).
+    Write the two files of a round below its session's folder, and return where they lie.
 
     They hold the round's own nodes and edges with their history, its pointers and its messages; not what it changed
     in earlier rounds, nor steps. Both are replaced, or neither; a process that is killed in between leaves the new

@@ -1,7 +1,7 @@
 """
 Making runs from the files of rounds: all are read and compared with what is there before anything is written.
 
-A file is a way in, and the store is the truth: what it has is never changed by a file (SPEC D7.2, D7.3).
+A file is a way in, and the store is the truth: what it has is never changed by a file.
 """
 
 from __future__ import annotations

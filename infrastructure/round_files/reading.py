@@ -134,7 +134,7 @@ def _plain_node(held: Mapping[str, Any], notes: list[str]) -> RoundNode:
     if lost:
         notes.append(f"attributes that every node has for itself were left out: {', '.join(lost)}")
     attributes = {key: value for key, value in held.items() if key not in left}
-    # The originals write null where a portrait went wrong (SPEC D10.7).
+    # The originals write null where a portrait went wrong.
     description = "" if attributes.get("description") is None else attributes["description"]
     return RoundNode(name=name, type=node_type, label=label, attributes={**attributes, "description": description})
 
@@ -179,7 +179,7 @@ class ReadRound(msgspec.Struct, frozen=True):
 
 
 def load_meta_from_json(session_root: str | os.PathLike[str], run_id: int, sub_id: int = 0) -> dict[str, Any]:
-    """Return what lies beside the graph of a round; empty where there is nothing that can be read (SPEC D13.6)."""
+    """Return what lies beside the graph of a round; empty where there is nothing that can be read."""
     try:
         held = parse_foreign(read_bounded(round_paths(session_root, run_id, sub_id).meta))
     except (OSError, ValueError, RecursionError):

@@ -20,6 +20,7 @@ OURS = (*SHIPPED, ROOT / "tests")
 # Recorded data are what they are.
 DATA = {".csv", ".json", ".jsonl", ".txt"}
 VAGUE_NAMES = {"common", "helpers", "misc", "utils"}
+CITED = re.compile(r"\bSPEC [A-Z]|\bDESIGN\.md")
 # Written so that this file does not find itself.
 UNFINISHED = re.compile(rf"\b({'TO'}DO|{'FIX'}ME|{'XX'}X)\b")
 
@@ -88,6 +89,14 @@ def test_every_module_says_its_idea() -> None:
 def test_nothing_is_left_for_later() -> None:
     """What is not done is an issue, not a remark in the code."""
     found = [path for path, text in text_files() if UNFINISHED.search(text)]
+
+    assert found == []
+
+
+def test_nothing_cites_what_is_not_shipped() -> None:
+    """Numbers of the founding systems' statements mean nothing to users; the document of deviations has them."""
+    shown = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "deviations.md"]
+    found = [path for path in [*python_files(*PACKAGES.values()), *shown] if CITED.search(path.read_text("utf-8"))]
 
     assert found == []
 

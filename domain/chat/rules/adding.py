@@ -69,7 +69,7 @@ def _is_same(known: ChatItemEvent, item: ChatItemEvent) -> bool:
 
 class ByTime:
     """
-    Where items belong by their time: before the first that is younger (SPEC V2.21), in a list that need not be
+    Where items belong by their time: before the first that is younger, in a list that need not be
     in order. Remembers what was put in, so that many find their places in one pass over the list.
     """
 
@@ -102,9 +102,7 @@ class ByTime:
 
 
 def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatEvent]:
-    """
-    Return the events that put each item where its time belongs, ties behind, the oldest first (SPEC V2.21, V2.23).
-    """
+    """Return the events that put each item where its time belongs, ties behind, the oldest first."""
     fresh = sorted(new_items(stream, items, state), key=lambda item: item.created_at)
     if len(fresh) == 1:
         # No list of all times is needed to find one place.
@@ -127,7 +125,7 @@ def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> l
     """
     Return the event that puts a system message in the place of the first one, and takes all others away.
 
-    Developer messages stay (SPEC V2.14). Without a system message it is an append.
+    Developer messages stay. Without a system message it is an append.
     """
     if not new_items(stream, (item,), state):
         return []

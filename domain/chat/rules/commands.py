@@ -45,14 +45,14 @@ class NameVersion(msgspec.Struct, frozen=True):
 
 
 class InsertItems(msgspec.Struct, frozen=True):
-    """Put items where their time belongs (SPEC V2.21)."""
+    """Put items where their time belongs."""
 
     stream: str
     items: tuple[ChatItemEvent, ...]
 
 
 class ReplaceInstructions(msgspec.Struct, frozen=True):
-    """Put a system message in the place of all there are (SPEC V2.14)."""
+    """Put a system message in the place of all there are."""
 
     stream: str
     item: MessageAdded
@@ -90,7 +90,7 @@ class Clear(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """Take the oldest items out of the view until limits hold (SPEC V6); `counter` says how tokens are counted."""
+    """Take the oldest items out of the view until limits hold; `counter` says how tokens are counted."""
 
     max_items: int | None = None
     max_tokens: int | None = None
@@ -99,7 +99,7 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class Summarize(msgspec.Struct, frozen=True):
-    """Put a summary in the place of the items that it tells; `before` is the first that it does not (SPEC V7)."""
+    """Put a summary in the place of the items that it tells; `before` is the first that it does not."""
 
     stream: str
     folded: tuple[str, ...]
@@ -126,7 +126,7 @@ class OtherSide(msgspec.Struct, frozen=True):
 
 class Merge(msgspec.Struct, frozen=True):
     """
-    Take what another context has and this one has not (SPEC V5.2, V5.7).
+    Take what another context has and this one has not.
 
     `base` is the point at which both were the same, None where there is none. `how` "result" takes the other's
     last answer alone, stamped with `agent_id`. `instructions` says whether what sets instructions or tools comes
@@ -144,7 +144,7 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class TellOther(msgspec.Struct, frozen=True):
-    """Add a message that tells what another context holds (SPEC V5.9)."""
+    """Add a message that tells what another context holds."""
 
     other: OtherSide
     summary: MessageAdded

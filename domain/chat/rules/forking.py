@@ -1,5 +1,5 @@
 """
-What a fork carries of its parent: everything, its last turns, nothing, or what a filter lets through (SPEC V4).
+What a fork carries of its parent: everything, its last turns, nothing, or what a filter lets through.
 
 A call and its output are never parted, and the instructions and tools in force come along.
 """
@@ -34,7 +34,7 @@ from ..state.sequence import Items
 
 def tool_names(tools: Iterable[Any]) -> frozenset[str]:
     """
-    Return the names of tools: texts, and whatever has `_tool_info`, methods too (SPEC V4.4, V4.5); all else is
+    Return the names of tools: texts, and whatever has `_tool_info`, methods too; all else is
     ignored.
     """
     names = (tool if isinstance(tool, str) else _name_of(tool) for tool in tools)
@@ -56,7 +56,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Copying(msgspec.Struct, frozen=True, kw_only=True):
-    """What `copy` leaves out (SPEC V4.1 to V4.6); `tools` are names, None lets all pass."""
+    """What `copy` leaves out; `tools` are names, None lets all pass."""
 
     exclude_system_messages: bool = False
     exclude_instructions: bool = False
@@ -96,7 +96,7 @@ def _is_empty(item: MessageAdded) -> bool:
 
 
 def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
-    """Return the ordinals of the items that pass, in order; an output passes exactly if its call does (SPEC V4.7)."""
+    """Return the ordinals of the items that pass, in order; an output passes exactly if its call does."""
     order = list(items.order())
     passing = {place for place, ordinal in enumerate(order) if keeps(items.arena.items[ordinal])}
     for call, output in pair_calls(items).output_of.items():
@@ -106,8 +106,7 @@ def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
 
 def recent_turns(items: Items, turns: int, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
     """
-    Return the ordinals of all instructions, then of everything from the `turns`-th last user message on
-    (SPEC V4.11 to V4.15).
+    Return the ordinals of all instructions, then of everything from the `turns`-th last user message on.
 
     Raises:
         InvalidInputError: `turns` is less than 1.
@@ -134,7 +133,7 @@ def _answers_to(items: Items, earlier: set[int]) -> set[int]:
 def carried_config(items: Items, carried: Sequence[int], *, item_id: str, created_at: float) -> ConfigUpdated | None:
     """
     Return the item that a fork needs so that the same instructions and tools are in force as in its parent, or
-    None: what it carries says so already (SPEC V4.14).
+    None: what it carries says so already.
     """
     wanted = active_config(items)
     found = active_config(items.arena.items[ordinal] for ordinal in carried)

@@ -1,5 +1,5 @@
 """
-Bringing two contexts together: what is taken, where it goes, and what both sides had changed (SPEC V5).
+Bringing two contexts together: what is taken, where it goes, and what both sides had changed.
 
 A merge names what it takes, by the stream and version where each item came into the world. What this context ever
 held is not taken again, evicted or not, so merging twice takes nothing twice.
@@ -53,8 +53,8 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
     """
     Return the events that take from the other context what this one never held; none where there is nothing.
 
-    Items go where their time belongs among those that are here, which stay as they are (SPEC V5.2, V5.3). What
-    sets instructions or tools is left out unless it is asked for (SPEC V5.6).
+    Items go where their time belongs among those that are here, which stay as they are. What
+    sets instructions or tools is left out unless it is asked for.
     """
     other, ours = command.other, state.items
     wanted = _new_ordinals(command, state)
@@ -189,7 +189,7 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
 
 
 class _Config:
-    """What sets instructions or tools on both sides, and who wins where both did (SPEC V5.6)."""
+    """What sets instructions or tools on both sides, and who wins where both did."""
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
         self.conflicts: list[ChatEvent] = []

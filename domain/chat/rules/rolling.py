@@ -71,7 +71,7 @@ class RollingTruncation:
                 self._touched.add(item.call_id)
 
     def _stays(self, item: ChatItemEvent) -> bool:
-        """Whether no truncation ever takes a new item out (SPEC V6.2)."""
+        """Whether no truncation ever takes a new item out."""
         is_first = False
         if not self._has_instructions and is_instructions(item):
             self._has_instructions = is_first = True
@@ -154,7 +154,7 @@ class RollingTruncation:
         return leaving
 
     def _orphans(self, awaited: set[int]) -> list[int]:
-        """Take out calls without any output and outputs without any call, told by their ids (SPEC V6.5, V6.6)."""
+        """Take out calls without any output and outputs without any call, told by their ids."""
         leaving: list[int] = []
         for call_id in self._touched:
             calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)

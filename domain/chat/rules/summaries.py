@@ -1,4 +1,4 @@
-"""Summaries: what is told, what stays, and how to take one back (SPEC V7)."""
+"""Summaries: what is told, what stays, and how to take one back."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class SummaryPlan(msgspec.Struct, frozen=True):
 
 def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     """
-    Return what a summary would tell, or None where there is nothing to tell (SPEC V7.1 to V7.4).
+    Return what a summary would tell, or None where there is nothing to tell.
 
     Told is everything before the `keep_recent_turns`-th last user message but handoffs, config updates,
-    instructions, what is pinned, and calls whose output stays (SPEC V7.9). Earlier summaries are taken in (V7.8).
+    instructions, what is pinned, and calls whose output stays. Earlier summaries are taken in (V7.8).
 
     Raises:
         InvalidInputError: a negative number of turns.
@@ -55,7 +55,7 @@ def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     users = [place for place, item in enumerate(shown) if is_user(item)]
     if len(users) <= keep_recent_turns:
         return None
-    # Minus nought is nought: to keep no turn means to keep all of them from the first on (SPEC V7.7).
+    # Minus nought is nought: to keep no turn means to keep all of them from the first on.
     cut = users[-keep_recent_turns]
     going = _going(items, shown, cut)
     told = tuple(item for item in going if not is_summary(item))

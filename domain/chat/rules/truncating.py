@@ -1,4 +1,4 @@
-"""Truncation: the oldest items leave until limits hold, in one pass (SPEC V6)."""
+"""Truncation: the oldest items leave until limits hold, in one pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .evicting import evicted
 
 def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event by which the oldest unprotected items leave until both limits hold (SPEC V6.1 to V6.5).
+    Return the event by which the oldest unprotected items leave until both limits hold.
 
     Protected are the first instructions, the first summary, the last user message, all handoffs and config
     updates, calls that are still awaited, and what is pinned. A call goes with its output. What is left of calls
@@ -45,7 +45,7 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
 
 
 def protected(items: Items, order: Sequence[int], shown: Sequence[ChatItemEvent]) -> set[int]:
-    """Return the places of the items that truncation leaves alone (SPEC V6.2), and those that go with them."""
+    """Return the places of the items that truncation leaves alone, and those that go with them."""
     pairs = pair_calls(shown)
     kept = {place for place, item in enumerate(shown) if isinstance(item, HandedOff | ConfigUpdated)}
     kept |= set(awaited_calls(shown, pairs))
@@ -128,7 +128,7 @@ def _later_output(outputs: list[int], call: int, kept: set[int], leaving: set[in
 
 
 def _orphans(shown: Sequence[ChatItemEvent], untouched: set[int], leaving: Iterable[int]) -> set[int]:
-    """Calls without any output and outputs without any call, told by their ids (SPEC V6.5, V6.6)."""
+    """Calls without any output and outputs without any call, told by their ids."""
     gone = set(leaving)
     left = [(place, item) for place, item in enumerate(shown) if place not in gone]
     called = {item.call_id for _, item in left if isinstance(item, FunctionCalled)}

@@ -215,7 +215,7 @@ def evolve(state: ChatState, event: ChatEvent | Resolved) -> ChatState:
 
 
 def active_config(items: Iterable[ChatItemEvent]) -> tuple[str | None, tuple[str, ...] | None]:
-    """Return the instructions and tools in force behind `items`; the later wins, whatever its kind (SPEC V3.2)."""
+    """Return the instructions and tools in force behind `items`; the later wins, whatever its kind."""
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
     for item in items:

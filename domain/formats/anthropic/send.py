@@ -1,5 +1,5 @@
 """
-Where the cache breakpoints stand (SPEC V10.11): at most four, and moving them changes nothing else.
+Where the cache breakpoints stand: at most four, and moving them changes nothing else.
 
 One ends the system text, which also covers the tools before it. Two stand at the ends of the last two messages of
 the user: the later one is written by this request, the earlier one is what the last request wrote. The fourth
@@ -88,7 +88,7 @@ def anthropic_messages(
     exact: bool = False,
 ) -> tuple[list[AnthropicMessage], AnthropicSystem]:
     """
-    Return the Anthropic messages and the system text that `items` stand for (SPEC V10.1).
+    Return the Anthropic messages and the system text that `items` stand for.
 
     `config` is the active instructions and tools, where they are known already. `caching` sets up to four cache
     breakpoints, and gives all content as blocks. `allow_prefill` lets the assistant have the last word, which
@@ -114,7 +114,7 @@ def anthropic_messages(
 
 
 class _Thread:
-    """The messages so far; neighbours of one role are one message (SPEC V10.9)."""
+    """The messages so far; neighbours of one role are one message."""
 
     def __init__(self) -> None:
         self.messages: list[AnthropicMessage] = []
@@ -135,7 +135,7 @@ class _Thread:
             self._add(message.role, blocks)
 
     def ask(self, batch: Batch) -> None:
-        """Add calls, and their outputs in the order of the calls (SPEC V10.6)."""
+        """Add calls, and their outputs in the order of the calls."""
         uses, results = [], []
         for call, answer in batch:
             call_id = self._ids.take(call.call_id)
@@ -180,7 +180,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
-    """Images come first, as in the seed (SPEC V10.3); blank texts are refused by the provider (V10.10)."""
+    """Images come first, as in the seed; blank texts are refused by the provider (V10.10)."""
     content = message.content
     if len(content) == 1 and isinstance(content, tuple):
         # By far the most frequent form is one text, which is worth not looping over.

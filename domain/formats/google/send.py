@@ -29,7 +29,7 @@ from ..send import (
 
 def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:
     """
-    Return what `google_contents` made as `google.genai.types.Content` (SPEC V11.1).
+    Return what `google_contents` made as `google.genai.types.Content`.
 
     Raises:
         ImportError: the package google-genai is not installed.
@@ -63,11 +63,11 @@ def google_contents(
     thought_signatures: Mapping[str, str | bytes] | None = None,
 ) -> tuple[list[GoogleContent], str | None]:
     """
-    Return the Google contents and the system instruction that `items` stand for (SPEC V11.1).
+    Return the Google contents and the system instruction that `items` stand for.
 
     `config` is the active instructions and tools, where they are known already. `thought_signatures` has, for
     names of functions, the signature that the model gave last: it goes to the first call of that name in the
-    newest batch that has one, unless that call has its own (SPEC V11.6).
+    newest batch that has one, unless that call has its own.
     """
     listed = list(items)
     system = instructions_in_force(listed, config)
@@ -102,7 +102,7 @@ class _Thread:
             self._add("user" if message.role == "user" else "model", parts)
 
     def ask(self, batch: Batch) -> None:
-        """Add calls, and as many outputs in the same order (SPEC V11.7)."""
+        """Add calls, and as many outputs in the same order."""
         calls, responses = [], []
         named = set()
         for call, answer in batch:
@@ -143,7 +143,7 @@ def _sendable(name: str) -> str:
 
 
 def _parts_of(message: MessageAdded) -> list[dict[str, Any]]:
-    """The parts in their order (SPEC V11.4); an empty text is refused by the provider."""
+    """The parts in their order; an empty text is refused by the provider."""
     content = message.content
     whole = (content,) if isinstance(content, str) else content
     parts = [{"text": part} if isinstance(part, str) else _image_of(part) for part in whole if part != ""]
@@ -173,7 +173,7 @@ def _own_signature(call: FunctionCalled) -> str | None:
 
 
 def signature_of(signature: object) -> str | None:
-    """Return a signature as standard base64, or None where it is none that can be decoded (SPEC V11.6)."""
+    """Return a signature as standard base64, or None where it is none that can be decoded."""
     if isinstance(signature, bytes):
         return base64.b64encode(signature).decode("ascii") or None
     if not isinstance(signature, str):

@@ -1,6 +1,6 @@
 """
 What OpenAI's chat completions demand of one message by itself; what they demand of the order of messages is the
-business of `openai_messages` (SPEC X3).
+business of `openai_messages`.
 
 Fields that the API does not know are no fault: they come from compatible servers, which want them back.
 """
@@ -194,10 +194,10 @@ def openai_messages(
     exact: bool = False,
 ) -> list[OpenAIMessage]:
     """
-    Return the OpenAI messages that `items`, in their order, stand for (SPEC V9).
+    Return the OpenAI messages that `items`, in their order, stand for.
 
     `config` is the (instructions, tools) in force; without it they are computed. A developer message made here is
-    sent as "system"; for a `reasoning_model` every "system" becomes "developer" (SPEC V9.4). With `exact` every
+    sent as "system"; for a `reasoning_model` every "system" becomes "developer". With `exact` every
     message is as it is recorded, valid or not, and `config` counts for nothing. Without items there are no messages,
     which the API refuses.
     """

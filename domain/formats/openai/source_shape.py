@@ -140,7 +140,7 @@ def _content(content: str | tuple[str | Image, ...], rest: dict[str, Any]) -> An
 
 
 def image_part(image: Image) -> dict[str, Any]:
-    """Return the part of an image; the usual detail goes without saying (SPEC V9.2, V9.3)."""
+    """Return the part of an image; the usual detail goes without saying."""
     detail = {} if image.inference_detail == "auto" else {"detail": image.inference_detail}
     return {"type": "image_url", "image_url": {"url": image.image, **detail}}
 

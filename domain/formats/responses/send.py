@@ -1,5 +1,5 @@
 """
-From items to the input of OpenAI's Responses API, always valid (SPEC X3).
+From items to the input of OpenAI's Responses API, always valid.
 
 The rules are those of `openai_messages`. Instructions go beside the input; call ids and the ids of items are unique
 in the whole input, which the API demands here; outputs follow the row of calls that they belong to. Reasoning and
@@ -28,7 +28,7 @@ def openai_responses_input(
     items: Iterable[ChatItemEvent], *, config: Config | None = None
 ) -> tuple[list[ResponsesItem], str | None]:
     """
-    Return (input, instructions) of a request to the Responses API (SPEC L7).
+    Return (input, instructions) of a request to the Responses API.
 
     `config` is the (instructions, tools) in force; without it they are computed. Without items the input is empty,
     which the API refuses.

@@ -1,5 +1,5 @@
 """
-The beginning of what a data node stands for, so that a model sees what it is to describe (SPEC D10.4).
+The beginning of what a data node stands for, so that a model sees what it is to describe.
 
 Files are read as far as is needed and never waited for; one that is not there, or is no text, has no preview.
 """
@@ -129,7 +129,7 @@ PART_CHARACTERS_MAX = 4_000
 
 
 def portrait_question(graph: RunGraph, ref: Ref) -> str:
-    """Return the question about one vertex, a data node (SPEC D10.3)."""
+    """Return the question about one vertex, a data node."""
     node_type, attributes = graph.type_of(ref), attributes_of(graph, ref)
     action, state = _came_from(graph, ref)
     shown = (DESCRIPTION, *PREVIEWED.get(node_type, ()))

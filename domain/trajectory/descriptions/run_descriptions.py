@@ -1,6 +1,4 @@
-"""
-How the data nodes of a run get descriptions: a model is asked in the background for those that have none (SPEC D10).
-"""
+"""How the data nodes of a run get descriptions: a model is asked in the background for those that have none."""
 
 from __future__ import annotations
 
@@ -63,11 +61,11 @@ class PortrayedRun(WorkingRun):
 
     def profiling(self) -> int:
         """
-        Have all data nodes without a description described in the background; return how many were begun (SPEC D10.1).
+        Have all data nodes without a description described in the background; return how many were begun.
 
         A node that is being described is not begun again. In a running event loop the tasks run in that, else in a
-        thread (SPEC D10.2, repaired). A failure is recorded, the description stays empty, and the node is begun
-        again by the next call (SPEC D10.6, D10.9, repaired). What somebody else writes meanwhile stays.
+        thread. A failure is recorded, the description stays empty, and the node is begun
+        again by the next call. What somebody else writes meanwhile stays.
 
         Raises:
             InvalidInputError: no model was given, or a transaction is open: its nodes are not recorded yet.
@@ -81,7 +79,7 @@ class PortrayedRun(WorkingRun):
 
     async def wait_portraits(self, timeout: float | None = None) -> list[str]:
         """
-        Wait for the portraits that are under way; return the names of nodes whose portraits still are (SPEC D10.8).
+        Wait for the portraits that are under way; return the names of nodes whose portraits still are.
 
         Those are some only where `timeout` seconds were not enough; they go on.
         """

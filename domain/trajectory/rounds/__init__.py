@@ -1,4 +1,4 @@
-"""A round as a value, which a run can be told as, and be made from again: what its files hold (SPEC D13)."""
+"""A round as a value, which a run can be told as, and be made from again: what its files hold."""
 
 from __future__ import annotations
 

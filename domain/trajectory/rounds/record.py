@@ -2,7 +2,7 @@
 One round of one agent as a value: its own nodes, the edges between them, its pointers and messages.
 
 Nodes are named by the round alone: `Type(label)` is the newest of that name in it, `Type(label)#1` the oldest of
-several. What an earlier round has, and bridges between rounds, are not in it (SPEC D13.2).
+several. What an earlier round has, and bridges between rounds, are not in it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
     A round: nodes in the order in which they were registered; `version` is that of the run that it was told from.
 
-    User, session and version are None where that is not known. `messages` are records (SPEC D12.2).
+    User, session and version are None where that is not known. `messages` are records.
     """
 
     run_id: int
@@ -135,7 +135,7 @@ def _is_same(given: Any, present: Any) -> bool:
 
 def told_round(run: Run) -> RoundRecord:
     """
-    Return the round of a run, or of a view of its past, without what lies in other rounds (SPEC D13.2).
+    Return the round of a run, or of a view of its past, without what lies in other rounds.
 
     Raises:
         DecisionRefusedError: a part of it is not recorded yet, since a transaction is open.

@@ -1,4 +1,4 @@
-"""How queries and nodes come into the graph (SPEC D3, D4, D6)."""
+"""How queries and nodes come into the graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def edge_type(given: str | None, sources: Iterable[str], target: str) -> str:
     data.
 
     Raises:
-        InvalidInputError: none was given, and there is no usual one (SPEC D5.4).
+        InvalidInputError: none was given, and there is no usual one.
     """
     if given is not None:
         return require_unicode(given, "the edge type")
@@ -80,7 +80,7 @@ def registered(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
     Return the event that registers a node: its edges and the pointers it moves are in it, so all or nothing.
 
     A data node whose label is taken is met again: it is a new vertex, which has what the last one had but for what
-    is given now (SPEC D4.5, repaired).
+    is given now.
 
     Raises:
         RunStateError: there is no query yet, or the run is closed.
@@ -180,7 +180,7 @@ def _sources(names: Sequence[str], graph: RunGraph) -> list[Ref]:
 
 
 def _label(given: str | None, node_type: str, graph: RunGraph) -> str:
-    """Return the given label if it is free for a node of this run, or the next number (SPEC D4.4)."""
+    """Return the given label if it is free for a node of this run, or the next number."""
     if given is not None:
         if not isinstance(given, str) or not given:
             raise InvalidInputError(f"a label is a text of at least one character, not {given!r}")
@@ -201,7 +201,7 @@ def _count(graph: RunGraph, node_type: str) -> int:
 
 
 def _moved(command: RegisterNode, sources: Sequence[Ref], graph: RunGraph) -> tuple[tuple[Ref, ...], bool]:
-    """Return the pointers that are none any more, and whether the node is one (SPEC D6.2 to D6.6)."""
+    """Return the pointers that are none any more, and whether the node is one."""
     if command.type in DATA:
         return (), False
     if command.add_pointer:

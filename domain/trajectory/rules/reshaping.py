@@ -1,4 +1,4 @@
-"""How nodes, edges and pointers that are there change (SPEC D6, D8)."""
+"""How nodes, edges and pointers that are there change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .registering import edge_type, require_open
 
 def modified(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
     """
-    Return the event that changes attributes of a node; none where there is nothing to change (SPEC D8.5, repaired).
+    Return the event that changes attributes of a node; none where there is nothing to change.
 
     Raises:
         NodeNotFoundError: no such node.
@@ -42,7 +42,7 @@ def modified(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
 
 def removed(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
     """
-    Return the event that takes a node out; if it is a pointer, what leads to it becomes one (SPEC D6.7).
+    Return the event that takes a node out; if it is a pointer, what leads to it becomes one.
 
     Raises:
         NodeNotFoundError: no such node.
@@ -104,7 +104,7 @@ def resolved(name: str, graph: RunGraph) -> Ref:
 
     Raises:
         InvalidInputError: the name is not of the form `Type(label)`.
-        NodeNotFoundError: there is no such node, or no such type (SPEC D8.9).
+        NodeNotFoundError: there is no such node, or no such type.
     """
     wanted = parse_node_name(name)
     if wanted.type not in NODE_TYPES:

@@ -1,4 +1,4 @@
-"""How steps get into the queues and out of them (SPEC D11)."""
+"""How steps get into the queues and out of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def require_queue(queue: str) -> str:
     Return the name of a queue.
 
     Raises:
-        InvalidInputError: there is none of that name (SPEC D11.3).
+        InvalidInputError: there is none of that name.
     """
     if queue not in QUEUES:
         raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(QUEUES)})")

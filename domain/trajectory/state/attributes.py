@@ -28,7 +28,7 @@ def description_of(graph: RunGraph, ref: Ref) -> Any:
 
 
 def old_values(graph: RunGraph, ref: Ref) -> dict[int, dict[str, Any]]:
-    """Return what the changed attributes had before each change, by number from 0 (SPEC D8.1, D8.2)."""
+    """Return what the changed attributes had before each change, by number from 0."""
     changes = graph.changes_of(ref)
     return {
         number: {one.name: parse_json(one.old) for one in change.changes} for number, (_, change) in enumerate(changes)

@@ -2,8 +2,7 @@
 A run's state as a graph: what lies where, what is called how, and what leads to what.
 
 The graph goes over the run and the earlier rounds that it goes back over, oldest first. Between two rounds in a row
-stand bridges: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds
-(SPEC D7.5, D7.6).
+stand bridges: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds.
 """
 
 from __future__ import annotations
@@ -254,7 +253,7 @@ class RunGraph:
 
 def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ...]:
     """
-    Return the vertices of one run that have no successor in it; data too (SPEC D7.8). `gone_since` names those that
+    Return the vertices of one run that have no successor in it; data too. `gone_since` names those that
     were removed by others.
     """
 

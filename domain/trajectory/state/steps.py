@@ -1,4 +1,4 @@
-"""The three queues of steps: what comes before the main loop, in it, and after it (SPEC D11)."""
+"""The three queues of steps: what comes before the main loop, in it, and after it."""
 
 from __future__ import annotations
 

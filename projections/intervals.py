@@ -44,7 +44,7 @@ class StayRow(msgspec.Struct, frozen=True):
     brought: bytes = b""
 
 
-class Stay(msgspec.Struct, frozen=True, array_like=True):
+class StoredInterval(msgspec.Struct, frozen=True, array_like=True):
     """From which version to which, and how it ended."""
 
     v0: int
@@ -53,11 +53,11 @@ class Stay(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
 
 
-def stays_of(row: StayRow) -> list[Stay]:
+def stays_of(row: StayRow) -> list[StoredInterval]:
     """Return the stays that a row tells, the last one last."""
-    last = Stay(row.v0, row.v1, row.how, row.reason)
+    last = StoredInterval(row.v0, row.v1, row.how, row.reason)
     # Nearly all rows have one.
-    return [last] if row.earlier == "[]" else [*msgspec.json.decode(row.earlier, type=list[Stay]), last]
+    return [last] if row.earlier == "[]" else [*msgspec.json.decode(row.earlier, type=list[StoredInterval]), last]
 
 
 def left(row: R, version: int, how: str, reason: str) -> R:

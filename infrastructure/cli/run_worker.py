@@ -21,7 +21,7 @@ from .stopping import asked_to_stop, known_names, names
 Standing = Mapping[str, ProjectionStatus]
 
 
-class Diary:
+class WorkerLog:
     """How some projections of a store stood when it was begun, and how they have come on since."""
 
     def __init__(self, store: Store, names: Sequence[str]) -> None:
@@ -89,25 +89,25 @@ def command(names: tuple[str, ...], location: str) -> None:
     began = REAL_SYSTEM.monotonic()
     with keeping(location) as store, asked_to_stop() as stop, _warnings_said():
         chosen = known_names(store, names)
-        diary = Diary(store, chosen)
+        worker_log = WorkerLog(store, chosen)
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
-        for line in diary.beginning():
+        for line in worker_log.beginning():
             _say(line)
-        teller = threading.Thread(target=_tell, args=(diary, stop), name="refold-run", daemon=True)
-        teller.start()
+        printer = threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)
+        printer.start()
         try:
             store.run_projections(stop, chosen)
         finally:
             stop.set()
-            teller.join()
-        _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {diary.sums()}")
+            printer.join()
+        _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {worker_log.sums()}")
 
 
-def _tell(diary: Diary, stop: threading.Event) -> None:
+def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:
     while not stop.wait(SAID_EVERY_SECONDS):
         # The worker meets it as well, and goes on.
         with suppress(StorageError):
-            said = diary.news()
+            said = worker_log.news()
             if said:
                 _say(said)
 

@@ -16,7 +16,7 @@ from ...domain.log.ports import Range
 GAP_VERSIONS_MAX = 64
 
 
-class Stretch:
+class Batch:
     """Ranges of one stream that ascend and lie near each other, and so are fetched from `after` to `until`."""
 
     __slots__ = ("_befores", "_ends", "after", "ranges", "stream", "until")
@@ -58,12 +58,12 @@ class Stretch:
             yield start, max(start, min(one.until - self.after, count))
 
 
-def stretches(ranges: Sequence[Range]) -> list[Stretch]:
+def batches(ranges: Sequence[Range]) -> list[Batch]:
     """Return ranges, in their order, in groups that are fetched in one go."""
     if not ranges:
         return []
     cuts = [place for place, (one, other) in enumerate(pairwise(ranges), 1) if not _are_near(one, other)]
-    return [Stretch(ranges[start:end]) for start, end in pairwise([0, *cuts, len(ranges)])]
+    return [Batch(ranges[start:end]) for start, end in pairwise([0, *cuts, len(ranges)])]
 
 
 def _are_near(one: Range, other: Range) -> bool:

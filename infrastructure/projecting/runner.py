@@ -38,7 +38,7 @@ SEARCHED_PAGE_EVENTS = 512
 BARE_PAGES_MAX = 64
 
 
-class _Standing(NamedTuple):
+class _Due(NamedTuple):
     """Where a projection stands: the checkpoint that is stored, and how many pages behind it brought no row."""
 
     projection: Projection
@@ -140,12 +140,12 @@ class ProjectionRunner:
         """
         self.asked.update((projection.name, projection) for projection in projections)
         pages = _Pages(self._log)
-        standing: dict[Moment, list[_Standing]] = {}
+        due: dict[Moment, list[_Due]] = {}
         for projection in projections:
             stored = self._store.checkpoint(projection)
-            standing.setdefault(stored, []).append(_Standing(projection, stored))
-        while standing:
-            moment, together = standing.popitem()
+            due.setdefault(stored, []).append(_Due(projection, stored))
+        while due:
+            moment, together = due.popitem()
             limit = min(_page_size(one.projection) for one in together)
             read = pages.read(moment, limit)
             for one in together:
@@ -154,26 +154,26 @@ class ProjectionRunner:
                     continue
                 reached, after = self._advance(one, read)
                 if not (read.is_last and reached.includes(read.page.moment)):
-                    standing.setdefault(reached, []).append(after)
+                    due.setdefault(reached, []).append(after)
 
-    def _advance(self, standing: _Standing, read: _Read) -> tuple[Moment, _Standing]:
+    def _advance(self, due: _Due, read: _Read) -> tuple[Moment, _Due]:
         """Fold a page into a projection, and return how far it is then, and what of that is stored."""
-        (projection, stored, bare_pages), page = standing, read.page
+        (projection, stored, bare_pages), page = due, read.page
         if read.undecodable:
-            saved = self._go_around(standing, read)
+            saved = self._go_around(due, read)
         else:
             try:
                 rows = fold_page(projection, page.events, self._store)
                 if not rows and not read.is_last and bare_pages < BARE_PAGES_MAX:
-                    return page.moment, _Standing(projection, stored, bare_pages + 1)
+                    return page.moment, _Due(projection, stored, bare_pages + 1)
                 saved = self._save(projection, rows, page.events, stored, page.moment)
             except (StorageError, DamagedError):
                 # The rows that it goes on from cannot be read, which is no fault of the events.
                 raise
             except Exception:
-                saved = self._go_around(standing, read)
+                saved = self._go_around(due, read)
         reached = page.moment if saved else self._store.checkpoint(projection)
-        return reached, _Standing(projection, reached)
+        return reached, _Due(projection, reached)
 
     def _save(
         self,
@@ -193,9 +193,9 @@ class ProjectionRunner:
         seen = max(events, key=attrgetter("recorded_at"), default=None)
         return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside, seen=seen)
 
-    def _go_around(self, standing: _Standing, read: _Read) -> bool:
+    def _go_around(self, due: _Due, read: _Read) -> bool:
         """Store what a page gives without the events that cannot be folded, or what comes before the first of them."""
-        (projection, stored, _), page = standing, read.page
+        (projection, stored, _), page = due, read.page
         around = fold_around(projection, page.events, self._store, read.undecodable)
         for event, reason in around.aside:
             log.error("the projection %s sets %s aside: %s", projection.name, event, reason)
@@ -213,13 +213,13 @@ class ProjectionRunner:
         It goes up to `until` and no further. Without, what is written meanwhile may be left for the next time.
         """
         pages, limit = _Pages(self._log, until), at_once * _page_size(projection)
-        standing = _Standing(projection, self._store.checkpoint(projection))
-        moment, is_over = standing.stored, False
+        due = _Due(projection, self._store.checkpoint(projection))
+        moment, is_over = due.stored, False
         while not is_over:
             read = pages.read(moment, limit)
-            if not read.page.events and standing.stored == moment and moment.includes(read.page.moment):
+            if not read.page.events and due.stored == moment and moment.includes(read.page.moment):
                 return
-            moment, standing = self._advance(standing, read)
+            moment, due = self._advance(due, read)
             is_over = read.is_last and moment.includes(read.page.moment)
             yield moment
 

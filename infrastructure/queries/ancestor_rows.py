@@ -12,7 +12,7 @@ from ...projections.intervals import STILL_THERE, StayRow, item_key, rows_prefix
 from ..projecting.store import ProjectionStore
 
 R = TypeVar("R", bound=StayRow)
-L = TypeVar("L", bound="Level[Any]")
+L = TypeVar("L", bound="AncestorRows[Any]")
 
 
 class Staying(Protocol):
@@ -32,7 +32,7 @@ def holds(stay: Staying, version: int) -> bool:
     return stay.v0 <= version and (stay.v1 == STILL_THERE or version < stay.v1)
 
 
-class Level(Generic[R]):
+class AncestorRows(Generic[R]):
     """The rows of one context, an ancestor or itself."""
 
     projection: ClassVar[Projection]

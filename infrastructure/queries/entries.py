@@ -36,7 +36,7 @@ from ...projections.entries import (
 from ...projections.intervals import STILL_THERE, stays_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
-from .ancestor_rows import Level, born_rows, levels_of, version_in
+from .ancestor_rows import AncestorRows, born_rows, levels_of, version_in
 
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
         DamagedError: something is named as an entry, and is none.
     """
     with trusted(context):
-        levels = levels_of(partial(_Level, store), context)
+        levels = levels_of(partial(_AncestorRows, store), context)
         steps = [list(level.steps(end)) for level, end in levels]
         births = [step.birth for part in steps for step in part if step.birth]
         told = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
@@ -132,7 +132,7 @@ class _Step(NamedTuple):
 LEFT, CAME = "left", "came"
 
 
-class _Level(Level[EntryRow]):
+class _AncestorRows(AncestorRows[EntryRow]):
     """The rows of one container, a branch's ancestor or itself."""
 
     projection = ENTRIES

@@ -12,11 +12,11 @@ from ...domain.chat.state.sequence import Edits
 from ...domain.context.decider import trusted
 from ...domain.errors import DamagedError
 from ...domain.spans import Segment, refs_of
-from ...projections.intervals import STILL_THERE, Stay, mark_key, stays_of
+from ...projections.intervals import STILL_THERE, StoredInterval, mark_key, stays_of
 from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
-from .ancestor_rows import Level, born_rows, holds, levels_of, place_of, version_in
+from .ancestor_rows import AncestorRows, born_rows, holds, levels_of, place_of, version_in
 
 
 def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[ValidityRow]) -> dict[str, ValidityRow]:
@@ -87,7 +87,7 @@ def intervals(store: ProjectionStore, context: str) -> list[Interval]:
         DamagedError: something is named as an item, and is none.
     """
     with trusted(context):
-        levels = levels_of(partial(_Level, store), context)
+        levels = levels_of(partial(_AncestorRows, store), context)
         view = _View()
         for level, end in levels:
             view.go_on(level, end)
@@ -119,7 +119,7 @@ def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
     return told
 
 
-class _Level(Level[ValidityRow]):
+class _AncestorRows(AncestorRows[ValidityRow]):
     """The rows of one chat, a fork's ancestor or itself."""
 
     projection = VALIDITY
@@ -167,27 +167,27 @@ class _Level(Level[ValidityRow]):
                 # With another agent's name on it the item is a new one.
                 yield (self.birth_of(ref) if brought.agent is None else mark.birth), before
 
-    def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[Stay]:
+    def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[StoredInterval]:
         """Return the stays of an item that came with a version; a fork may begin with what is not seen."""
         row = self.rows.get(birth)
-        stays = stays_of(row) if row else [Stay(0)]
+        stays = stays_of(row) if row else [StoredInterval(0)]
         if not stays[0].v0:
             stays[:1] = [msgspec.structs.replace(stays[0], v0=arrived)] if is_shown else []
         nexts = [*(stay.v0 for stay in stays), STILL_THERE][1:]
         return [self._ended(stay, stay.v1 or following) for stay, following in zip(stays, nexts, strict=True)]
 
-    def _ended(self, stay: Stay, end: int) -> Stay:
+    def _ended(self, stay: StoredInterval, end: int) -> StoredInterval:
         """Return a stay with its end where that is no event of the item's own, but one that cleared the context."""
         found = bisect_right(self._cleared_at, stay.v0)
         if found == len(self._clears) or (end and end < self._cleared_at[found]):
             return stay
-        return Stay(stay.v0, self._cleared_at[found], "clear", self._clears[found].reason)
+        return StoredInterval(stay.v0, self._cleared_at[found], "clear", self._clears[found].reason)
 
 
 class _View:
     """All items that a context and its ancestors had, in the order in which they came, while these are gone through."""
 
-    level: _Level
+    level: _AncestorRows
 
     def __init__(self) -> None:
         self.births: list[str] = []
@@ -197,7 +197,7 @@ class _View:
         self._shown: list[bool] = []
         self._arrived: dict[int, int] = {}
 
-    def go_on(self, level: _Level, end: int | None) -> None:
+    def go_on(self, level: _AncestorRows, end: int | None) -> None:
         """Go through a level up to a version: where a fork goes on, or None for all of it."""
         self.level, self._arrived = level, {}
         for version, birth, before in level.arrivals(end):
@@ -212,7 +212,7 @@ class _View:
             for ordinal in range(len(self.births)) if level.is_cleared(end) else named:
                 self._shown[ordinal] = any(holds(stay, end) for stay in self.stays(ordinal))
 
-    def stays(self, ordinal: int) -> list[Stay]:
+    def stays(self, ordinal: int) -> list[StoredInterval]:
         """Return the stays of an item in the level."""
         # A fork's first event is what it begins with.
         arrived = self._arrived.get(ordinal, 1)

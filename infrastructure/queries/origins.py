@@ -18,7 +18,7 @@ from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
-from ..log.read_batches import stretches
+from ..log.read_batches import batches
 
 # What the kinds of contexts hold.
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
@@ -67,7 +67,7 @@ def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
     return {
         Ref(recorded.version, stream): recorded
         for stream, wanted in versions.items()
-        for near in stretches([Range(stream, version - 1, version) for version in sorted(wanted)])
+        for near in batches([Range(stream, version - 1, version) for version in sorted(wanted)])
         for recorded in log.read(stream, after=near.after, until=near.until)
     }
 

@@ -18,7 +18,7 @@ class _Presence(threading.local):
     writes = False
 
 
-class Turns:
+class ClosingGuard:
     """
     Notes which threads are at work; `close` is what to do at the end, and must itself wait for those of others.
 

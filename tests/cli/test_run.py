@@ -13,7 +13,7 @@ import pytest
 
 import refold as package
 from refold.infrastructure.cli import run_worker as run_module
-from refold.infrastructure.cli.run_worker import Diary
+from refold.infrastructure.cli.run_worker import WorkerLog
 from tests.cli.running import refold, started
 
 PATIENCE_SECONDS = 30.0
@@ -107,7 +107,7 @@ def test_what_goes_wrong_is_said(
     ended = refold("run", "rollup", "catalogue", db=database)
     stopper.join()
     with package.open(database, create=False) as store:
-        known = list(Diary(store, ["rollup", "catalogue"]).beginning())
+        known = list(WorkerLog(store, ["rollup", "catalogue"]).beginning())
 
     assert ended.code == 0
     assert (

@@ -11,12 +11,12 @@ from refold.infrastructure.log.postgres.planning import (
     Answer,
     EventIds,
     Found,
-    Lane,
     Memory,
     NotKnownError,
     Order,
     Plan,
-    Tip,
+    SliceEnd,
+    StreamTip,
 )
 from refold.infrastructure.log.postgres.wire import int4
 from refold.infrastructure.log.records import ANY, Draft, Known, Part, Placed, Request
@@ -42,10 +42,10 @@ def remembering(**versions: int) -> Memory:
     """Return the memory of one slice, 3, with streams at these versions."""
     memory = Memory()
     memory.tags["tag"] = int4(1)
-    memory.lanes[3] = Lane(position=10, recorded_at=NOW + 5, stream_key=2)
+    memory.lanes[3] = SliceEnd(position=10, recorded_at=NOW + 5, stream_key=2)
     for key, (stream, version) in enumerate(versions.items(), 1):
         memory.slices[stream] = 3
-        memory.lanes[3].tips[stream] = Tip(key, version)
+        memory.lanes[3].tips[stream] = StreamTip(key, version)
     return memory
 
 
@@ -127,7 +127,7 @@ def test_what_is_not_written_is_forgotten() -> None:
 def test_one_slice_is_forgotten() -> None:
     """What is remembered of the others holds good."""
     memory = remembering(a=4)
-    memory.lanes[7] = Lane(position=1)
+    memory.lanes[7] = SliceEnd(position=1)
 
     memory.forget([3])
 

@@ -16,7 +16,7 @@ from ..rules.decide import is_undescribed
 from ..run_queues import WorkingRun
 from ..state.graph import RunGraph
 from .prompts import Asking, Portrayer, asking_of, portrait_question
-from .tasks import Places, PortraitTasks, in_daemon_thread
+from .tasks import PortraitTasks, Semaphore, in_daemon_thread
 
 PORTRAITS_AT_ONCE = 8
 ATTEMPTS_MAX = 3
@@ -34,7 +34,7 @@ class PortrayedRun(WorkingRun):
 
     def _prepare_portraits(self) -> None:
         self._portraits = PortraitTasks()
-        self._places = Places(PORTRAITS_AT_ONCE)
+        self._semaphore = Semaphore(PORTRAITS_AT_ONCE)
 
     def portray_with(
         self,
@@ -57,7 +57,7 @@ class PortrayedRun(WorkingRun):
             if not isinstance(number, int) or number < 1:
                 raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 on")
         self._asking = asking_of(portrayer, model, attempts_max)
-        self._places.count = limit
+        self._semaphore.count = limit
 
     def profiling(self) -> int:
         """
@@ -100,7 +100,7 @@ class PortrayedRun(WorkingRun):
         actor = asking.model or NAMELESS
         # Of a store that was closed meanwhile nobody wants to hear any more.
         with suppress(StorageClosedError):
-            async with self._places.hold():
+            async with self._semaphore.hold():
                 with acting(actor=actor, because=f"{ref.stream or self.stream}@{ref.version}"):
                     request = await in_daemon_thread(self._request_portrait, ref, asking.model)
                 if request is not None:

@@ -207,7 +207,7 @@ def _unfinished(jobs: dict[Ref, _Job]) -> list[Ref]:
     return [ref for ref, job in jobs.items() if not job.over.done()]
 
 
-class Places:
+class Semaphore:
     """Room for `count` tasks at once; others wait, and get in in the order in which they came."""
 
     def __init__(self, count: int) -> None:

@@ -52,14 +52,14 @@ WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
 class Interrupted(NamedTuple):
-    """What the quick way came to: the id it gave to the first event, and the error that it met."""
+    """What the cached append came to: the id it gave to the first event, and the error that it met."""
 
     first_id: int
     failure: psycopg.Error
 
 
 class Begun(NamedTuple):
-    """The quick way came to the lock of this slice, and found that the general way has to go on from there."""
+    """The cached append came to the lock of this slice, and found that the general way has to go on from there."""
 
     slice: int
 
@@ -145,11 +145,11 @@ class Appender:
                         return answers
                 except psycopg.Error as error:
                     failure = self._passing(error, slices)
-            return self._append_carefully(drafted(), failure)
+            return self._append_locked(drafted(), failure)
 
-    def append_quickly(self, new: NewEvents) -> Receipt | Interrupted | Begun | None:
+    def append_cached(self, new: NewEvents) -> Receipt | Interrupted | Begun | None:
         """
-        Append to one stream, if that can go the quick way; None if not.
+        Append to one stream, if the cached append can; None if not.
 
         Where it only began, or ended at something that passes, `append` is to be called with what is returned.
 
@@ -185,8 +185,8 @@ class Appender:
         self._is_at_stake = False
         return receipt
 
-    def append_all_quickly(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
-        """Append to several streams, each in a slice of its own, in one transaction; else as `append_quickly`."""
+    def append_all_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
+        """Append to several streams, each in a slice of its own, in one transaction; else as `append_cached`."""
         self._settle_interrupted()
         all_events = ready_together(news, self._memory)
         if all_events is None:
@@ -268,7 +268,7 @@ class Appender:
         self._is_at_stake = False
 
     def _passing(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
-        """Return an error after which the careful way may succeed; raise any other."""
+        """Return an error after which the locked append may succeed; raise any other."""
         if error.sqlstate in (STALE, *WORTH_RETRYING):
             # Nothing is wrong but what was remembered of these slices.
             self._memory.forget(slices)
@@ -308,7 +308,7 @@ class Appender:
             wire.conclude()
         return answers
 
-    def _append_carefully(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
+    def _append_locked(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
         # Whether a COMMIT may have gone out whose answer nobody saw.
         is_uncertain = failure is not None and is_lost_connection(failure)
         unreachable: StorageUnavailableError | None = None

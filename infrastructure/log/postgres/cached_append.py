@@ -1,5 +1,5 @@
 """
-The quick way of an append: small events of one stream, which is new or whose end this process remembers.
+The cached append of an append: small events of one stream, which is new or whose end this process remembers.
 
 It makes the same rows as a plan does, for the commonest case alone and in as few steps as can be: after each wait
 for a disk the processor has forgotten this program, and a step costs several times what it costs in a loop. What
@@ -20,7 +20,7 @@ from ....domain.positions import Position
 from ..codec import encode_meta, tag_of
 from ..compression import Compression
 from ..large_texts import LARGE_TEXT_BYTES
-from .planning import Lane, Memory, Tip
+from .planning import Memory, SliceEnd, StreamTip
 from .wire import int4, int8
 
 BYTES_MAX = 1 << 20
@@ -34,12 +34,12 @@ class End(NamedTuple):
     """Where a stream lies and ends; a new one has no version yet."""
 
     slice: int
-    lane: Lane
-    tip: Tip
+    lane: SliceEnd
+    tip: StreamTip
 
 
 class Ready(NamedTuple):
-    """Events that can go the quick way: their stream's end, and what of them must be stored."""
+    """Events that can be appended so: their stream's end, and what of them must be stored."""
 
     new: NewEvents
     end: End
@@ -49,7 +49,7 @@ class Ready(NamedTuple):
 
 
 def end_of(new: NewEvents, memory: Memory) -> End | None:
-    """Return the end of the stream that events are for; None where they cannot go the quick way."""
+    """Return the end of the stream that events are for; None where they cannot be appended so."""
     number = memory.slices.get(new.stream)
     if number is None:
         return _beginning(new, memory)
@@ -74,11 +74,11 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
         return None
     number = slice_of(root)
     lane = memory.lanes.get(number)
-    return None if lane is None else End(number, lane, Tip(lane.stream_key + 1))
+    return None if lane is None else End(number, lane, StreamTip(lane.stream_key + 1))
 
 
 def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
-    """Return what the quick way takes; None where the events are not small, or of a type that is new."""
+    """Return what the cached append takes; None where the events are not small, or of a type that is new."""
     try:
         payloads = [admitted(event, new.stream) for event in new.events]
         metas = [encode_meta(meta) for meta in new.metas]
@@ -92,7 +92,7 @@ def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
 
 def ready_together(news: Sequence[NewEvents], memory: Memory) -> list[Ready] | None:
     """
-    Return what the quick way takes for several streams; None where one of them cannot go it, or two lie in one
+    Return what the cached append takes for several streams; None where one of them cannot go it, or two lie in one
     slice: the second would have to know the end that the first one leaves.
     """
     together: list[Ready] = []

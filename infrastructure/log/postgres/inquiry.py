@@ -1,5 +1,5 @@
 """
-What must be asked before a careful append, in one round trip: the locks first, then everything a plan needs.
+What must be asked before a locked append, in one round trip: the locks first, then everything a plan needs.
 
 Under READ COMMITTED each statement sees what was committed before it began, so what stands behind a lock sees
 all that was written under it.
@@ -14,7 +14,7 @@ from ....domain.errors import DamagedError
 from ..acknowledged import Witness
 from ..records import Known, Part, Placed
 from ..row_faults import digest_of_row, whole
-from .planning import Found, Lane, Memory, Order, Tip
+from .planning import Found, Memory, Order, SliceEnd, StreamTip
 from .wire import BEGIN, Call, Rows, Wire, int4
 
 INT_MAX = (1 << 31) - 1
@@ -118,7 +118,7 @@ class Inquiry:
     def _about_slice(self, number: int, changed: list[int]) -> Iterator[_Question]:
         before = self._memory.lanes.get(number)
         witness = self._guard.witness(number) if self._guard and before is None else None
-        lane = self._memory.lanes[number] = Lane()
+        lane = self._memory.lanes[number] = SliceEnd()
 
         def take_last(rows: Rows) -> None:
             if rows:
@@ -161,7 +161,7 @@ class Inquiry:
                 whole(f"the key of {stream}", key, INT_MAX)
                 if place == number:
                     slices[stream] = number
-                    lane.tips.setdefault(stream, Tip(key))
+                    lane.tips.setdefault(stream, StreamTip(key))
                 else:
                     moved[stream] = place
 
@@ -171,7 +171,7 @@ class Inquiry:
                 digest_of_row(f"event {stream}@{version}", digest)
                 tip = lane.tips[stream]
                 if (tip.version, tip.digest) != (version, digest):
-                    lane.tips[stream] = Tip(tip.key, version, digest)
+                    lane.tips[stream] = StreamTip(tip.key, version, digest)
 
         yield _Question(Call(self._sql.place, (stream.encode(),)), take_place)
         yield _Question(Call(self._sql.head, (int4(number), stream.encode())), take_head)

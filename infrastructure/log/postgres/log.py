@@ -152,7 +152,7 @@ class PostgresLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        quick = self._appender.append_quickly(batch[0]) if len(batch) == 1 else None
+        quick = self._appender.append_cached(batch[0]) if len(batch) == 1 else None
         if isinstance(quick, Receipt):
             receipts = [quick]
             self._acknowledged.note(receipts, are_small=True)
@@ -165,7 +165,7 @@ class PostgresLog:
 
     def _commit(self, group: list[LogTicket]) -> None:
         batches = [ticket.request for ticket in group]
-        quick = self._appender.append_all_quickly([new for batch in batches for new in batch])
+        quick = self._appender.append_all_cached([new for batch in batches for new in batch])
         if isinstance(quick, list):
             receipts = iter(quick)
             answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
@@ -198,7 +198,7 @@ class PostgresLog:
 
         slices = {self._slice(new) for batch in batches for new in batch}
         answers = self._appender.append(slices, draft, receipts.foresee, before)
-        # What went the quick way together can be drafted: the ids of its events would belong to others otherwise.
+        # Events that were appended together by the cached append can be drafted: the ids of its events would belong to others otherwise.
         assert not (refused and drafted and isinstance(before, Interrupted))
         outcomes_drafted = receipts.of(answers)
         for outcome, small in zip(outcomes_drafted, are_small, strict=True):

@@ -47,7 +47,7 @@ class Order(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tip:
+class StreamTip:
     """The end of a stream: its key, last version and digest."""
 
     key: int = 0
@@ -56,7 +56,7 @@ class Tip:
 
 
 @dataclass(slots=True)
-class Lane:
+class SliceEnd:
     """
     The end of one slice: its last position, with the time and the digest of the event there (empty without one), the
     last keys given out, and the streams that are known.
@@ -67,7 +67,7 @@ class Lane:
     digest: bytes = b""
     stream_key: int = 0
     blob_key: int = 0
-    tips: dict[str, Tip] = field(default_factory=dict)
+    tips: dict[str, StreamTip] = field(default_factory=dict)
     blobs: dict[tuple[bytes, str], int] = field(default_factory=dict)
 
 
@@ -75,12 +75,12 @@ class Memory:
     """What one process remembers: lanes, good until somebody else writes to them; slices and tags, good for ever."""
 
     def __init__(self) -> None:
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, SliceEnd] = {}
         self.slices: dict[str, int] = {}
         self.tags: dict[str, bytes] = {}
         self.opened: list[str] = []
 
-    def open(self, stream: str, number: int, tip: Tip) -> None:
+    def open(self, stream: str, number: int, tip: StreamTip) -> None:
         """Take note that a stream is about to be opened in a slice, whose next key its tip has."""
         lane = self.lanes[number]
         lane.stream_key, lane.tips[stream] = tip.key, tip
@@ -113,7 +113,7 @@ class Memory:
             self.lanes.clear()
             self.slices.clear()
 
-    def tip_of(self, part: Part) -> Tip | None:
+    def tip_of(self, part: Part) -> StreamTip | None:
         """Return the end of a part's stream."""
         lane = self.lanes.get(self.slices.get(part.stream, part.slice))
         return None if lane is None else lane.tips.get(part.stream)
@@ -244,8 +244,8 @@ class Plan:
             self._keep_key(part, (where, stream), Known(first, version - 1))
         return placed
 
-    def _open_stream(self, stream: str, number: int, lane: Lane) -> Tip:
-        tip = Tip(lane.stream_key + 1)
+    def _open_stream(self, stream: str, number: int, lane: SliceEnd) -> StreamTip:
+        tip = StreamTip(lane.stream_key + 1)
         self._rows.setdefault("stream", []).append((stream.encode(), int4(number), int4(tip.key)))
         self._memory.open(stream, number, tip)
         return tip
@@ -256,11 +256,11 @@ class Plan:
         row = (*place, key.encode(), int4(span.first_version), int4(span.last_version))
         self._rows.setdefault("idempotency", []).append(row)
 
-    def _refer(self, draft: Draft, number: int, lane: Lane) -> bytes:
+    def _refer(self, draft: Draft, number: int, lane: SliceEnd) -> bytes:
         keys = [self._blob(text, draft.meta.key_id or "", number, lane) for text in draft.texts]
         return mark_references(self._compression.shrink(insert_references(draft.plain, keys)))
 
-    def _blob(self, text: LargeText, key_id: str, number: int, lane: Lane) -> int:
+    def _blob(self, text: LargeText, key_id: str, number: int, lane: SliceEnd) -> int:
         key = lane.blobs.get((text.digest, key_id))
         if key is None:
             lane.blob_key += 1

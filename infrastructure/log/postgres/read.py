@@ -17,7 +17,7 @@ from ....domain.positions import Moment
 from ..codec import Codec
 from ..compression import Compression
 from ..large_texts import text_of
-from ..read_batches import Stretch, stretches
+from ..read_batches import Batch, batches
 from ..row_faults import digest_of_row, opening
 from .connection import PostgresDatabase
 from .page import Pager
@@ -165,13 +165,13 @@ class Reader:
             LogWentBackError: what is `known` of the stream is not there.
         """
         with opening(f"stream {wanted.stream}"):
-            ((rows, origin),) = self._fetch([Stretch([wanted])])
+            ((rows, origin),) = self._fetch([Batch([wanted])])
             self._require(known, wanted, rows, origin)
             return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
 
     def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
         with opening(f"stream {wanted.stream}"):
-            ((rows, origin),) = self._fetch([Stretch([wanted])])
+            ((rows, origin),) = self._fetch([Batch([wanted])])
             self._require(known, wanted, rows, origin)
             return self._opener.events([(rows, origin)])[0]
 
@@ -202,19 +202,19 @@ class Reader:
         Return what `read_stream` does for each range, without the envelopes; all of it in one round trip, once it is
         known where the streams lie.
         """
-        asked = stretches(ranges)
+        asked = batches(ranges)
         lots: list[tuple[Sequence[Row], Origin]] = []
         with opening(f"stream {' or '.join({one.stream for one in asked})}"):
-            for stretch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
-                for start, end in stretch.places(len(rows)):
+            for batch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
+                for start, end in batch.places(len(rows)):
                     # What lies between the ranges came along, and is not opened.
                     before = rows[start - 1][7] if 0 < start < end else origin.before
                     lots.append((rows[start:end], origin._replace(before=before)))
             return self._opener.events(lots)
 
-    def _fetch(self, asked: Sequence[Stretch]) -> list[tuple[list[Row], Origin]]:
-        """Return the rows of each stretch, and what opening them takes."""
-        places = self._places_of({stretch.stream for stretch in asked})
+    def _fetch(self, asked: Sequence[Batch]) -> list[tuple[list[Row], Origin]]:
+        """Return the rows of each batch, and what opening them takes."""
+        places = self._places_of({batch.stream for batch in asked})
         there = [one for one in asked if one.stream in places and not one.is_empty and one.after < VERSION_MAX]
         # One event more than asked for: the first one's digest needs the digest before it.
         rows = [_between(self._sql.rows, places[one.stream], max(1, one.after), one.until) for one in there]

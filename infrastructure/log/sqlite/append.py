@@ -164,7 +164,7 @@ class Appender:
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
         self._inserter = Inserter(prefix)
         self._last: Last | None = None
-        # Where this process left the log: while others write too, the warm way would mostly be a detour.
+        # Where this process left the log: while others write too, the cached append would mostly be a detour.
         self._left_at = NO_DIGEST
         self._is_alone = True
         self._heads: dict[str, Head] = {}
@@ -177,7 +177,7 @@ class Appender:
         """The number of the last event, as far as it is remembered; 0 when it is not."""
         return self._last[0] if self._last else 0
 
-    def append_quickly(self, connection: sqlite3.Connection, batch: Sequence[NewEvents]) -> list[Receipt] | None:
+    def append_cached(self, connection: sqlite3.Connection, batch: Sequence[NewEvents]) -> list[Receipt] | None:
         """
         Append small events to streams that are new, or whose ends are remembered; None where it takes more than that.
 
@@ -255,13 +255,13 @@ class Appender:
             recorded.append(RecordedEvent(stream, version, position, recorded_at, event, meta, digest))
         return recorded
 
-    def append_warm(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Appended] | None:
-        """Append by what is remembered, in one transaction of its own; None when the careful way is needed."""
+    def append_batch_cached(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Appended] | None:
+        """Append by what is remembered, in one transaction of its own; None when the locked append is needed."""
         if self._last is None or not self._is_alone or self._is_at_stake:
             return None
         for request in requests:
             for part in request.parts:
-                if not self._is_warm(part):
+                if not self._is_cached(part):
                     return None
         work = _Work(self._last, self._now())
         try:
@@ -303,7 +303,7 @@ class Appender:
             return error
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        """Start the careful way, within a transaction that holds the write lock: look at the log afresh."""
+        """Start the locked append, within a transaction that holds the write lock: look at the log afresh."""
         if self._is_at_stake:
             # The last transaction came to nothing.
             self.forget()
@@ -354,7 +354,7 @@ class Appender:
     def _now(self) -> int:
         return int(self._system.now() * 1_000_000)
 
-    def _is_warm(self, part: Part) -> bool:
+    def _is_cached(self, part: Part) -> bool:
         head = self._heads.get(part.stream)
         if head is None or head.version is None or part.idempotency_key is not None:
             return False

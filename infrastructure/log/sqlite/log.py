@@ -109,10 +109,10 @@ class SqliteLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        receipts = self._append_quickly(batch)
+        receipts = self._append_cached(batch)
         if receipts is None:
             request = Request([self._part(new) for new in batch])
-            answer = self._append_carefully([request])[0]
+            answer = self._append_locked([request])[0]
             if isinstance(answer, ConcurrencyError):
                 raise answer
             receipts = receipts_of(batch, answer, self.read)
@@ -121,18 +121,18 @@ class SqliteLog:
         return receipts
 
     def _commit(self, group: list[LogTicket]) -> None:
-        receipts = self._append_quickly([new for ticket in group for new in ticket.request])
+        receipts = self._append_cached([new for ticket in group for new in ticket.request])
         if receipts is None:
-            self._commit_carefully(group)
+            self._commit_locked(group)
         else:
             left = iter(receipts)
             for ticket in group:
                 ticket.future.set_result([next(left) for _ in ticket.request])
         self._announce()
 
-    def _commit_carefully(self, group: list[LogTicket]) -> None:
+    def _commit_locked(self, group: list[LogTicket]) -> None:
         drafted = [(ticket, request) for ticket in group if (request := self._drafted(ticket)) is not None]
-        answers = self._append_carefully([request for _, request in drafted])
+        answers = self._append_locked([request for _, request in drafted])
         for (ticket, request), answer in zip(drafted, answers, strict=True):
             if isinstance(answer, ConcurrencyError):
                 ticket.future.set_exception(answer)
@@ -146,12 +146,12 @@ class SqliteLog:
                 self._acknowledged.note(receipts, are_small=is_small(request))
                 ticket.future.set_result(receipts)
 
-    def _append_quickly(self, batch: Batch) -> list[Receipt] | None:
+    def _append_cached(self, batch: Batch) -> list[Receipt] | None:
         connection = self.database.warm_writer()
         if connection is None:
             return None
         try:
-            receipts = locked(self.database.memory_lock, self._appender.append_quickly, connection, batch)
+            receipts = locked(self.database.memory_lock, self._appender.append_cached, connection, batch)
         except sqlite3.Error as error:
             self._appender.forget()
             raise translate(error, self.database.where) from error
@@ -160,7 +160,7 @@ class SqliteLog:
             self._acknowledged.note(receipts, are_small=True)
         return receipts
 
-    def _append_carefully(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
+    def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
         return self._appender.append_all(self.database.write, requests, self._require_acknowledged)
 
     def _announce(self) -> None:

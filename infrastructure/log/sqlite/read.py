@@ -16,7 +16,7 @@ from ....domain.log.ports import Page, Range
 from ....domain.positions import Moment, Partition, Position
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
-from ..read_batches import Stretch, stretches
+from ..read_batches import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
 from .seal import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
@@ -134,10 +134,10 @@ class Reader:
         Raises:
             DamagedError: an event is missing, or does not match its digest.
         """
-        return self._read(connection, key, Stretch([wanted]), (self._blocks.recorded, self._recorded_row))
+        return self._read(connection, key, Batch([wanted]), (self._blocks.recorded, self._recorded_row))
 
     def read_events(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[Event]:
-        return self._read(connection, key, Stretch([wanted]), (self._blocks.events, self._event_of_row))
+        return self._read(connection, key, Batch([wanted]), (self._blocks.events, self._event_of_row))
 
     def read_under(
         self, connection: sqlite3.Connection, key: int, stream: str, idempotency_key: str
@@ -150,32 +150,32 @@ class Reader:
         self, connection: sqlite3.Connection, keys: Callable[[str], int | None], ranges: Sequence[Range]
     ) -> list[list[Event]]:
         found: list[list[Event]] = []
-        for stretch in stretches(ranges):
-            key = keys(stretch.stream)
-            found += [[] for _ in stretch.ranges] if key is None else self._read_stretch(connection, key, stretch)
+        for batch in batches(ranges):
+            key = keys(batch.stream)
+            found += [[] for _ in batch.ranges] if key is None else self._read_batch(connection, key, batch)
         return found
 
-    def _read_stretch(self, connection: sqlite3.Connection, key: int, stretch: Stretch) -> list[list[Event]]:
-        if len(stretch.ranges) > 1 and stretch.count <= ROWS_APART_MAX:
-            apart = self._read_apart(connection, key, stretch)
+    def _read_batch(self, connection: sqlite3.Connection, key: int, batch: Batch) -> list[list[Event]]:
+        if len(batch.ranges) > 1 and batch.count <= ROWS_APART_MAX:
+            apart = self._read_apart(connection, key, batch)
             if apart is not None:
                 return apart
-        events = self._read(connection, key, stretch, (self._blocks.events, self._event_of_row))
-        return [events[start:end] for start, end in stretch.places(len(events))]
+        events = self._read(connection, key, batch, (self._blocks.events, self._event_of_row))
+        return [events[start:end] for start, end in batch.places(len(events))]
 
-    def _read_apart(self, connection: sqlite3.Connection, key: int, stretch: Stretch) -> list[list[Event]] | None:
+    def _read_apart(self, connection: sqlite3.Connection, key: int, batch: Batch) -> list[list[Event]] | None:
         """Fetch no row but those that are wanted; None where one of them is not there, as it may lie in a block."""
-        stream = stretch.stream
-        if not connection.execute(DIGEST_OF_ROW, (key, stretch.after + 1)).fetchone():
+        stream = batch.stream
+        if not connection.execute(DIGEST_OF_ROW, (key, batch.after + 1)).fetchone():
             return None
-        versions = [range(max(one.after, 0) + 1, one.until + 1) for one in stretch.ranges]
-        named = [*chain.from_iterable(versions), *repeat(-1, ROWS_APART_MAX - stretch.count)]
+        versions = [range(max(one.after, 0) + 1, one.until + 1) for one in batch.ranges]
+        named = [*chain.from_iterable(versions), *repeat(-1, ROWS_APART_MAX - batch.count)]
         events: dict[int, Event] = {}
         for *row, previous in connection.execute(ROWS_APART, (key, *named)):
             version = row[0]
             before = previous or _digest_of(connection, key, stream, version - 1)
             events[version] = self._event_of_row(connection, stream, tuple(row), before)
-        return [[events[version] for version in some] for some in versions] if len(events) == stretch.count else None
+        return [[events[version] for version in some] for some in versions] if len(events) == batch.count else None
 
     def read_between(
         self, connection: sqlite3.Connection, names: Callable[[int], str], *, after: int, until: int
@@ -231,28 +231,28 @@ class Reader:
         self,
         connection: sqlite3.Connection,
         key: int,
-        stretch: Stretch,
+        batch: Batch,
         openers: tuple[BlockOpener[T], RowOpener[T]],
     ) -> list[T]:
         """
         Collect parts and rows; one event more than asked for is looked at, whose digest the first needs.
 
-        What lies between the ranges of a stretch is not opened, and None in the answer.
+        What lies between the ranges of a batch is not opened, and None in the answer.
         """
-        if stretch.is_empty:
+        if batch.is_empty:
             return []
-        with opening(f"stream {stretch.stream}"):
-            return self._read_open(connection, key, stretch, openers)
+        with opening(f"stream {batch.stream}"):
+            return self._read_open(connection, key, batch, openers)
 
     def _read_open(
         self,
         connection: sqlite3.Connection,
         key: int,
-        stretch: Stretch,
+        batch: Batch,
         openers: tuple[BlockOpener[T], RowOpener[T]],
     ) -> list[T]:
-        stream, after, until = stretch.stream, stretch.after, min(stretch.until, VERSION_MAX)
-        is_one, (open_block, open_row) = len(stretch.ranges) == 1, openers
+        stream, after, until = batch.stream, batch.after, min(batch.until, VERSION_MAX)
+        is_one, (open_block, open_row) = len(batch.ranges) == 1, openers
         pieces: list[tuple[int, list[Any]]] = []
         digests = {0: NO_DIGEST}
         for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until)):
@@ -264,7 +264,7 @@ class Reader:
                 continue
             digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
             if begin < end:
-                wanted = stretch.bounds(begin, end)
+                wanted = batch.bounds(begin, end)
                 piece: list[Any] = [None] * (end - begin)
                 next_version = pieces[-1][0] + len(pieces[-1][1]) if pieces else after + 1
                 if begin != next_version:
@@ -282,7 +282,7 @@ class Reader:
             if version > after:
                 if version - 1 not in digests:
                     raise DamagedError(f"event {stream}@{version - 1}", "it is missing")
-                is_wanted = is_one or stretch.wants(version)
+                is_wanted = is_one or batch.wants(version)
                 opened = open_row(connection, stream, row, digests[version - 1]) if is_wanted else None
                 if pieces and pieces[-1][0] + len(pieces[-1][1]) == version:
                     pieces[-1][1].append(opened)

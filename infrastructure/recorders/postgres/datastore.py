@@ -28,7 +28,7 @@ from ...log.postgres.append import Appender
 from ...log.postgres.connection import PostgresDatabase
 from ...log.postgres.wire import Call, Rows, Wire
 from ...log.records import Appended, Request
-from ..closing_guard import Turns
+from ..closing_guard import ClosingGuard
 from ..stored_events import IdType, Stored, no_dictionary, opened_state, translated_for_eventsourcing
 
 Pool = ConnectionPool[psycopg.Connection[DictRow]]
@@ -55,7 +55,7 @@ class PostgresEngine:
         self._pool = pool
         self._appenders: dict[str, Appender] = {}
         self._committer: GroupCommitter[_Job, Appended] = GroupCommitter(self._commit, self._commit_alone)
-        self._turns = Turns(database.where, self._close, is_single=False)
+        self._guard = ClosingGuard(database.where, self._close, is_single=False)
 
     def append(self, prefix: str, lane: int, request: Request) -> Appended:
         """
@@ -64,7 +64,7 @@ class PostgresEngine:
         Raises:
             ConcurrencyError: a version is taken or would leave a hole.
         """
-        with self._turns.at_work(writes=True):
+        with self._guard.at_work(writes=True):
             appender = self._appenders.get(prefix)
             if appender is None:
                 appender = Appender(self._database, prefix, REAL_SYSTEM, self.compression)
@@ -73,13 +73,13 @@ class PostgresEngine:
 
     def ask(self, *calls: Call) -> list[Rows]:
         """Return the rows of each statement, carried out in one round trip."""
-        with self._turns.at_work(writes=False):
+        with self._guard.at_work(writes=False):
             return self._database.ask(*calls)
 
     @contextmanager
     def transaction(self, *, commit: bool) -> Iterator[psycopg.Connection[DictRow]]:
         """Lend a connection for one transaction."""
-        with self._turns.at_work(writes=commit):
+        with self._guard.at_work(writes=commit):
             self._pool.open()
             with self._pool.connection() as connection, connection.transaction(force_rollback=not commit):
                 yield connection
@@ -88,7 +88,7 @@ class PostgresEngine:
 
     def close(self) -> None:
         """Take nothing more, wait for those at work, then close the connections; may be called twice."""
-        self._turns.close()
+        self._guard.close()
 
     def _close(self) -> None:
         self._committer.close()

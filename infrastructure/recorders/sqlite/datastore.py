@@ -24,7 +24,7 @@ from ...log.group_commit import GroupCommitter, Ticket
 from ...log.records import Appended, Request
 from ...log.sqlite.append import Appender
 from ...log.sqlite.connection import BUSY_TIMEOUT_SECONDS, SqliteDatabase
-from ..closing_guard import Turns
+from ..closing_guard import ClosingGuard
 from ..stored_events import IdType, Stored, no_dictionary, opened_state, translated_for_eventsourcing
 
 
@@ -46,7 +46,7 @@ class SqliteEngine:
         self._committer: GroupCommitter[_Job, Appended] = GroupCommitter(self._commit, self._commit_alone)
         self._is_paused = False
         self._after_fork()
-        self._turns = Turns(database.where, self._close, is_single=database.in_memory)
+        self._guard = ClosingGuard(database.where, self._close, is_single=database.in_memory)
         pause_for_forks(self)
         renew_in_child(self)
 
@@ -71,7 +71,7 @@ class SqliteEngine:
         Raises:
             ConcurrencyError: a version is taken or would leave a hole.
         """
-        with self._turns.at_work(writes=True):
+        with self._guard.at_work(writes=True):
             appender = self._appenders.get(prefix)
             if appender is None:
                 appender = Appender(prefix, REAL_SYSTEM, self.compression)
@@ -81,7 +81,7 @@ class SqliteEngine:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Lend the writing connection for one transaction."""
-        with self._turns.at_work(writes=True):
+        with self._guard.at_work(writes=True):
             with self._writing, self._database.writing() as connection:
                 yield connection
             self.news.announce()
@@ -89,12 +89,12 @@ class SqliteEngine:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for one consistent view."""
-        with self._turns.at_work(writes=False), self._database.reading() as connection:
+        with self._guard.at_work(writes=False), self._database.reading() as connection:
             yield connection
 
     def close(self) -> None:
         """Take nothing more, wait for those at work, then close the connections; may be called twice."""
-        self._turns.close()
+        self._guard.close()
 
     def _close(self) -> None:
         self._committer.close()
@@ -119,23 +119,25 @@ class SqliteEngine:
     def _answers(self, jobs: Sequence[_Job]) -> Sequence[Appended | Exception]:
         appenders = {job.appender for job in jobs}
         try:
-            return locked(self._writing, lambda: self._append_warm(jobs) or self._append_carefully(jobs))
+            return locked(self._writing, lambda: self._append_cached(jobs) or self._append_locked(jobs))
         except Exception:
             for appender in appenders:
                 appender.forget()
             raise
 
-    def _append_warm(self, jobs: Sequence[_Job]) -> Sequence[Appended] | None:
+    def _append_cached(self, jobs: Sequence[_Job]) -> Sequence[Appended] | None:
         """Append by what is remembered; None where there is more to do than that, or it is not enough."""
         appender = jobs[0].appender
         connection = self._database.warm_writer()
         if connection is None or any(job.appender is not appender or job.request.also for job in jobs):
             return None
-        answers = locked(self._database.memory_lock, appender.append_warm, connection, [job.request for job in jobs])
+        answers = locked(
+            self._database.memory_lock, appender.append_batch_cached, connection, [job.request for job in jobs]
+        )
         self._database.require_files()
         return answers
 
-    def _append_carefully(self, jobs: Sequence[_Job]) -> Sequence[Appended | Exception]:
+    def _append_locked(self, jobs: Sequence[_Job]) -> Sequence[Appended | Exception]:
         run = _run if len(jobs) == 1 else _run_apart
         appenders = {job.appender for job in jobs}
 

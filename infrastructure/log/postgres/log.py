@@ -198,7 +198,7 @@ class PostgresLog:
 
         slices = {self._slice(new) for batch in batches for new in batch}
         answers = self._appender.append(slices, draft, receipts.foresee, before)
-        # Events that were appended together by the cached append can be drafted: the ids of its events would belong to others otherwise.
+        # Requests that the cached append took together can be drafted: else the ids of their events would be others'.
         assert not (refused and drafted and isinstance(before, Interrupted))
         outcomes_drafted = receipts.of(answers)
         for outcome, small in zip(outcomes_drafted, are_small, strict=True):

@@ -184,3 +184,34 @@ def test_what_cannot_be_audited(sales: Path, arguments: list[str], code: int, fa
 
     assert ended.code == code
     assert ended.fault.startswith(fault)
+
+
+def test_steps_come_and_go(tmp_path: Path) -> None:
+    """One that is given back is there again, and queues that are filled anew let go of what was in them."""
+    with package.open(tmp_path / "runs.db") as store:
+        run = store.run("mia", "s")
+        run.append_todo("old", list_type="pre")
+        run.append_todo("a")
+        step = run.pop_todo()
+        assert step is not None
+        run.return_step(step)
+        run.init_todolist(["new"])
+
+    told = said("audit", "run:mia/s/0/0", db=tmp_path / "runs.db")[1:]
+    assert [line.partition(" @")[0] for line in told] == [
+        "step_queued + old", "step_queued + a", "step_taken - a", "step_returned + a", "steps_cleared - old",
+        "step_queued + new",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("room", "held"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps")])
+def test_a_step_that_has_no_room(tmp_path: Path, room: int, held: str) -> None:
+    """It is refused because of so many steps, one of which is no steps."""
+    with package.open(tmp_path / "runs.db") as store:
+        run = store.run("mia", "s")
+        run.steps_max = room
+        for name in ("a", "b", "c"):
+            run.append_todo(name)
+
+    (refused,) = said("audit", "run:mia/s/0/0", "--item", "c", db=tmp_path / "runs.db")
+    assert refused.startswith(f"step_refused c refused (because: the queue held {held} already): ")

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import refold as package
+from refold.domain.chat.events import Image
+from refold.infrastructure.cli.event_words import summary_of
+from refold.infrastructure.cli.item_words import body_of
 from tests.cli.running import refold, started
+from tests.domain.chat_events import configured, handed, returned, said
+from tests.golden.known import EVENTS
 
 
 def rows(text: str) -> list[list[str]]:
@@ -173,3 +179,23 @@ def test_following_never_overlooks_what_comes_while_it_starts(database: Path) ->
     writer.join()
 
     assert [json.loads(line)["version"] for line in ended.out.splitlines()] == list(range(1, 33))
+
+
+def test_every_event_has_words() -> None:
+    """A line for each known event, as it stands in `words.txt`: of a new one it is to be added there."""
+    lines = [f"{type(event).__name__}: {summary_of(event)}" for event in EVENTS]
+
+    assert lines == Path(__file__).with_name("words.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_pictures_and_what_is_not_there_have_words() -> None:
+    """A picture in letters is of no use to a reader, its address is; a name that nobody gave is said to be none."""
+    letters, address = "data:image/png;base64,AAAA", "https://x/y.png"
+    parts: Any = ("look:", Image(id="i1", image=letters), Image(id="i2", image=address))
+
+    assert body_of(said("m", parts)) == "look:\n[image data:image/png;base64,…]\n[image https://x/y.png]"
+    assert body_of(structs.replace(returned(), name="")) == "(unknown function): found"
+    assert body_of(handed()) == "(nobody) -> billing"
+    assert body_of(structs.replace(handed(), from_agent="a", reason="money")) == "a -> billing: money"
+    assert body_of(configured("c", tools=())) == "tools: (none)"
+    assert body_of(configured("c", instructions="x", tools=("f", "g"))) == "instructions: x\ntools: f, g"

@@ -14,8 +14,13 @@ import pytest
 import refold as package
 from refold.domain.words import words_of
 from refold.infrastructure.cli.progress import projection_progress
+from refold.infrastructure.cli.projections import SHOWN_MAX, _notes
+from refold.infrastructure.cli.rebuild import is_fine, print_report
 from refold.infrastructure.cli.render import duration
 from refold.infrastructure.projecting.building import RebuildProgress
+from refold.infrastructure.projecting.rebuild import Difference, RebuildReport
+from refold.infrastructure.projecting.status import ProjectionStatus
+from refold.infrastructure.projecting.store import SetAside
 from tests.cli.running import refold, started
 
 
@@ -232,3 +237,43 @@ def test_several_workers(database: Path) -> None:
     assert alone.fault.startswith("--check is done by this process")
     both = refold("rebuild", "catalogue", "--workers", "2", "--dask", "tcp://x:1", db=database)
     assert both.fault.startswith("--workers goes without --dask")
+
+
+OTHERS = tuple(Difference(f"k{number}", None, 1) for number in range(2))
+REPORTS = [
+    (RebuildReport(projection="p", is_done=False, events=1), False,
+     "p: stopped with 1 event done: `refold rebuild p` goes on there\n"),
+    (RebuildReport(projection="p", is_done=False), True, "p: stopped: nothing was changed\n"),
+    (RebuildReport(projection="p", is_done=True, rows=2, events=1, seconds=9), False,
+     "p: 2 rows of 1 event in 9.0 s\n"),
+    (RebuildReport(projection="p", is_done=True, rows=1, set_aside=1), True,
+     "p: 1 row, all as the events give them, without 1 event set aside\n"),
+    (RebuildReport(projection="p", is_done=True, differing=2, differences=OTHERS), True,
+     "p: 2 rows not as the events give them: `refold rebuild p` mends that\n"
+     "  - k0: it is missing\n  - k1: it is missing\n"),
+    (RebuildReport(projection="p", is_done=True, differing=3, differences=OTHERS[:1]), True,
+     "p: 3 rows not as the events give them: `refold rebuild p` mends that\n"
+     "  - k0: it is missing\n  and 2 rows more\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("report", "is_check", "text"), REPORTS)
+def test_what_is_said_of_a_report(
+    report: RebuildReport, is_check: bool, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was done, or where it stopped; what is wrong, and how much more there is of that."""
+    print_report("p", report, is_check=is_check)
+
+    assert capsys.readouterr().out == text
+    assert is_fine(report) == (report.is_done and not report.differing)
+
+
+@pytest.mark.parametrize("count", [0, 1, SHOWN_MAX, SHOWN_MAX + 1])
+def test_the_first_events_that_were_set_aside_are_shown(count: int) -> None:
+    """And how many there are more, if any."""
+    aside = tuple(SetAside(event=f"chat:a@{number}", error="no") for number in range(count))
+    status = ProjectionStatus(name="p", version=1, rows=0, position="0", behind=0, set_aside=aside)
+    shown = [f"set aside: chat:a@{number}: no" for number in range(min(count, SHOWN_MAX))]
+
+    more = ["and 1 event more: --json has all"] if count > SHOWN_MAX else []
+    assert [text for text, _ in _notes(status)] == shown + more

@@ -1,12 +1,18 @@
 """`refold verify`, and what reading commands do about a damaged log."""
 
 import sqlite3
-from contextlib import closing
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
+from refold.domain.errors import StorageReadOnlyError
 from refold.infrastructure.cli import readable
+from refold.infrastructure.verifying.report import Report
 from tests.cli.running import refold
 from tests.cli.test_bad_databases import as_nobody
 
@@ -154,3 +160,26 @@ def test_long_damage_is_found_quickly(damaged: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(readable, "LEFT_OUT_MAX", 1)
 
     assert refold("log", db=damaged).err.startswith("refold: event chat:air-0.0@5 is damaged: ")
+
+
+def test_what_could_not_be_compared_is_counted(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stderr: all else is whole, and the exit code says so; where it was to be repaired, it fails."""
+    command = sys.modules["refold.infrastructure.cli.verify"]
+    report = Report(streams=1, events=2, projections=0, problems=(), left_out=("catalogue",))
+
+    @contextmanager
+    def refused(location: str) -> Iterator[NoReturn]:
+        raise StorageReadOnlyError("it cannot be written")
+        yield
+
+    @contextmanager
+    def read(location: str) -> Iterator[Any]:
+        yield SimpleNamespace(verify=lambda progress: report)
+
+    monkeypatch.setattr(command, "keeping", refused)
+    monkeypatch.setattr(command, "reading", read)
+    ended, repaired = refold("verify", db=database), refold("verify", "--repair", db=database)
+
+    assert (ended.code, ended.out) == (0, "1 stream, 2 events, 0 projections: nothing is wrong\n")
+    assert ended.err == "note: the database cannot be written: 1 projection could not be compared\n"
+    assert (repaired.code, repaired.fault) == (1, "it cannot be written")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,3 +193,16 @@ def test_threads_share_a_compression(dictionary: bytes) -> None:
         thread.join()
 
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (zstandard.ZstdCompressor(write_content_size=False).compress(b"a"), "no size"),
+        (b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little"), "1,099,511,627,776 bytes"),
+    ],
+)
+def test_a_frame_that_promises_too_much(frame: bytes, said: str) -> None:
+    """Or nothing: it is not expanded, and the error says what it promises."""
+    with pytest.raises(DamagedError, match=rf"\(its content is said to have {said}, and the most that is stored"):
+        Compression(no_dictionary).expand(b"\x01" + frame, "it")

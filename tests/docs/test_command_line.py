@@ -1,6 +1,9 @@
 """The command line's reference knows every command and option, and no other."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -11,6 +14,21 @@ from tests.support.project import ROOT
 
 DOCUMENT = ROOT / "docs" / "reference" / "command-line.md"
 CONTEXT = click.Context(refold)
+FORMS = Path(__file__).with_name("commands.txt")
+# Of what click knows about a parameter or its type; nothing else changes what is typed.
+FIELDS = ("metavar", "default", "required", "multiple", "is_flag", "is_eager", "show_default", "hidden", "envvar")
+TYPE_FIELDS = (
+    "choices",
+    "min",
+    "max",
+    "min_open",
+    "max_open",
+    "clamp",
+    "exists",
+    "file_okay",
+    "dir_okay",
+    "allow_dash",
+)
 COMMANDS = {name: refold.get_command(CONTEXT, name) for name in refold.list_commands(CONTEXT)}
 
 
@@ -58,3 +76,36 @@ def test_choices_are_explained(name: str) -> None:
     choices = [choice for parameter in command.params for choice in getattr(parameter.type, "choices", ())]
 
     assert [choice for choice in choices if f"`{choice}`" not in text] == []
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield a command and those below it."""
+    yield name, command
+    if isinstance(command, click.Group):
+        for below in command.list_commands(CONTEXT):
+            found = command.get_command(CONTEXT, below)
+            assert found is not None
+            yield from commands(found, f"{name} {below}")
+
+
+def form(parameter: click.Parameter) -> str:
+    """Return one line that says how a parameter is given: its names, its type, and all that is not usual about it."""
+
+    def unusual(thing: Any, fields: tuple[str, ...]) -> list[str]:
+        given = ((field, getattr(thing, field, None)) for field in fields)
+        return [f"{field}={value!r}" for field, value in given if isinstance(value, int | str | list | tuple) and value]
+
+    nargs = [] if parameter.nargs == 1 else [f"nargs={parameter.nargs}"]
+    kept = [*nargs, *unusual(parameter, FIELDS), parameter.type.name, *unusual(parameter.type, TYPE_FIELDS)]
+    return " ".join(["   ", *parameter.opts, *kept])
+
+
+def test_the_forms_of_all_commands() -> None:
+    """Flags, defaults, ranges and shown defaults are promises to scripts: what changes is written down on purpose."""
+    said = [
+        line
+        for name, command in commands(refold, "refold")
+        for line in (name, *(form(parameter) for parameter in command.params))
+    ]
+
+    assert said == FORMS.read_text(encoding="utf-8").splitlines()

@@ -1,7 +1,9 @@
 """The mapping that is a value: every version stays what it was, whichever is looked at."""
 
 import random
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,3 +136,38 @@ def test_a_draft_of_nothing_costs_no_versions() -> None:
             mapping = mapping.plus(number, number)
 
     assert calls_of(fill) * 2 < calls_of(grow)
+
+
+class Watched:
+    """A lock that counts how often it is taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __enter__(self) -> None:
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda mapping: mapping.get(1),
+        lambda mapping: 1 in mapping,
+        lambda mapping: mapping.first(1),
+        lambda mapping: mapping.items(),
+        lambda mapping: mapping.values(),
+        lambda mapping: list(mapping),
+        lambda mapping: mapping.plus(2, "b"),
+        lambda mapping: mapping.minus(1),
+    ],
+)
+def test_looks_and_changes_take_the_family_s_lock(look: Callable[[OrderedMap[int, str]], object]) -> None:
+    """Each may move the one dict to another version; what was made at once and never changed needs no lock."""
+    mapping = OrderedMap[int, str]().plus(1, "a")
+    mapping._lock = lock = Watched()  # type: ignore[assignment]
+
+    look(mapping)
+    assert lock.taken == 1

@@ -222,3 +222,17 @@ def test_looking_back_waits_for_the_disk() -> None:
 
     assert texts(chat.at(3)) == ["one", "two"]
     assert [event.version for event in chat.history()] == [1, 2, 3]
+
+
+async def test_a_merge_names_nothing_that_was_refused() -> None:
+    """What the other side has queued is waited for first, in a log of its own as well; the merge is not recorded."""
+    for is_shared in (True, False):
+        log = LateLog()
+        theirs = refused_before(log)
+        own = log if is_shared else MemoryLog()
+        record(own, OPENED, stream="chat:ours")
+        ours = handle_on(own, "chat:ours")
+
+        with pytest.raises(ConcurrencyError):
+            await ours.merge(theirs)
+        assert (ours.version, own.head("chat:ours")) == (1, 1)

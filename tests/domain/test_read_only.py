@@ -79,3 +79,33 @@ def test_a_view_reads_as_a_context_does() -> None:
     assert (view.items, view.messages(), view.tail(1)) == (chat.items, chat.messages(), chat.tail(1))
     assert view.active_config_at("m1") == ("Be brief.", ["t"])
     assert (view.estimated_tokens(), view.get_by_id("m1")) == (chat.estimated_tokens(), chat.get_by_id("m1"))
+
+
+def test_a_live_view_goes_on_with_its_context() -> None:
+    """V12.1: it shows what the context shows, and changes nothing of it."""
+    chat = ChatContext()
+    chat.add_message("user", "hi")
+    for view in (chat.readonly, ReadOnlyChatContext(chat), ReadOnlyChatContext(chat.readonly)):
+        chat.add_message("user", "more")
+
+        assert type(view) is ReadOnlyChatContext
+        assert (view.items, view.version, view.to_dict()) == (chat.items, chat.version, chat.to_dict())
+        with pytest.raises(DecisionRefusedError):
+            view.add_message("user", "no")
+
+
+def test_views_of_items_of_nobody() -> None:
+    """V12.6: of a list, of what `to_dict()` gave, and of nothing."""
+    chat = ChatContext()
+    chat.add_message("user", "hi", message_id="m1")
+    items = list(chat.items)
+    view, read, nothing = (
+        ReadOnlyChatContext(items),
+        ReadOnlyChatContext.from_dict(chat.to_dict()),
+        (ReadOnlyChatContext.empty()),
+    )
+    chat.add_message("user", "more")
+    items.clear()
+
+    assert (texts(view), texts(read), texts(nothing)) == (["hi"], ["hi"], [])
+    assert (view.get_by_id("m1"), read.get_by_id("m1")) == (chat.items[0], chat.items[0])

@@ -12,7 +12,7 @@ from refold.domain.chat.state.sequence import Items
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 
-from .chat_events import OPENED, said
+from .chat_events import OPENED, called, returned, said
 from .edit_events import STEPS, Line, line_of
 from .strategies import PROPERTY
 
@@ -136,6 +136,18 @@ def test_an_edit_keeps_the_running_totals() -> None:
 
     assert edited.items.known_totals() == Totals(98, 98, 588)
     assert evolve(edited, said("more", "")).items.known_totals() == Totals(99, 99, 592)
+
+
+def test_a_value_finds_nothing_of_what_came_later() -> None:
+    """Versions share what they are made of: by an id, a call's id or a birth each finds its own items alone."""
+    early = fold(EMPTY, [OPENED, said("m1"), called("f1")])
+    late = fold(early, [said("m2"), returned("o1", call_id="f1")])
+    arena = late.items.arena
+
+    assert arena is early.items.arena
+    assert [arena.find(name, count) for name in ("f1", "m2") for count in (2, 3)] == [1, 1, None, 2]
+    assert [arena.with_call_id("f1", count) for count in (1, 2, 3, 4)] == [[], [1], [1], [1, 3]]
+    assert [early.items.find("m2"), late.items.find("m2")] == [None, 2]
 
 
 def test_what_is_not_there() -> None:

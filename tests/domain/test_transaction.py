@@ -11,11 +11,13 @@ import pytest
 from refold.domain.chat import ChatContext
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError
+from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import NewEvents
 from refold.domain.positions import BEGINNING
 
 from .chat_events import OPENED, said
-from .fakes import LateLog, handle_on, record, texts
+from .fakes import DisturbedLog, LateLog, handle_on, record, texts
 
 A, B = "chat:a", "chat:b"
 
@@ -294,3 +296,21 @@ def test_tasks_have_their_own() -> None:
 
     assert [type(result) for result in results] == [ZeroDivisionError, type(None)]
     assert (texts(left), texts(right)) == (["one"], ["uno", "dos"])
+
+
+def test_a_transaction_is_under_way_until_it_is_recorded() -> None:
+    """Another thread finds it so while it is being committed, when nothing joins it any more, and not afterwards."""
+    found: list[tuple[bool, bool]] = []
+
+    def look() -> None:
+        thread = threading.Thread(target=lambda: found.append((made.is_open, made.is_under_way)))
+        thread.start()
+        thread.join()
+
+    log = DisturbedLog(look, times=1)
+    with transaction(log) as made:
+        look()
+        made.add(NewEvents(stream=A, expected_version=0, events=(OPENED,), metas=(Meta(),), root=A))
+    look()
+
+    assert found == [(True, True), (False, True), (False, False)]

@@ -1,5 +1,6 @@
 """What is special about our recorders on PostgreSQL: where it is, what is refused, and lost connections."""
 
+import dataclasses
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from eventsourcing.utils import get_topic
 from refold.domain.ids import SLICES
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.postgres.log import PostgresLog
+from refold.infrastructure.recorders.postgres.datastore import PostgresSettings
 from tests.eventsourcing.opening import NewFactory, event, events, postgres_variables
 
 pytestmark = pytest.mark.parametrize("variables", ["postgres"], indirect=True)
@@ -192,3 +194,15 @@ def test_damage_is_found(factory: NewFactory, server: psycopg.Connection, statem
         recorder.select_events("a")
     with pytest.raises(DataError, match="damaged"):
         recorder.select_notifications(None, 10)
+
+
+def test_what_an_environment_leaves_out(variables: dict[str, str]) -> None:
+    """Seconds, sizes and ports are as the package's own factory has them."""
+    given = {name: variables[f"POSTGRES_{name.upper()}"] for name in ("dbname", "host", "user")}
+
+    assert dataclasses.asdict(PostgresSettings(**given)) == {  # type: ignore[arg-type]
+        **given, "port": "5432", "password": None, "get_password": None, "schema": "",
+        "originator_id_type": "uuid", "connect_timeout": 30, "lock_timeout": 0,
+        "idle_in_transaction_session_timeout": 5, "pool_size": 5, "max_overflow": 10, "max_waiting": 0,
+        "conn_max_age": 3600, "pre_ping": False,
+    }  # fmt: skip

@@ -45,7 +45,7 @@ def test_no_hole_behind_what_is_recorded(factory: NewFactory) -> None:
     factory().application_recorder().insert_events(events("a", 1, 2))
     recorder = factory().aggregate_recorder()
 
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError, match=r"version 4 of .*a does not follow its last, 2"):
         recorder.insert_events(events("a", 4))
 
     assert recorder.select_events("a") == events("a", 1, 2)
@@ -280,3 +280,16 @@ def test_a_closed_factory_says_so(factory: NewFactory) -> None:
         recorder.insert_events(events("a", 1))
     with pytest.raises(InterfaceError, match="closed"):
         recorder.select_events("a")
+
+
+def test_a_thread_may_read_while_it_reads(factory: NewFactory) -> None:
+    """And while it writes; it cannot write while it writes, which would wait for itself."""
+    shop = factory()
+    recorder = shop.application_recorder()
+    recorder.insert_events(events("a", 1))
+
+    with shop.datastore.transaction(commit=False):
+        assert recorder.select_events("a") == events("a", 1)
+    with shop.datastore.transaction(commit=True), pytest.raises(ProgrammingError):
+        recorder.insert_events(events("a", 2))
+    assert recorder.insert_events(events("a", 2)) == [2]

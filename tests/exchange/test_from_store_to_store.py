@@ -331,3 +331,16 @@ def test_what_a_killed_export_leaves(tmp_path: Path) -> None:
         slow.write(b"still written")
         export_events(store.log, folder / "file")
     assert sorted(path.name for path in folder.iterdir()) == ["file", "mine.tmp", "slow"]
+
+
+def test_what_is_named_comes_first(tmp_path: Path) -> None:
+    """However the ids are ordered: a fork stands behind the context that it was forked from."""
+    with refold.open(":memory:") as source:
+        chat = source.chat("m")
+        chat.add_message("user", "hi")
+        chat.fork("z").fork("a").fork("k")
+        export_events(source.log, tmp_path / "file")
+
+    text = (tmp_path / "file").read_text()
+    first = [text.index(f'"chat:{name}"') for name in "mzak"]
+    assert first == sorted(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from msgspec.structs import force_setattr
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.exchange import export_events, take_in_events
+from refold.infrastructure.exchange.file_form import line_of
 from tests.contract.writing import append
 from tests.domain.chat_events import said
 from tests.domain.strategies import ALPHABET, PROPERTY
@@ -101,6 +103,16 @@ def test_any_number(tmp_path: Path, number: float) -> None:
         assert (item.priority, type(item.priority)) == (number, type(number))
         assert recorded(target) == recorded(source)
         assert take_in_events(target.log, tmp_path / "file").unchanged == 2
+
+
+@pytest.mark.parametrize("text", ["null", "is null", 'say "null"', "nothing"])
+def test_a_line_is_plain_where_json_can_say_it(text: str) -> None:
+    """People read files: only what JSON has no words for, as an infinity, is written as its bytes."""
+    one, endless = said(text=text), said(text=text, created_at=1.0)
+    force_setattr(endless, "created_at", float("inf"))
+
+    assert json.loads(bytes(line_of(one)))["content"] == text
+    assert isinstance(json.loads(bytes(line_of(endless))), str)
 
 
 def test_what_is_no_number(tmp_path: Path) -> None:

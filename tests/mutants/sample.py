@@ -1,22 +1,26 @@
 """
 Puts defects into Refold, one at a time, and looks which of them no test notices.
 
-`python -m tests.mutants.sample --record` notes once which tests run which lines, and how long they take. Then
+`python -m tests.mutants.sample --record` notes once which tests run which lines, and how long they take; behind it may
+stand paths of new tests, which alone are run. Then
 `python -m tests.mutants.sample --count 200 [--seed N] [--in domain/context/journal.py]` draws defects, and runs for
-each of them, in a copy of the project, tests that run its line: from every file of tests the fastest first.
+each of them, in a copy of the project, tests that run its line: those named like its module, and from every file or
+class of tests the fastest first.
 """
 
 import argparse
+import ast
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -24,16 +28,22 @@ from typing import NamedTuple
 from coverage import CoverageData
 
 from ..support.project import ROOT
+from .equivalent import EQUIVALENT
 from .mutations import Mutant, mutants_of
 
 CODE = ("domain", "projections", "infrastructure")
 # Those that look at the source, trace it themselves, kill processes or run other tools: they do not say what they run.
 RECORDED_NOT = {"benchmarks", "crash", "demo", "docs", "house", "interrupts", "mutants", "parity", "support"}
 KEPT = ROOT / ".mutants"
-TESTS_SECONDS_MAX = 20.0
+COMMANDS = "infrastructure/cli/"
+# Not recorded, but quick: they compare limits and options with the documents.
+DOCUMENTED = "tests/docs/test_reference.py::test_limits_have_the_documented_values"
+DOCUMENTED_COMMANDS = "tests/docs/test_command_line.py"
+STARTS_PROCESSES = re.compile("(Forks|Exits)::")
+TESTS_SECONDS_MAX = 30.0
 TIMEOUT_SECONDS = 180
 OUTCOMES = {0: "survived", 1: "noticed"}
-# With 2 or 4 pytest ran no test: a file of theirs could not be imported. That notices a defect if `import` does too.
+# With 2 or 4 pytest ran no test, as a file of theirs could not be imported: because of the defect, if it can without.
 NOT_IMPORTED = {2, 4}
 
 
@@ -55,33 +65,75 @@ class Records:
             str(Path(file).resolve().relative_to(ROOT)): data.contexts_by_lineno(file) for file in data.measured_files()
         }
 
-    def tests_of(self, place: Place) -> list[str]:
-        """Return tests that run the line of a defect, or one near by where it runs while modules are loaded."""
+    def tests_of(self, place: Place, source: str) -> list[str]:
+        """Return tests that may notice a defect: those that run its line first, as many as their time allows."""
         lines = self._lines.get(place.file, {})
-        tests = set(lines.get(place.mutant.line, ())) & self._seconds.keys()
+        at_import = _runs_at_import(source, place.mutant.line)
+        # The record of a line that runs while its module is loaded names only the test that happened to load it.
+        tests = set() if at_import else set(lines.get(place.mutant.line, ())) & self._seconds.keys()
+        is_elsewhere = not (tests or at_import)
         if not tests:
             tests = set(chain.from_iterable(lines.values())) & self._seconds.keys()
-        by_file: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(tests, key=lambda one: (self._seconds[one], one)):
-            by_file[test.partition("::")[0]].append(test)
+        # Many tests of commands start the program as a process of its own, where no line is recorded.
+        is_command = place.file.startswith(COMMANDS)
+        others = {one for one in self._seconds if is_command and one.startswith("tests/cli/")} - tests
+        # Those whose file or class is named most like the module know it best, and may take half the time.
+        likeness = {test: len(_words(place.file) & _words(_group(test))) for test in tests | others}
+        most = max(likeness.values(), default=0)
+        named = [test for test, like in likeness.items() if like == most]
+        if is_elsewhere:
+            # No test runs the line itself; a process that one starts may, as it forks, ends or is killed.
+            tests |= {test for test in self._seconds if STARTS_PROCESSES.search(test)}
+            named = [test for test in tests if STARTS_PROCESSES.search(test)] + named
+        chosen = self._within(TESTS_SECONDS_MAX / 2, self._fastest(named))
+        chosen = self._within(
+            TESTS_SECONDS_MAX, dict.fromkeys([*chosen, *self._fastest(tests), *self._fastest(others)])
+        )
+        documented = [DOCUMENTED, *([DOCUMENTED_COMMANDS] if is_command else [])]
+        return [*documented, *chosen] if at_import else chosen
+
+    def _within(self, seconds_max: float, tests: Iterable[str]) -> list[str]:
+        """Return those of the tests that fit into the time; the first have the first right."""
         chosen, seconds = [], 0.0
-        for test in chain.from_iterable(zip_longest(*by_file.values())):
-            if test is not None and seconds + self._seconds[test] <= TESTS_SECONDS_MAX:
+        for test in tests:
+            if seconds + self._seconds[test] <= seconds_max:
                 chosen.append(test)
                 seconds += self._seconds[test]
         return chosen
 
+    def _fastest(self, tests: Iterable[str]) -> Iterator[str]:
+        """Yield the fastest test of every file or class, then the second of every one, and so on."""
+        groups: dict[str, list[str]] = defaultdict(list)
+        for test in sorted(tests, key=lambda one: (self._seconds[one], one)):
+            groups[_group(test)].append(test)
+        return (test for test in chain.from_iterable(zip_longest(*groups.values())) if test is not None)
 
-def record(folder: Path) -> None:
-    """Run the tests, a folder at a time, and note what each of them runs."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+
+def _runs_at_import(source: str, line: int) -> bool:
+    functions = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return not any(one.body[0].lineno <= line <= (one.end_lineno or line) for one in functions)
+
+
+def _group(test: str) -> str:
+    """Return the file of a test, and its class if it has one."""
+    return test.partition("[")[0].rpartition("::")[0]
+
+
+def _words(path: str) -> set[str]:
+    return {word.lower() for word in re.findall("[A-Z]?[a-z]+", path)} - {"test", "tests", "py"}
+
+
+def record(folder: Path, only: Sequence[str]) -> None:
+    """Run the tests, a folder at a time, and note what each of them runs; `only` some beside what is known."""
+    if not only:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
     (folder / "settings").write_text(f"[run]\ndata_file = {folder / 'coverage'}\nsource_pkgs = refold\n")
     environment = {**_environment(ROOT), "REFOLD_MUTANTS_TIMES": str(folder / "times.json")}
-    for tests in sorted(path for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists()):
-        if tests.name not in RECORDED_NOT:
-            words = ["coverage", "run", f"--rcfile={folder / 'settings'}", "--append", "-m", *_pytest(), str(tests)]
-            subprocess.run([sys.executable, "-m", *words, "-p", "tests.mutants.recording"], env=environment, cwd=ROOT)
+    folders = sorted(path for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists())
+    for tests in only or [str(path) for path in folders if path.name not in RECORDED_NOT]:
+        words = ["coverage", "run", f"--rcfile={folder / 'settings'}", "--append", "-m", *_pytest(), tests]
+        subprocess.run([sys.executable, "-m", *words, "-p", "tests.mutants.recording"], env=environment, cwd=ROOT)
 
 
 def places(only: str) -> list[Place]:
@@ -101,19 +153,15 @@ def outcome_of(place: Place, tests: Sequence[str], copy: Path) -> str:
     words = [sys.executable, "-m", *_pytest(), "-x", "--timeout=60", *tests]
     try:
         ran = subprocess.run(words, env=_environment(copy), cwd=copy, capture_output=True, timeout=TIMEOUT_SECONDS)
-        if ran.returncode in NOT_IMPORTED and not _imports(place, copy):
-            return "noticed"
     except subprocess.TimeoutExpired:
         return "noticed"
     finally:
         file.write_text(source)
+    if ran.returncode in NOT_IMPORTED:
+        words = [sys.executable, "-m", *_pytest(), "--collect-only", *tests]
+        if subprocess.run(words, env=_environment(copy), cwd=copy, capture_output=True).returncode == 0:
+            return "noticed"
     return OUTCOMES.get(ran.returncode, f"pytest ended with {ran.returncode}")
-
-
-def _imports(place: Place, copy: Path) -> bool:
-    module = place.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    words = [sys.executable, "-c", f"import refold, refold.{module}"]
-    return subprocess.run(words, env=_environment(copy), cwd=copy, capture_output=True).returncode == 0
 
 
 def _pytest() -> list[str]:
@@ -127,18 +175,22 @@ def _environment(root: Path) -> dict[str, str]:
     return {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def changed(place: Place, source: str) -> tuple[str, str]:
+    """Return the line of a defect, without it and with it."""
+    line = place.mutant.line - 1
+    return source.splitlines()[line].strip(), place.mutant.text(source).splitlines()[line].strip()
+
+
 def shown(place: Place, source: str) -> str:
     """Return where a defect is, and what stands there with it."""
-    line = place.mutant.line - 1
-    now = place.mutant.text(source).splitlines()
-    before, after = source.splitlines()[line].strip(), now[line].strip()
-    return f"{place.file}:{line + 1}: {place.mutant.kind}\n    {before}\n  > {after}"
+    before, after = changed(place, source)
+    return f"{place.file}:{place.mutant.line}: {place.mutant.kind}\n    {before}\n  > {after}"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Record, or run a sample."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--record", nargs="*", metavar="TESTS")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--in", dest="only", default="")
@@ -146,8 +198,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--records", type=Path, default=KEPT)
     given = parser.parse_args(arguments)
-    if given.record:
-        record(given.records)
+    if given.record is not None:
+        record(given.records, given.record)
         return 0
     records, end = Records(given.records), time.monotonic() + 60 * given.minutes
     wanted = [place for place in places(given.only) if place.mutant.kind.startswith(given.kind)]
@@ -159,12 +211,17 @@ def main(arguments: Sequence[str]) -> int:
         for place in drawn:
             if time.monotonic() > end:
                 break
-            outcome = outcome_of(place, records.tests_of(place), copy)
-            counted[outcome] += 1
+            source = (copy / place.file).read_text()
+            outcome = outcome_of(place, records.tests_of(place, source), copy)
+            if outcome == "survived" and (reason := EQUIVALENT.get((place.file, changed(place, source)[1]))):
+                outcome = f"equivalent, {reason}"
+            counted[outcome.partition(",")[0]] += 1
             if outcome != "noticed":
-                print(f"{outcome}: {shown(place, (ROOT / place.file).read_text())}", flush=True)
-    tried = sum(counted.values())
-    print(f"{counted['noticed']} of {tried} noticed ({counted['noticed'] / max(tried, 1):.1%}), seed {given.seed}")
+                print(f"{outcome}: {shown(place, source)}", flush=True)
+    tried = counted.total() - counted["equivalent"]
+    noticed, equivalent = counted["noticed"], counted["equivalent"]
+    rate = f"{noticed / max(tried, 1):.1%}"
+    print(f"{noticed} of {tried} noticed ({rate}), seed {given.seed}; no test can notice {equivalent} more")
     return 0
 
 

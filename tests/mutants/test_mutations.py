@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.project import ROOT
 
+from .equivalent import EQUIVALENT
 from .mutations import mutants_of
-from .sample import places
+from .sample import changed, places
 
 KINDS = [
     ("a < b", "comparison flipped", "(a <= b)"),
@@ -48,3 +49,24 @@ def test_types_are_left_alone() -> None:
     """What only a type checker reads is no place for a defect."""
     assert mutants_of("def f(a: Literal[1]) -> Literal[2]: ...") == []
     assert mutants_of("if TYPE_CHECKING:\n    f(1)") == []
+    assert mutants_of("@overload\ndef f(a: bool = False) -> int: ...") == []
+
+
+def test_what_cannot_matter_is_left_alone() -> None:
+    """What is never reached, a None for a False, and lengths that are compared beside."""
+    assert mutants_of("raise AssertionError('never')") == mutants_of("raise NotImplementedError") == []
+    assert [one.kind for one in mutants_of("def f(): return False")] == ["constant changed"]
+    assert mutants_of("x = zip(a, b, strict=True)") == []
+
+
+def test_equivalent_defects_can_be_put_in() -> None:
+    """None is listed of which the code is gone, and each says why no test can notice it."""
+    found = {
+        (place.file, changed(place, source)[1])
+        for file in {file for file, _ in EQUIVALENT}
+        for source in [(ROOT / file).read_text()]
+        for place in places(file)
+    }
+
+    assert set(EQUIVALENT) - found == set()
+    assert all(EQUIVALENT.values())

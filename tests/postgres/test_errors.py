@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import psycopg
 import pytest
@@ -18,7 +19,7 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.domain.ids import slice_of
-from refold.infrastructure.log.postgres.connection import translate
+from refold.infrastructure.log.postgres.connection import PostgresDatabase, translate
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, said
 from tests.support.postgres import Server
@@ -53,6 +54,20 @@ def test_where_no_database_is(url: str) -> None:
 
     assert "\n" not in str(refused.value)
     assert not any(secret in str(refused.value) for secret in ("pa@ss", "pa%40ss", "ss:word"))
+
+
+def test_who_cannot_connect_tries_once(open_log: OpenLog, pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append waits for a server only where it was there a moment ago."""
+    log, tries = open_log(), []
+
+    def refuse(self: PostgresDatabase) -> NoReturn:
+        tries.append(self)
+        raise StorageUnavailableError("there is no server")
+
+    monkeypatch.setattr(PostgresDatabase, "writing", refuse)
+    with pytest.raises(StorageUnavailableError, match="there is no server"):
+        append(log, "chat:new", said(1))
+    assert len(tries) == 1
 
 
 def test_no_such_database(pg_server: Server) -> None:

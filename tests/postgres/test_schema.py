@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from refold.domain.chat.events import Named, Opened
 from refold.domain.errors import StorageUnavailableError
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.schema import schema_statements
@@ -86,6 +87,16 @@ def test_every_key_begins_with_the_slice(log: PostgresLog, pg_url: str) -> None:
         ).fetchall()
 
     assert {name for (name,) in rows} == {"refold_meta", "stream", "tag", "dictionary"}
+
+
+def test_types_of_events_are_numbered_in_a_row(log: PostgresLog, pg_url: str) -> None:
+    """From 1 on, whenever they come first: a number takes few bytes in each event."""
+    append(log, "chat:a", Opened(), said(1))
+    append(log, "chat:a", Named(name="here", version=1))
+
+    with psycopg.connect(pg_url) as connection:
+        rows = connection.execute("select key from tag order by key").fetchall()
+    assert rows == [(1,), (2,), (3,)]
 
 
 def test_ids_are_in_the_collation_of_bytes(log: PostgresLog, pg_url: str) -> None:

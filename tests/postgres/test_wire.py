@@ -6,6 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 from psycopg.errors import DivisionByZero, QueryCanceled
+from psycopg.pq import PipelineStatus
 
 from refold.infrastructure.log.postgres.wire import BEGIN, COMMIT, Call, Wire, int4, int8
 
@@ -34,6 +35,8 @@ def test_a_trip_in_two_parts(wire: Wire) -> None:
     wire.send(BEGIN, ONE)
 
     assert wire.finish(ONE, COMMIT) == [[], [(1,)], [(1,)], []]
+    # Whoever uses the connection next finds no pipeline.
+    assert wire._pgconn.pipeline_status == PipelineStatus.OFF
 
 
 def test_a_failure_takes_the_rest_with_it(wire: Wire) -> None:
@@ -93,3 +96,23 @@ def test_a_lost_connection(wire: Wire, pg_url: str) -> None:
         with pytest.raises(psycopg.OperationalError):
             wire.run(ONE)
     assert wire.is_lost
+
+
+def test_a_connection_lost_before_a_statement_by_itself(wire: Wire, pg_url: str) -> None:
+    """It shows there as well, and the error is the connection's."""
+    ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
+    with psycopg.connect(pg_url) as other:
+        other.execute("select pg_terminate_backend(%s)", (pid,))
+
+    with pytest.raises(psycopg.OperationalError):
+        wire.run_apart(ONE)
+    assert wire.is_lost
+
+
+def test_a_failure_of_a_statement_by_itself(wire: Wire) -> None:
+    """It is raised as in a trip, and the connection serves on."""
+    with pytest.raises(DivisionByZero):
+        wire.run_apart(FAILS)
+
+    assert wire.settle()
+    assert wire.run_apart(ONE) == [(1,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -200,6 +201,21 @@ def test_somebody_is_at_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.rebuild("catalogue", progress=meddle).is_done
         assert len(told) == 4
         assert told[0].startswith("the projection catalogue is being rebuilt or checked by ")
+
+
+def test_whoever_ends_soon_is_waited_for(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuild that another one is about to end begins behind it, and raises nothing."""
+    talk_at_length(store, 1)
+    note, waits = "lease/catalogue_shadow", []
+    assert store._projections.set_note(note, before=None, after="another.1.1")
+
+    def let_go(seconds: float) -> None:
+        waits.append(seconds)
+        store._projections.set_note(note, before="another.1.1", after=None)
+
+    monkeypatch.setattr(time, "sleep", let_go)
+    rebuild(store.log, store._projections, projections_of(store)["catalogue"], watch=HandMoved(step=0.001))
+    assert waits == [building.LOOK_SECONDS]
 
 
 def test_who_stood_still_gives_up(store: refold.Store) -> None:

@@ -115,6 +115,23 @@ def test_pages_without_a_row(store: refold.Store, monkeypatch: pytest.MonkeyPatc
     assert runner._store.checkpoint(TRANSITIONS) == store.now()
 
 
+@pytest.mark.usefixtures("small_pages")
+def test_writers_that_never_pause_are_left_behind(store: refold.Store) -> None:
+    """It reads to where the log ended when it began, though every page that it reads is full."""
+    told(store, *["x"] * (3 * PAGE))
+    log, runner = counting(store)
+    read_all = log.read_all
+
+    def read_while_others_write(**given: Any) -> Page:
+        told(store, *["y"] * PAGE)
+        return read_all(**given)
+
+    log.read_all = read_while_others_write  # type: ignore[method-assign]
+    runner.catch_up(ROLLUP)
+
+    assert log.pages <= 6
+
+
 def test_no_row(store: refold.Store) -> None:
     """A projection may say that there is nothing under a key; a row may have numbers that are no whole ones."""
     told(store, "a", "nothing", "b")

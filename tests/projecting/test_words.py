@@ -106,6 +106,11 @@ SNIPPETS = {
     ("first\n\n  line\0 and more", "and"): "first line\u2400 and more",
     ("no " * 200 + "here", "here"): "…" + "no " * 52 + "here",
     ("here " + "no " * 200, "here"): "here" + " no" * 52 + "…",
+    (" bcde ghij lmno qrst vwxy abcd fghi k here" + " x" * 100, "here"): (
+        "…bcde ghij lmno qrst vwxy abcd fghi k here" + " x" * 59 + "…"
+    ),
+    ("here " + "x" * (SNIPPET_LENGTH - 5), "here"): "here " + "x" * (SNIPPET_LENGTH - 5),
+    ("here " + "x" * (SNIPPET_LENGTH - 4), "here"): "here " + "x" * (SNIPPET_LENGTH - 5) + "…",
 }
 
 

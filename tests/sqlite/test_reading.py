@@ -8,12 +8,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from refold.domain.errors import DamagedError
 from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
+from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
 from refold.infrastructure.log.sqlite.log import SqliteLog
 
@@ -143,3 +145,23 @@ def test_a_reader_that_was_interrupted(path: Path) -> None:
 
         assert numbers(log.read("chat:a", after=699)) == ["m700", "m701"]
         assert caught.tb is not None
+
+
+def test_a_large_text_is_checked_each_time(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lies outside of its block: that the block was right once says nothing of the next time."""
+    checks: list[str] = []
+    check = blocks._check
+
+    def counted(*given: Any) -> None:
+        checks.append("checked")
+        check(*given)
+
+    monkeypatch.setattr(blocks, "_check", counted)
+
+    def checks_of_two_reads(after: int) -> int:
+        checks.clear()
+        for _ in range(2):
+            assert len(log.read("chat:a", after=after, until=after + 3)) == 3
+        return len(checks)
+
+    assert (checks_of_two_reads(0), checks_of_two_reads(300)) == (2, 1)

@@ -15,6 +15,7 @@ from refold.infrastructure.log import background
 from refold.infrastructure.log.background import BackgroundWork
 from refold.infrastructure.log.sqlite import log as sqlite_log
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.log.sqlite.read import WINDOW_MAX, _next_window
 
 from ..contract.writing import append, check_chain, everything, said
 
@@ -209,3 +210,12 @@ def test_what_is_next_is_found_at_once(tmp_path: Path) -> None:
     append(log, "chat:a", *map(said, range(1_000, 5_000)))
     assert steps_to_the_next(log) < 1.5 * few
     log.close()
+
+
+@pytest.mark.parametrize(
+    ("window", "found", "limit", "then"),
+    [(8, 3, 8, 16), (8, 4, 8, 8), (8, 8, 8, 8), (8, 9, 8, 4), (1, 9, 8, 1), (WINDOW_MAX, 0, 8, WINDOW_MAX)],
+)
+def test_a_partition_looks_at_about_a_page(window: int, found: int, limit: int, then: int) -> None:
+    """At twice as many positions where less than half a page was found, at half as many where it was too much."""
+    assert _next_window(window, found, limit) == then

@@ -87,6 +87,29 @@ def test_what_items_have_no_field_for_is_kept() -> None:
     ]
 
 
+TEXT = {"type": "text", "text": "look"}
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL.partition(",")[2]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "counts"),
+    [
+        ([TEXT, TEXT], [2]),
+        ([PICTURE, PICTURE], [2]),
+        ([PICTURE, TEXT, TEXT], [3]),
+        # A message is sent as its images, then its texts.
+        ([TEXT, PICTURE], [1, 1]),
+        ([PICTURE, TEXT, PICTURE], [2, 1]),
+        ([TEXT, {"type": "document"}, TEXT], [1, 1]),
+    ],
+)
+def test_parts_of_a_message_stay_together(content: list[Any], counts: list[int]) -> None:
+    """As long as they are sent in the same order again."""
+    items = read({"role": "user", "content": content})
+
+    assert [len(item.content) if isinstance(item.content, tuple) else 1 for item in items] == counts  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("content", "kept"),
     [("a", "a"), ([], ""), ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),

@@ -114,3 +114,21 @@ def test_a_handler_may_leave_while_it_is_called() -> None:
     emitter.emit("said")
 
     assert heard == ["once", "always", "always"]
+
+
+def test_a_handler_that_was_taken_off_hears_nothing_more() -> None:
+    """The others do; what never was on may be taken off, and nothing is kept of events without handlers."""
+    heard: list[Any] = []
+    emitter = EventEmitter[str]()
+    first = emitter.on("said", lambda: heard.append("first"))
+    second = emitter.on("said", lambda: heard.append("second"))
+
+    emitter.off("said", first)
+    emitter.off("said", first)
+    emitter.off("heard", first)
+    emitter.emit("said")
+    emitter.off("said", second)
+    emitter.emit("said")
+
+    assert heard == ["second"]
+    assert emitter._handlers == {}

@@ -17,6 +17,7 @@ from refold.domain.messages import (
     message_of,
     message_to_dict,
 )
+from refold.domain.messages.reading import kind_of
 
 CALL = {"name": "f", "args": {"x": 1}, "id": "1", "type": "tool_call"}
 
@@ -116,3 +117,14 @@ def test_what_is_no_message(value: Any) -> None:
     """It is refused by name."""
     with pytest.raises(InvalidInputError, match=f"a {type(value).__name__} is no message: give a HumanMessage"):
         message_of(value)
+
+
+def test_objects_are_known_by_their_classes_first() -> None:
+    """A class of the name says whose it is without any field, a base class too; else `type` or `role` says it."""
+    named = type("HumanMessage", (), {})()
+    derived = type("Chunk", (type("AIMessage", (), {}),), {"type": "human"})()
+
+    assert (kind_of(named), kind_of(derived)) == ("user", "assistant")
+    assert (kind_of(SimpleNamespace(type="tool")), kind_of(SimpleNamespace(role="system"))) == ("tool", "system")
+    assert (kind_of({"type": "ai"}), kind_of({"role": "user"}), kind_of({"type": 1})) == ("assistant", "user", None)
+    assert kind_of(object()) is None

@@ -256,3 +256,15 @@ def test_a_context_of_a_transaction_that_failed(kept: ContextInitOptions) -> Non
     assert again is not begun[0]
     assert again.pre_workflow == ("load",)
     assert again.register_query("q") == "Query(query00000)"
+
+
+def test_a_session_is_held_as_long_as_one_of_its_contexts() -> None:
+    """One that could not be made takes nothing along that is held, and leaves nothing behind that is not."""
+    held = HeldContexts()
+    first = held.get_context(*KEY, 0)
+    for session in ("s", "other"):
+        with pytest.raises(InvalidInputError, match="without sub_id"):
+            held.get_context("mia", session, 7)
+
+    assert held._sessions.keys() == {("mia", "s")}
+    assert held.get_context(*KEY, 0) is first

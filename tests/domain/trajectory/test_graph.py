@@ -248,3 +248,13 @@ def test_a_large_graph_is_little_for_the_collector() -> None:
 
     assert len(graph) == 100
     assert len(gc.get_objects()) - before < 50
+
+
+def test_a_graph_is_a_collection_of_names() -> None:
+    """Of its nodes; and it says how large it is."""
+    run, query = asked()
+    action = add(run, "Action", query)
+    graph = run.graph()
+
+    assert (len(graph), list(graph), query in graph, "State(never)" in graph) == (2, [query, action], True, False)
+    assert repr(graph) == f"Trajectory(2 nodes, 1 edges, root={graph.root!r})"

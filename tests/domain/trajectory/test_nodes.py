@@ -80,3 +80,14 @@ def test_a_node_that_somebody_made() -> None:
     node = BaseIR(label="l", description="d", session_id="s", run_id=0, created_at=0.0)
 
     assert (node.history, node.extra) == ({}, {})
+
+
+def test_whether_a_node_is_there() -> None:
+    """By its name; another name, and what is no name at all, is not in the run."""
+    run, query = asked()
+
+    assert query in run
+    assert "State(never)" not in run
+    assert "no name" not in run
+    assert 5 not in run
+    assert [query in one for one in (run.at(1), run.at(2))] == [False, True]

@@ -135,15 +135,19 @@ def test_who_and_why() -> None:
 
 
 def test_the_name_of_a_model() -> None:
-    """An adapter knows its own; a nameless one acts as `portrait`."""
-    named, nameless = run_with_finds(1), run_with_finds(1)
-    model = ScriptedLLM(["d"])
+    """An adapter knows its own, which a given one replaces; a nameless one acts as `portrait`."""
+    named, renamed, nameless, odd = (run_with_finds(1) for _ in range(4))
+    model, unnamed = ScriptedLLM(["d"]), ScriptedLLM(["d"])
     model.model = "m-2"  # type: ignore[attr-defined]
+    unnamed.model = 5  # type: ignore[attr-defined]
 
     describe(named, model)
+    describe(renamed, model, model="m-3")
     describe(nameless, lambda prompt: "d")
+    describe(odd, unnamed)
 
-    assert [run.recorded_events()[-1].meta.actor for run in (named, nameless)] == ["m-2", "portrait"]
+    runs = (named, renamed, nameless, odd)
+    assert [run.recorded_events()[-1].meta.actor for run in runs] == ["m-2", "m-3", "portrait", "portrait"]
 
 
 def failing(error: BaseException) -> Callable[[str], str]:

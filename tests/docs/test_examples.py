@@ -11,6 +11,7 @@ import pytest
 
 from tests.docs.examples import Reader, commands, needs_a_server
 from tests.docs.markdown import Block, blocks, documents, name_of
+from tests.support.project import ROOT
 
 NewReader = Callable[[str, str | None], Reader]
 LANGUAGES = {"console", "json", "pyi", "python", "text"}
@@ -42,6 +43,15 @@ def test_the_examples_work(path: Path, reader_of: NewReader, request: pytest.Fix
 
     for block in found:
         reader.follow(block, path)
+
+
+README = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
+
+
+@pytest.mark.parametrize("block", README, ids=lambda block: f"line-{block.line}")
+def test_each_block_of_the_readme_stands_alone(block: Block, reader_of: NewReader) -> None:
+    """Whoever copies one of them into an empty file can run it."""
+    reader_of(f"block_{block.line}", None).follow(block, ROOT / "README.md")
 
 
 @pytest.mark.parametrize("path", documents(), ids=name_of)

@@ -1,1 +1,1 @@
-"""What stays true with no database: events, deciders, state, the public classes, ports, errors."""
+"""The layer that needs no database: events, deciders, state, the public classes, ports, errors."""

@@ -31,7 +31,7 @@ class _Entry(NamedTuple, Generic[V]):
 
 
 class _Step(NamedTuple, Generic[K, V]):
-    """What is under `key` in a version whose `newer` neighbour has something else there; None: nothing."""
+    """The entry under `key` in a version whose `newer` neighbour has another one there; None: no entry."""
 
     newer: OrderedMap[K, V]
     key: K

@@ -44,7 +44,7 @@ class Term(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """What is looked for in words with a blank before and behind them."""
+        """A search in words that have a blank before and behind them."""
         return f" {self.words}" if self.is_prefix else f" {self.words} "
 
 
@@ -97,7 +97,7 @@ def _spread(text: str) -> str:
 
 
 class _Spreading(dict[int, str | None]):
-    """What becomes of each character, found out when one first comes."""
+    """The folded form of each character, computed when it first comes."""
 
     def __missing__(self, code: int) -> str | None:
         self[code] = becomes = _spread_character(chr(code))

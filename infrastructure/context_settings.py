@@ -1,4 +1,4 @@
-"""What a caller asks of a queue, a pool or a window that is opened, and what one that exists has."""
+"""Settings of queues, pools and windows that are opened: as a caller asks for them, compared with those that exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Container[Any])
 
 
 class ContainerSettings(NamedTuple):
-    """What a caller asks of a queue or a pool; None leaves it as it is, or as it is by default."""
+    """Settings of a queue or a pool as a caller asks for them; None keeps the present one, or takes the default."""
 
     limit: int | None = None
     tags: tuple[str, ...] | None = None
@@ -62,7 +62,7 @@ class ContainerSettings(NamedTuple):
 
 
 class WindowSettings(NamedTuple):
-    """What a caller asks of a window; None leaves it as it is, or as it is by default."""
+    """Settings of a window as a caller asks for them; None keeps the present one, or takes the default."""
 
     max_tokens: int | None = None
     policy: AdmissionPolicy | None = None

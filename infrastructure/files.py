@@ -1,4 +1,4 @@
-"""JSON that others wrote, in files that may be anything: how much of one is read, and how deep it may be."""
+"""Files of others, read within bounds, and files that are replaced as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events as plain data, for JSON that people and other programs read."""
+"""Events and items as plain data, for JSON that people and other programs read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times for programs: UTC, to the microsecond."""
+"""Times for programs: UTC, to the microsecond; and days."""
 
 from __future__ import annotations
 

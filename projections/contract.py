@@ -107,7 +107,7 @@ class StoppableProjection(Projection, Protocol):
 
     @property
     def on_fault(self) -> Literal["set_aside", "stop"]:
-        """What becomes of it."""
+        """The new row."""
 
 
 @runtime_checkable

@@ -37,7 +37,7 @@ TOLD_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, Me
 
 
 class Told(NamedTuple):
-    """What an event says: the label of the node that it registered, or the id of a message, and the texts."""
+    """Return the texts of an event: the label of the node that it registered, or the id of a message, and its texts."""
 
     name: str
     texts: tuple[str, ...]

@@ -51,7 +51,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Passage(NamedTuple):
-    """What can be found of an item: its id, and all that it says."""
+    """The searchable text of an item: its id, and all its texts."""
 
     item: str
     text: str

@@ -104,7 +104,7 @@ class Usage:
 
 
 class _Said(NamedTuple):
-    """What an event counts: who said it with which model, what it is, and what else is known about it."""
+    """The usage that an event adds: by whom, with which model, of which kind, and the metrics that came with it."""
 
     agent: str
     told_model: str | None = None

@@ -1,4 +1,4 @@
-"""What must not happen while something runs: running it a second time, and changing what it runs on."""
+"""Guards of a running agent or turn: it is not run a second time, and its parts are not changed."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Gate:
 
 
 class Routing(NamedTuple):
-    """What a value is routed as: each list in the order in which the tool gave it."""
+    """The destinations of a tool's result: each list in the order in which the tool gave it."""
 
     queued: list[ContextItem[Any]]
     pooled: list[ContextItem[Any]]

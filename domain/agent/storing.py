@@ -1,4 +1,4 @@
-"""What an agent needs of a store, so that its queue and pool outlive it: opening them, and going on with them."""
+"""The queue and the pool of an agent in a store, so that they outlive it: opening them, and going on with them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class ToolMetadata:
 
 
 class _Call(NamedTuple):
-    """What a tool's function is called with, and the keyword arguments that its hooks are told."""
+    """The arguments of a tool's function, and the keyword arguments that its hooks get."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -174,7 +174,7 @@ class AsyncGenTool(BaseTool, Generic[Y]):
 
 
 class ToolDecorator(Protocol):
-    """What `@tool(...)` is: it makes a function a tool of its kind."""
+    """The decorator that `tool(...)` returns: it makes a tool of a function."""
 
     @overload
     def __call__(self, fn: Callable[..., AsyncIterator[Y]]) -> AsyncGenTool[Y]: ...

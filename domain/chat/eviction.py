@@ -1,4 +1,4 @@
-"""What an eviction did, and what it does to a provider's prompt cache."""
+"""The result of an eviction, with its effect on a provider's prompt cache."""
 
 from __future__ import annotations
 

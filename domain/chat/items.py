@@ -118,7 +118,7 @@ Frozen = AfterValidator(freeze)
 
 
 class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(role) stays "ChatRole.USER"
-    """Who speaks; there is no tool role, outputs are items of their own."""
+    """The role of a message; there is no tool role, outputs are items of their own."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -199,7 +199,7 @@ class ImageContent(_View):
 
 
 class _Item(_View):
-    """What all items have."""
+    """The fields of all items."""
 
     created_at: float = Field(default_factory=REAL_SYSTEM.now)
     agent_id: str | None = None

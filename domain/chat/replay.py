@@ -1,4 +1,4 @@
-"""What a model is shown, call by call, kept so that many prompts of a long history take no more than the history."""
+"""Replay: the prompts that a model would have been sent under another policy, and what a cache would have had."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ReplayedCall(NamedTuple):
 
 
 class Replay:
-    """What a replay found: the calls in order, their sums, and the prompts of each."""
+    """The result of a replay: the calls in order, their sums, and the prompts of each."""
 
     def __init__(self, now: Prompts | TruncatedPrompts) -> None:
         self.calls: list[ReplayedCall] = []

@@ -55,7 +55,7 @@ SCRIPTS: Final[TokenCounter] = _by_scripts
 
 
 class Encoding(Protocol):
-    """What is used of a `tiktoken.Encoding`."""
+    """The part of a `tiktoken.Encoding` that is used."""
 
     def encode_ordinary(self, text: str, /) -> list[int]:
         """Return the tokens of a text, in which nothing is special."""

@@ -1,4 +1,4 @@
-"""What a chat context shows, as it is or as it was, and the contexts that are forked from it."""
+"""A chat context as it is or as it was: reading its items, converting them, forking it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Compressible(Protocol):
-    """What a window needs of a chat context."""
+    """The part of a chat context that a window needs."""
 
     @property
     def items(self) -> Any:

@@ -20,14 +20,14 @@ PAUSE_SECONDS_MAX = 5.0
 
 
 class Inherited(Protocol):
-    """What a child makes anew, in place."""
+    """An object that a child process makes anew, in place."""
 
     def _after_fork(self) -> None:
         """Make anew, in the child, what only the parent can use; nothing may be waited for."""
 
 
 class Paused(Protocol):
-    """What must not be under way at a fork; `_fork_is_over` is called in the parent and, first of all, in the child."""
+    """Work that a fork must not interrupt; `_fork_is_over` is called in the parent and, first of all, in the child."""
 
     def _before_fork(self, seconds: float) -> None:
         """Wait, at most so long, until nothing is under way, and keep it so."""

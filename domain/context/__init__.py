@@ -1,1 +1,1 @@
-"""What contexts of all kinds share: deciding, recording, reading a past version."""
+"""The common part of contexts of all kinds: deciding, recording, reading a past version."""

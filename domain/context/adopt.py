@@ -59,7 +59,7 @@ def _without_call(meta: Meta) -> Meta:
 
 
 class AdoptedCopy(NamedTuple):
-    """What a stream of one log will be in another: its name there, what brings it there, and a log that has it."""
+    """A stream of one log in another: its name there, the events that bring it there, and a log that has it."""
 
     stream: str
     events: list[NewEvents]

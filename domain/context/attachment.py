@@ -1,4 +1,4 @@
-"""Where a context lives: what it shares with its forks and branches, which live there too."""
+"""Where a context is kept: its log, clock and durability, which its forks and branches share."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class HomedContext(Context):
 
     @property
     def root(self) -> str:
-        """What decides the slice of the context, and of its children: its session's id, or its own."""
+        """The id that decides the slice of the context and of its children: its session's, or its own."""
         return self._journal.place.root
 
     @property

@@ -1,4 +1,4 @@
-"""What contexts of every kind have in common: a journal, versions, a past, and other writers."""
+"""The base of contexts of every kind: a journal, versions, a past, and other writers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Context:
 
     @property
     def came_between(self) -> tuple[RecordedEvent, ...]:
-        """What others had recorded when the last call of this context came second; else empty."""
+        """Events that others had recorded when the last call of this context came second; else empty."""
         return self._journal.came_between
 
     # The past

@@ -63,7 +63,7 @@ class Outbox:
     @property
     @synchronized
     def events(self) -> tuple[Event, ...]:
-        """What is not known to be on disk yet, in order."""
+        """Events that are not known to be on disk yet, in order."""
         parts = [self._on_its_way, *self._waiting] if self._on_its_way else self._waiting
         return tuple(event for part in parts for event in part.events)
 

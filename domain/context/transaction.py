@@ -25,7 +25,7 @@ NO_CALL = bytes(FINGERPRINT_BYTES)
 
 
 class _Part(msgspec.Struct):
-    """What one stream contributes, and how its owner hears of the end: a receipt, or None to roll back."""
+    """The events of one stream, and the call that tells its owner the end: a receipt, or None to roll back."""
 
     first: NewEvents
     # In one list, which grows in one step: an interrupt leaves no event without its meta.

@@ -1,1 +1,1 @@
-"""What model providers send and receive, to and from items of a chat."""
+"""The formats of model providers: items of a chat to and from their messages."""

@@ -1,4 +1,4 @@
-"""Ids of imported items: they follow from where an item stood, so that the same import gives the same ones."""
+"""The common part of receiving: items under construction, and ids that follow from their places."""
 
 from __future__ import annotations
 

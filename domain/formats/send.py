@@ -1,4 +1,6 @@
 """
+The common part of sending: which instructions go where, calls grouped with their outputs, data URLs.
+
 Which instructions are sent, and where: one rule for the formats of OpenAI.
 
 The instructions in force are sent once, at the place of the first system or developer message, or in front where
@@ -182,7 +184,7 @@ MALFORMED = "its data URL is malformed"
 
 
 class Inline(NamedTuple):
-    """What a data URL holds: a media type in lower case, and standard base64."""
+    """The content of a data URL: a media type in lower case, and standard base64."""
 
     media_type: str
     data: str

@@ -1,4 +1,4 @@
-"""Small questions about JSON values, of which the rules of formats are made."""
+"""JSON as a source gave it: checks of values, and patches from a sent message to the imported one."""
 
 from __future__ import annotations
 

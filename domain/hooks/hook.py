@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Moments(str, Enum):  # noqa: UP042 - the seed's base classes: str(kind) stays "TurnHook.BEFORE_RUN"
-    """What all of them are: texts, in enums of their own."""
+    """The base of all enums of moments: their values are texts."""
 
 
 class TurnHook(_Moments):

@@ -56,7 +56,7 @@ class _Unresolved:
 
 
 class Injection:
-    """What one function, which the log knows by `label`, wants to be handed; a tool gets views of it."""
+    """The parameters that one function wants injected; `label` names it in log messages. A tool gets views."""
 
     def __init__(self, fn: Callable[..., Any], label: str, *, is_tool: bool) -> None:
         self._fn, self._label, self._is_tool = fn, label, is_tool

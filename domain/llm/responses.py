@@ -1,4 +1,4 @@
-"""What a model answers: pieces of text as they come, and behind them what they cost and which tools are asked for."""
+"""The answer of a model: pieces of text as they come, then their cost and the tools that the model asks for."""
 
 from __future__ import annotations
 

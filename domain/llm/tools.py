@@ -1,4 +1,4 @@
-"""What a model is told about a tool, whichever of the known forms it comes in."""
+"""The description of a tool for a model, from any of the known forms."""
 
 from __future__ import annotations
 

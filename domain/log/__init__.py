@@ -1,1 +1,1 @@
-"""What a log is: its events and envelopes, the ports, the door, and the logs that need no database."""
+"""The log: envelopes of events, the ports, the admission of events, and the logs that need no database."""

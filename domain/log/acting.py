@@ -1,4 +1,4 @@
-"""Who acts, and why: set once around a piece of work, written into the envelope of every event within it."""
+"""The actor and the cause: set once around a piece of work, written into the envelope of every event within it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _As(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """What looks at a field that is neither empty nor None; it raises InvalidInputError."""
+    """A check of a field that is neither empty nor None; it raises InvalidInputError."""
 
     look: Callable[[Any], object]
 
@@ -76,7 +76,7 @@ def _require_stream(name: str) -> None:
 
 
 def _require_order(priority: float) -> None:
-    """Of priorities, one that is infinite matters most or least."""
+    """Require a number; an infinite priority is the highest or the lowest."""
     if priority != priority:
         raise InvalidInputError("a priority that is no number cannot be put in order")
 

@@ -74,7 +74,7 @@ class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Undecodable(msgspec.Struct, frozen=True, gc=False, tag="undecodable"):
-    """What stands for an event that cannot be decoded, where the others are to be read all the same, and why not."""
+    """The place of an event that cannot be decoded, with the reason, where the others are still to be read."""
 
     reason: str
 

@@ -21,7 +21,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Pending(Protocol[T_co]):
-    """What is being worked on, or done already: `concurrent.futures.Future` is one."""
+    """A result that is there already, or will be: `concurrent.futures.Future` is one."""
 
     def result(self, timeout: float | None = None) -> T_co:
         """Wait for the result and return it, or raise what went wrong."""
@@ -116,7 +116,7 @@ def require_same_call(stream: str, key: str, fingerprint: bytes | None, recorded
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What became of one `NewEvents`; `replayed` when they had been recorded before under their key."""
+    """The result of appending one `NewEvents`; `replayed` when they had been recorded before under their key."""
 
     events: tuple[RecordedEvent, ...]
     replayed: bool = False
@@ -131,7 +131,7 @@ class Range(NamedTuple):
 
 
 class KeyRow(NamedTuple):
-    """What a log keeps of an idempotency key: the versions of its stream that were recorded under it."""
+    """A stored idempotency key: the versions of its stream that were recorded under it."""
 
     stream: str
     key: str

@@ -31,7 +31,7 @@ SEARCH_LIMIT = 100
 
 
 class ReadableScope:
-    """What can be read of a scope, at whichever version."""
+    """Reading a scope, at any version."""
 
     @property
     def _state(self) -> MemoryState:
@@ -268,7 +268,7 @@ SCOPES_MAX = 256
 
 
 class ReadableMemory:
-    """What can be read of a memory, at whichever moment."""
+    """Reading a memory, at any moment."""
 
     async def _read(self, scope: str, read: Callable[[MemoryScope | ScopeAt], T]) -> T:
         """Return what `read` finds in a scope, without holding up a running event loop."""

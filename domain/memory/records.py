@@ -1,4 +1,4 @@
-"""What a memory holds: records, and what became of them."""
+"""Records of a memory, and their changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryKind(StrEnum):
-    """What a record is about: what happened, what is known, or how something was done."""
+    """The kind of a record: an episode, a fact, or a way of doing something."""
 
     EPISODIC = "episodic"
     SEMANTIC = "semantic"

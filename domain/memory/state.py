@@ -1,4 +1,4 @@
-"""What a scope remembers, folded from its events; a value, like every state."""
+"""The records of a scope, folded from its events; a value, like every state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Held(NamedTuple):
 
     @property
     def totals(self) -> Totals:
-        """What the record counts."""
+        """The count of the record in totals."""
         return Totals(1, 0, estimated_tokens(self.event.value, self.event.key))
 
 

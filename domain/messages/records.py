@@ -48,20 +48,20 @@ class Message:
 
 
 class HumanMessage(Message):
-    """What the user said."""
+    """A message of the user."""
 
     type = "human"
 
 
 class SystemMessage(Message):
-    """What the model was told to be."""
+    """Instructions to the model."""
 
     type = "system"
 
 
 @dataclass(frozen=True)
 class AIMessage(Message):
-    """What the model said, and the tools it asked for: dicts with `name`, `args` and `id`."""
+    """A message of the model, with the tools that it asked for: dicts with `name`, `args` and `id`."""
 
     tool_calls: Sequence[Any] = ()
     invalid_tool_calls: Sequence[Any] = ()
@@ -73,7 +73,7 @@ class AIMessage(Message):
 
 @dataclass(frozen=True)
 class ToolMessage(Message):
-    """What a tool answered; `status` is "success" or "error", and recorded where it is not the first."""
+    """The answer of a tool; `status` is "success" or "error", and recorded where it is not the first."""
 
     tool_call_id: str = ""
     status: str = "success"

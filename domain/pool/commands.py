@@ -1,4 +1,4 @@
-"""What can be asked of a queue or a pool, and the kinds of the two: which events say what happens to them."""
+"""The commands of queues and pools, and the two kinds: which events record what happens to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue and a pool hold: the item that a user gives and gets, and the recorded one behind it."""
+"""Items of queues and pools: the item that a user gives and gets, and the recorded one behind it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Held:
 
     @property
     def totals(self) -> Totals:
-        """What the item counts."""
+        """The count of the item in totals."""
         return totals_of(self.event)
 
     def named_in(self, stream: str) -> Held:

@@ -1,4 +1,4 @@
-"""Merging: looking at both sides, and the change that brings what the other has into a container."""
+"""Merging and branching queues and pools."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def _adopt_and_merge(
     expected_version: int | None,
     key: str | None,
 ) -> None:
-    """What another log holds comes along under a name of this one, in the transaction of the merge."""
+    """Copy a context of another log into this one, in the transaction of the merge."""
     system = container.home.system
     copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
     change = Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
@@ -81,7 +81,7 @@ async def _adopt_and_merge(
 
 
 class Merging(Change):
-    """What the other side has comes in, and what it let go of leaves."""
+    """Take in the items of the other side, and let go of those that it let go of."""
 
     asked = (*COMING, "BEFORE_REMOVE")
     is_long = True

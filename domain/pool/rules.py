@@ -1,4 +1,6 @@
 """
+The rules of queues and pools: the decider, and what a merge takes of both sides.
+
 What a merge takes: of a queue what came in on the other side, of a pool what changed there (three-way).
 
 Both sides are compared with where they were the same: what the last merge of the two took over, or else where their

@@ -287,7 +287,7 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """What left a container up to a version, and is not back: by birth, with its stream, the last one last."""
+    """Items that left a container up to a version and are not back: by birth, with their stream, the last one last."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What is different between two moments of a graph."""
+"""The difference between two moments of a graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ChangedAttribute(NamedTuple):
 
 
 class TrajectoryDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What came, what went, and what changed, from the first moment to the second; all by name."""
+    """Nodes added, removed and changed from the first moment to the second; all by name."""
 
     nodes_added: tuple[str, ...] = ()
     nodes_removed: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What drawings have in common: how a node is called in their source, and text that shows all that is in it."""
+"""A graph in other forms: DOT, Mermaid, node-link JSON and networkx."""
 
 from __future__ import annotations
 

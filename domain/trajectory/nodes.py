@@ -79,7 +79,7 @@ class BaseIR:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryNode(BaseIR):
-    """What the user asked."""
+    """A question of the user."""
 
     query: Any
     additional_files: Any
@@ -87,7 +87,7 @@ class QueryNode(BaseIR):
 
 @dataclass(frozen=True, kw_only=True)
 class StateNode(BaseIR):
-    """What the agent concluded."""
+    """A conclusion of the agent."""
 
     state: Any
 

@@ -1,4 +1,4 @@
-"""What an agent works through and says in a run: the steps of its three queues, and its messages."""
+"""The work of an agent in a run: the steps of its three queues, and its messages."""
 
 from __future__ import annotations
 

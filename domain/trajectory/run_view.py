@@ -1,4 +1,4 @@
-"""From a run's state to what is shown of a node."""
+"""The reading half of a run: its graph, nodes, edges, history and steps, as they are or as they were."""
 
 from __future__ import annotations
 

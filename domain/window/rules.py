@@ -1,4 +1,4 @@
-"""What can be asked of a window."""
+"""The rules of a window: its commands, admission within the budget, and the decider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items with their total, as a value: all of a window's, or those that have something in common."""
+"""The folded state of a window: its items with their totals, those that left, and the fold."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class WindowState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a window is at one version: its settings, its items, and the same items by key and by priority."""
+    """A window at one version: its settings, its items, and the same items by key and by priority."""
 
     version: int = 0
     opened: WindowOpened | None = None
@@ -208,7 +208,7 @@ class _Departure(NamedTuple):
 
 
 class Departures:
-    """What left a window up to a version, and what was dropped, and is not in: by the version that brought it."""
+    """Items that left a window up to a version, or were dropped, and are not in it: by version."""
 
     def __init__(self, log: Log, stream: str, version: int) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The context window: items for a prompt, within a budget of tokens."""
+"""The context window: items for a prompt, within a budget of tokens; and a request's context that stands on one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ShownWindow(HomedContext):
 
     @property
     def policy(self) -> AdmissionPolicy:
-        """Who is let in where there is no room: `first_come` or `evict_lower_priority`. To set it is an event."""
+        """The policy where there is no room: `first_come` or `evict_lower_priority`. Setting it is an event."""
         return require_policy(self._state.policy)
 
     @policy.setter

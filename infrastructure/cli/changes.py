@@ -1,4 +1,4 @@
-"""What the commands that change a context have in common: naming items, and saying what was done."""
+"""The common part of commands that change a context: naming items, and reporting what was done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What adding to a queue and to a pool have in common."""
+"""The commands that queues and pools share: remove, restore, show, and the end of add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups: `refold KIND VERB`."""
+"""Groups of commands, `refold KIND VERB`, and CONTENT as it is typed."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class SeenFolded:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the context was told of how to be."""
+        """The settings of the context."""
         return {}
 
     def entries(self, *, tail: int | None = None) -> list[Entry]:
@@ -231,7 +231,7 @@ class Seen(View, Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the context was told of how to be."""
+        """The settings of the context."""
 
     def entries(self, *, tail: int | None = None) -> list[Entry]:
         """Return the items, or the last `tail` of them."""

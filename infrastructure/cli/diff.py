@@ -80,7 +80,7 @@ def _name(entry: Entry) -> str | None:
 
 
 def _said(item: Item) -> bytes:
-    """What an item says, without its id, its time and the shape it came in; a name of the user's own is part of it."""
+    """Return the content of an item, without its id, time and source; a name that the user gave is part of it."""
     match item:
         case AddedEvent():
             return msgspec.msgpack.encode((item.id, item.description, item.content))

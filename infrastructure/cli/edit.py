@@ -1,4 +1,4 @@
-"""`refold evict`: items leave the view."""
+"""`refold evict`, `restore`, `pin` and `unpin`: which items are in the view of a chat."""
 
 from __future__ import annotations
 

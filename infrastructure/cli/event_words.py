@@ -1,4 +1,4 @@
-"""Events of queues, pools, windows and memories, in words: what, how many items, why, from where."""
+"""Events in words, one line each: of chats, queues, pools, windows and memories."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-What is worth a line in the history of all contexts: that one began, was forked or branched, took something from
-another one or goes back over it, and where it stands now.
-"""
+"""`refold log --graph`: the forks and merges of all contexts, drawn as lanes."""
 
 from __future__ import annotations
 

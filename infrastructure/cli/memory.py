@@ -1,4 +1,4 @@
-"""Scopes of the memory as they are typed: by the ids of their contexts."""
+"""`refold memory`: show, add, remove, restore and search what is remembered."""
 
 from __future__ import annotations
 

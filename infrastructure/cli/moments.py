@@ -1,4 +1,4 @@
-"""`refold moments`: the names that moments of the whole store have."""
+"""`refold moments` and `refold changes`: named moments of the store, and contexts that differ between two."""
 
 from __future__ import annotations
 

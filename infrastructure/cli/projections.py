@@ -70,7 +70,7 @@ def _cells(status: ProjectionStatus) -> tuple[str, ...]:
 
 
 def _notes(status: ProjectionStatus) -> list[tuple[str, str]]:
-    """What a person has to know beside the numbers, and in which style."""
+    """Return the remark beside the numbers of a projection, and its style."""
     notes = []
     if status.stopped_at is not None:
         notes.append((f"it cannot fold {one_line(status.stopped_at)}: {one_line(status.error or '')}", "red"))

@@ -1,4 +1,4 @@
-"""What a rebuild or a check came to, for people and as JSON."""
+"""`refold rebuild`: making rows of projections anew, or checking them, and the report for people and as JSON."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _misuse_of_workers(workers: int | None, dask: str | None, only_check: bool) 
 def _outcomes(
     names: Sequence[str], work: Callable[[str], RebuildReport], is_stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, Outcome]]:
-    """What one projection cannot fold is no reason to leave the others as they are."""
+    """Go on with the others where one projection cannot fold an event."""
     for name in names:
         try:
             yield name, work(name)

@@ -1,4 +1,4 @@
-"""Items as events name them, for people: `@2..4, support-42@7`."""
+"""Output for people: names of items, times, numbers, tables and the colours of a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two versions of a run, or two runs, have and have not in common."""
+"""The difference between two versions of a run, or two runs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .run_words import SeenRun
 
 
 class Wanted(NamedTuple):
-    """What was typed: a session or a run, and whose session, which round and agent, and the moment."""
+    """An address as typed: a session or a run, its user, round and agent, and the moment."""
 
     name: str
     user: str | None

@@ -1,4 +1,4 @@
-"""Runs, nodes and edges as `--json` prints them."""
+"""`refold show` of runs: nodes and edges, for people and as JSON."""
 
 from __future__ import annotations
 

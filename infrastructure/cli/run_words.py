@@ -1,4 +1,4 @@
-"""A run at one version, as the reading commands look at it."""
+"""Runs for the command line: a run at one version, and its events in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of projections while they are kept up to date, in few words."""
+"""`refold run`: keeping projections up to date, and reporting on it."""
 
 from __future__ import annotations
 

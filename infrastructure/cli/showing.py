@@ -1,4 +1,4 @@
-"""What a context holds, printed: the half of `refold show` that is the same for every kind of context."""
+"""Printing the items of a context: the part of `refold show` that every kind of context shares."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _body(shown: Shown, entry: Entry) -> str:
 
 
 def _notes(shown: Shown, index: int, ids: bool) -> str:
-    """What is said below an item: what it is about, its id, that it is pinned, how it left."""
+    """Return the remarks below an item: its description, its id, a pin, how it left."""
     entry = shown.entries[index]
     description = about(entry.item)
     notes = [description] if description and description != _body(shown, entry) else []

@@ -1,4 +1,6 @@
 """
+Exporting contexts, with everything that they name, into a file of events.
+
 Collecting what is exported: each event is read once, in the order that is cheapest for the log, and lies in a file
 without a name until the turn of its stream comes.
 """

@@ -1,4 +1,4 @@
-"""Looking at a whole file before any of it is written: can a store take it in, and end up whole?"""
+"""Taking a file of events in: the whole file is checked first, then written, stream by stream."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def checked_file(path: Path, log: LiveLog) -> int:
 
 
 class _FileCheck:
-    """What is known of a file so far."""
+    """The state of a check of a file so far."""
 
     def __init__(self, path: Path, log: LiveLog) -> None:
         self._path, self._log = path, log
@@ -126,7 +126,7 @@ class _FileCheck:
 
 
 class _Present:
-    """What a log has of a stream, read page by page."""
+    """The events of a stream in a log, read page by page."""
 
     def __init__(self, log: LiveLog, stream: str) -> None:
         self._log, self._stream = log, stream

@@ -54,7 +54,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFile(msgspec.Struct, kw_only=True):
-    """What a file holds: its lines with messages by their uuid, in order, and what the lines between them follow."""
+    """The content of a file: its lines with messages by uuid, in order, and what the lines between them follow."""
 
     lines: dict[str, Line] = msgspec.field(default_factory=dict)
     links: dict[str, str | None] = msgspec.field(default_factory=dict)

@@ -31,7 +31,7 @@ from .runs import Run, read_runs
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be written: the messages from `start` on, into a context that is at `version`."""
+    """A planned write: the messages from `start` on, into a context that is at `version`."""
 
     run: Run
     version: int = 0

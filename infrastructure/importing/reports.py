@@ -1,4 +1,4 @@
-"""What is told of an import: what became of each context, and what the user may not expect."""
+"""Reports of imports: the result for each context, and notes on surprises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Progress = Callable[[int, int], None]
 
 
 class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one run: `messages` and `items` count what was written."""
+    """The result for one run: `messages` and `items` count what was written."""
 
     id: str
     outcome: Outcome
@@ -21,7 +21,7 @@ class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did; `notes` are sentences about what the user may not expect."""
+    """The result of an import; `notes` are sentences about what the user may not expect."""
 
     contexts: tuple[ImportedContext, ...]
     notes: tuple[str, ...] = ()

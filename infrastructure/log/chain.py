@@ -17,7 +17,7 @@ CHECKED_MAX = 1 << 15
 
 
 class CheckedBefore:
-    """What this process has checked, by hashes; may be used by any number of threads."""
+    """The events that this process has checked, by hashes; any number of threads may use it."""
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()

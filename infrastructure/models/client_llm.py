@@ -1,4 +1,6 @@
 """
+The common part of models over official clients: streaming an answer, and their errors as Refold's.
+
 From the errors of the clients and of what carries their bytes to those of `refold.domain.llm.errors`.
 
 All three clients give the HTTP status with their errors; what has none never arrived, or broke off.
@@ -65,7 +67,7 @@ Request = dict[str, Any]
 
 
 class Ending:
-    """What is known of an answer when its text is through: told by the last piece."""
+    """The end of an answer, behind its text: the last piece has it."""
 
     def __init__(self) -> None:
         self.usage = TokenBudget()

@@ -36,7 +36,7 @@ log = logging.getLogger("refold.projections")
 
 
 class PartitionTask(NamedTuple):
-    """What a worker is to do: build a partition of a projection up to a moment of it, as long as the plan stands."""
+    """The task of a worker: build a partition of a projection up to a moment of it, as long as the plan stands."""
 
     location: str
     projection: Projection

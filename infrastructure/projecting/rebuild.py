@@ -33,7 +33,7 @@ PARTITIONS_MAX = 1_024
 
 
 class Workers(NamedTuple):
-    """Who builds partitions of a log, and how many partitions."""
+    """The workers that build partitions of a log, and the number of partitions."""
 
     executor: Executor
     partitions: int

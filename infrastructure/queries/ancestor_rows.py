@@ -46,7 +46,7 @@ class AncestorRows(Generic[R]):
 
     @property
     def parent(self) -> Segment | None:
-        """What it goes on from; None where it does so from nothing."""
+        """The context that it goes on from; None where there is none."""
         raise NotImplementedError
 
     def birth_of(self, ref: Ref) -> str:

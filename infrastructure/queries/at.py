@@ -1,4 +1,4 @@
-"""What a chat context held at a version, without reading all of it."""
+"""A store at a moment: all its contexts as of then, and the difference between two moments."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CountedPast:
 
 
 class Versioned(Protocol):
-    """What is shown at a version; 0 before it began."""
+    """A context at a version; 0 before it began."""
 
     @property
     def version(self) -> int:

@@ -1,4 +1,4 @@
-"""What the events of a chat did to its items."""
+"""Audits of chats, queues, pools, windows and memories: the changes of their items, and of a chat's configuration."""
 
 from __future__ import annotations
 

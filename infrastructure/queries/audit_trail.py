@@ -1,4 +1,4 @@
-"""What became of the items of a context, one change after the other: what each event did to which item."""
+"""The trail of an audit: the changes of a context's items, one after the other, each with its event."""
 
 from __future__ import annotations
 

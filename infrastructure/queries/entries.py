@@ -118,7 +118,7 @@ def _told(context: str, stay: _Stay, about: EntryRow) -> EntryStay:
 
 
 class _Step(NamedTuple):
-    """What a row says of a version: an entry came or left, all left, or a branch began, which has at most `limit`."""
+    """A change that a row records: an entry came or left, all left, or a branch began, which has at most `limit`."""
 
     version: int
     kind: str
@@ -140,7 +140,7 @@ class _AncestorRows(AncestorRows[EntryRow]):
 
     @property
     def parent(self) -> Segment | None:
-        """What it branched off."""
+        """The container that it branched off."""
         return came_with(self.marks[0]).parent if self.marks and self.marks[0].type == BRANCHED else None
 
     def steps(self, end: int | None) -> list[_Step]:
@@ -183,7 +183,7 @@ class _Stay:
 
 
 class _Held:
-    """What a container holds while its rows are gone through: a pool's entries by id, a queue's by birth."""
+    """The entries of a container while its rows are read: a pool's by id, a queue's by birth."""
 
     def __init__(self, told: Mapping[str, EntryRow], *, is_pool: bool) -> None:
         self._told, self._is_pool = told, is_pool
@@ -224,7 +224,7 @@ class _Held:
         stay.end(step)
 
     def _branch(self, step: _Step) -> None:
-        """What its ancestors had let go of was never the branch's; what has no room in it leaves as it begins."""
+        """Begin a branch: entries that its ancestors let go of were never its own; those without room leave at once."""
         inherited, self._there = self._there, {}
         self.stays, self._places = [], 0
         left_out = 0 if step.limit is None else len(inherited) - step.limit

@@ -1,4 +1,4 @@
-"""What items are, by their births: rows of the context that a view is of, of its ancestors, and of any other."""
+"""Intervals: from which version to which each item of a chat was in the view, from rows of it and its ancestors."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _AncestorRows(AncestorRows[ValidityRow]):
 
     @property
     def parent(self) -> Segment | None:
-        """What it began with all items of; None where it began with none, or with some."""
+        """The context that it began with all items of; None where it began with none, or with some."""
         if not self.marks or self.marks[0].type != FORKED:
             return None
         brought = brought_by(self.marks[0])

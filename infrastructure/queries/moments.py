@@ -1,6 +1,4 @@
-"""
-Where a log ends, as far as one has to know it: a log only grows, so what lay before its end once lies there for ever.
-"""
+"""Moments of a store: a name, a time or a position as a cut of the log, and the end of the log."""
 
 from __future__ import annotations
 

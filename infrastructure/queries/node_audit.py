@@ -135,7 +135,7 @@ def _numbered(
 
 
 class _Trail:
-    """What is told of a node, or of one attribute of it, while its vertices are gone through."""
+    """The changes of a node, or of one attribute, while its vertices are read."""
 
     def __init__(self, attribute: str | None) -> None:
         self._attribute = attribute

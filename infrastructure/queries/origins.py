@@ -1,8 +1,4 @@
-"""
-The items of contexts, each named by the event that brought it into the world.
-
-That event may lie in another stream: a fork shows what its parent recorded, a merge what it took.
-"""
+"""Origins of items: the event that brought each into the world; and the chain of causes of an event."""
 
 from __future__ import annotations
 

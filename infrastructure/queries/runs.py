@@ -1,4 +1,6 @@
 """
+Tables of runs: nodes and edges by their rows, and a graph restored from them.
+
 From the rows of the relational tables back to a graph.
 
 The rows of each round are turned into events that bring about what they say, and those are folded. From there on the

@@ -1,4 +1,4 @@
-"""What if it had gone another way: contexts branched at one moment, together, to be thrown away or kept."""
+"""What-if: contexts branched at one moment, together, to be thrown away or kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is at work in a database, and letting go of it safely: nothing is closed under the hands of a thread."""
+"""A guard of a database: it is closed only when no thread uses it."""
 
 from __future__ import annotations
 

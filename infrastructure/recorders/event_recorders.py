@@ -1,9 +1,4 @@
-"""
-Following an application: a subscription starts in the past and goes on with what is recorded now.
-
-It has no thread of its own. Whoever iterates fetches a page, or waits: news of this process wake him at once,
-another process's are found by looking again a few times a second.
-"""
+"""Recorders of events on both databases, and subscriptions that follow an application."""
 
 from __future__ import annotations
 
@@ -45,7 +40,7 @@ class FollowableRecorder(ApplicationRecorder):
     @property
     @abstractmethod
     def news(self) -> News:
-        """What this process records."""
+        """The news of this process."""
 
     @abstractmethod
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
@@ -90,7 +85,7 @@ LAST = (1 << 63) - 1
 
 
 class Datastore(Protocol):
-    """What recorders of events ask of the database that they share."""
+    """The database that recorders of events share."""
 
     originator_id_type: IdType
     news: News
@@ -208,7 +203,7 @@ class SequenceRecorder(LogRecorder, FollowableRecorder):
 
     @property
     def news(self) -> News:
-        """What this process records in the database."""
+        """The news of this process in the database."""
         return self.datastore.news
 
     def _notifications(self, rows: Sequence[Stored]) -> list[Notification]:

@@ -1,4 +1,4 @@
-"""What the factories of both databases do alike: recorders by class, by topic, with their tables made or not."""
+"""The common part of the factories of both databases: recorders by class or by topic, with or without making tables."""
 
 from __future__ import annotations
 

@@ -67,14 +67,14 @@ class GraphHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MetaHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Of which version of the run the pointers are: another one than the graph's tells of a write that broke off."""
+    """The version of the run that the pointers belong to. If it differs from the graph's, a write broke off."""
 
     format: int
     version: int | None = None
 
 
 class HistoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What became of a node: who did it, when (in seconds since 1970), and what changed attributes had before."""
+    """A change of a node: the actor, the time in seconds since 1970, and the old values of changed attributes."""
 
     kind: Literal["registered", "changed", "portrait"]
     actor: str | None = None
@@ -84,7 +84,7 @@ class HistoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class OwnPart(msgspec.Struct, kw_only=True):
-    """What a node of ours has and one of the originals has not."""
+    """The fields that our nodes have and the original ones have not."""
 
     created_at: float | None = None
     history: list[HistoryEntry] = msgspec.field(default_factory=list)

@@ -22,7 +22,7 @@ from .reading import ReadRound, read_round_files
 
 
 class ImportedRound(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one round; `unchanged` is one that was there already. `notes` tell what was left out."""
+    """The result for one round; `unchanged` is one that was there already. `notes` say what was left out."""
 
     run: RunId
     outcome: Literal["added", "unchanged"]

@@ -23,7 +23,7 @@ NAMES_TOLD_MAX = 3
 
 
 class GraphPart(msgspec.Struct):
-    """What a graph's file holds of a round, and what had to be left out."""
+    """The content of a graph's file, and notes of what had to be left out."""
 
     nodes: list[RoundNode]
     edges: list[RoundEdge]

@@ -1,4 +1,4 @@
-"""What was looked at, and what was found to be wrong."""
+"""The report of `verify`: what it looked at, and the problems that it found."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _set_aside_by(
 
 
 class _Fault(NamedTuple):
-    """What is wrong with a projection, and whether its rows can be read at all."""
+    """Return the problems of a projection, and whether its rows can be read at all."""
 
     reason: str
     is_readable: bool = True

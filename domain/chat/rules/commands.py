@@ -1,4 +1,4 @@
-"""What can be asked of a chat context: commands, which `decide` turns into events."""
+"""The commands of a chat context, which `decide` turns into events."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Copying(msgspec.Struct, frozen=True, kw_only=True):
-    """What `copy` leaves out; `tools` are names, None lets all pass."""
+    """The items that `copy` leaves out; `tools` are names, None lets all pass."""
 
     exclude_system_messages: bool = False
     exclude_instructions: bool = False

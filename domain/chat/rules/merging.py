@@ -147,7 +147,7 @@ def _spans_here(command: Merge, ordinals: Iterable[int]) -> tuple[Span, ...]:
 def _placed(
     command: Merge, wanted: Iterable[int], ours: Items, winning: set[int]
 ) -> list[tuple[Ref | None, list[TakenItem]]]:
-    """What won over something here goes to the end, since the later one is in force."""
+    """Put winners of a conflict at the end, since the later one is in force."""
     items = command.other.items.arena.items
     if command.how == "result":
         return [(None, [_taken(command, ordinal) for ordinal in wanted])]
@@ -175,7 +175,7 @@ def _taken(command: Merge, ordinal: int) -> TakenItem:
 
 
 def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
-    """What the other side let go of since the base, and is seen here: told, not done."""
+    """Return the items that left the other side since the base and are still here: they are reported, and stay."""
     other, base = command.other.items, command.base_items
     if command.how != "full" or base is None or other.edits is None:
         return ()
@@ -189,7 +189,7 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
 
 
 class _Config:
-    """What sets instructions or tools on both sides, and who wins where both did."""
+    """Instructions and tools of both sides, and the winner where both set them."""
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
         self.conflicts: list[ChatEvent] = []

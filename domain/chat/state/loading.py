@@ -1,4 +1,6 @@
 """
+Events completed by those that they refer to in other streams, and the last items without those before them.
+
 What the events of a context refer to in other streams, looked up so that they can be folded.
 
 A fork that carried everything is folded behind its ancestors' events, of which more and more are read at once. A

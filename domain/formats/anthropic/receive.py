@@ -236,7 +236,7 @@ class AnthropicShaper:
 
 
 class _Places:
-    """What the reader takes for clock and chance: ids follow from the place it is at."""
+    """A clock and ids for the reader: ids follow from the place of a message."""
 
     def __init__(self, ids: IdsOfPlaces) -> None:
         self._ids = ids

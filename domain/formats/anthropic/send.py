@@ -1,4 +1,6 @@
 """
+From items to Anthropic messages, with cache breakpoints.
+
 Where the cache breakpoints stand: at most four, and moving them changes nothing else.
 
 One ends the system text, which also covers the tools before it. Two stand at the ends of the last two messages of

@@ -1,4 +1,4 @@
-"""From plain contents to the objects of google-genai: the one module that imports it, and only when it is used."""
+"""From items to Google contents, plain or as objects of google-genai, which only this module imports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-The fields of an OpenAI message, taken out with care: a wrong one is an error that says where it stands, what was
-found and what was expected.
-"""
+"""From messages of OpenAI chat completions back to items; a wrong field is an error that names its place."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""
-What OpenAI's chat completions demand of one message by itself; what they demand of the order of messages is the
-business of `openai_messages`.
-
-Fields that the API does not know are no fault: they come from compatible servers, which want them back.
-"""
+"""From items to messages of OpenAI chat completions, and the rules that each message must keep."""
 
 from __future__ import annotations
 
@@ -308,7 +303,7 @@ def _call(call: FunctionCalled) -> dict[str, Any]:
 
 
 def _role(message: MessageAdded) -> str:
-    """What was imported as a developer's stays one."""
+    """Return the role: a message that was imported as a developer's stays one."""
     return "system" if message.role == "developer" and message.origin is None else message.role
 
 

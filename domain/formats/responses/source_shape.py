@@ -1,4 +1,4 @@
-"""What OpenAI's Responses API demands of one input item by itself."""
+"""The shape of imported items of OpenAI's Responses API: what each must have, and what is kept beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """
+Asking a model for descriptions of nodes: the prompt, with the beginning of a node's data, and the attempts.
+
 The beginning of what a data node stands for, so that a model sees what it is to describe.
 
 Files are read as far as is needed and never waited for; one that is not there, or is no text, has no preview.
@@ -194,7 +196,7 @@ class PortraitAnswer(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """Who is asked, by which name it is recorded, and how often for one node before it is left for another time."""
+    """The model to ask, the name that is recorded, and the number of attempts for one node."""
 
     portrayer: Portrayer
     model: str | None

@@ -1,4 +1,6 @@
 """
+Tasks that ask for descriptions, in threads that nobody waits for, and a semaphore that limits them.
+
 Threads that keep nobody from ending: one with an event loop, and one for a single call.
 
 A thread of a pool is waited for when its loop, or the interpreter, ends. A model may take minutes to answer, or never.

@@ -1,4 +1,4 @@
-"""What must hold of a round before a run can be made from it."""
+"""A run from the record of a round: checking the record, and the events that make the run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What may be done in a run, and the events that it becomes."""
+"""The rules of a run: its commands, and the events that they lead to."""

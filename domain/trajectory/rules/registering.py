@@ -1,4 +1,4 @@
-"""How queries and nodes come into the graph."""
+"""The rules by which queries, nodes and edges come into the graph."""
 
 from __future__ import annotations
 

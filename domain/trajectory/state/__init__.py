@@ -1,1 +1,1 @@
-"""What a run's events add up to, and what can be asked of it."""
+"""The folded state of a run, and questions to it."""

@@ -1,4 +1,4 @@
-"""What a node says: its description, the fields of its type, and what else was given; as it is, and as it was."""
+"""The attributes of a node: its description, the fields of its type, and others; as they are, and as they were."""
 
 from __future__ import annotations
 

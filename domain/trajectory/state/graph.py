@@ -23,7 +23,7 @@ Edges = OrderedMap[Ref, Row[Edge]]
 
 
 class RunGraph:
-    """What can be asked of a run's graph. `Ref`s without a stream lie in the run itself."""
+    """Questions to a run's graph. `Ref`s without a stream lie in the run itself."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state

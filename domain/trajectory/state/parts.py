@@ -1,4 +1,4 @@
-"""What the state of a run is made of: vertices, edges, changes and portraits, and rows of such things."""
+"""The parts of a run's state: vertices, edges, changes and descriptions, and rows of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one version changed of a node."""
+    """The changes of a node by one version."""
 
     version: int
     changes: tuple[AttributeChange, ...]

@@ -1,4 +1,4 @@
-"""The types of events: each has a number, given out when it first occurs, and kept for ever."""
+"""Appending on PostgreSQL: the cached append first, else the locked append by a plan; and numbers of event types."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
 class Interrupted(NamedTuple):
-    """What the cached append came to: the id it gave to the first event, and the error that it met."""
+    """The end of a cached append that broke off: the id it gave to the first event, and the error that it met."""
 
     first_id: int
     failure: psycopg.Error

@@ -1,4 +1,4 @@
-"""From PostgreSQL's errors to Refold's, by SQLSTATE: one line, with the database's name and a way out."""
+"""Connections to PostgreSQL: a pool of them, repeated reads, and its errors as Refold's, by SQLSTATE."""
 
 from __future__ import annotations
 

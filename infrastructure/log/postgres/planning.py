@@ -36,7 +36,7 @@ Row = tuple[bytes | None, ...]
 
 
 class NotKnownError(Exception):
-    """What is remembered does not suffice for a plan."""
+    """The remembered ends do not suffice for a plan."""
 
 
 class Order(NamedTuple):
@@ -72,7 +72,7 @@ class SliceEnd:
 
 
 class Memory:
-    """What one process remembers: lanes, good until somebody else writes to them; slices and tags, good for ever."""
+    """The memory of one process: ends of slices, until another writes there; streams' slices and tags, for ever."""
 
     def __init__(self) -> None:
         self.lanes: dict[int, SliceEnd] = {}
@@ -120,7 +120,7 @@ class Memory:
 
 
 class Found(NamedTuple):
-    """What was recorded before: under idempotency keys of streams, and under ids of events."""
+    """Events that were recorded before: under idempotency keys of streams, and under ids of events."""
 
     keys: dict[tuple[str, str], Known]
     recorded: dict[int, Placed]

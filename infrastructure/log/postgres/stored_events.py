@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What opening rows of a stream takes: its id, and the digest before its first row."""
+    """The origin of rows of a stream: its id, and the digest before its first row."""
 
     stream: str
     before: bytes

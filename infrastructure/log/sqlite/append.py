@@ -1,4 +1,6 @@
 """
+Appending on SQLite: the cached append of small events, the locked append of everything else, and their INSERTs.
+
 Inserting rows behind the end of the log as it is remembered: behind the event with this digest.
 
 The rows are ready before the database is touched; what goes in does so only where the log still ends there. One
@@ -145,7 +147,7 @@ EMPTY: Last = (0, 0, NO_DIGEST)
 
 
 class _Work:
-    """What a group has placed so far: rows to be inserted, and the ends of the log and of its streams."""
+    """The plan of a group so far: rows to be inserted, and the ends of the log and of its streams."""
 
     def __init__(self, last: Last, now: int) -> None:
         self.rows: list[Row] = []

@@ -52,7 +52,7 @@ DigestsBefore = Callable[[Block, Mapping[int, BlockPart]], list[bytes]]
 
 
 class _Opened(NamedTuple):
-    """What lies in a block, column by column; with `is_raw` the events are not decoded yet."""
+    """The content of a block, column by column; with `is_raw` the events are not decoded yet."""
 
     parts: list[BlockPart]
     positions: list[int]

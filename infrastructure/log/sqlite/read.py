@@ -1,4 +1,4 @@
-"""Which version did a stream have at a position or a time? Both rise with its versions, so that halving finds it."""
+"""Reading events on SQLite: from rows and blocks, each checked against its digest; and versions by position or time."""
 
 from __future__ import annotations
 

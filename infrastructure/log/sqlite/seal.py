@@ -46,7 +46,7 @@ class BlockPart(NamedTuple):
 
 
 class BlockBody(NamedTuple):
-    """What lies in a block, column by column; payloads are msgpack maps as they were."""
+    """The content of a block, column by column; payloads are msgpack maps as they were."""
 
     parts: list[BlockPart]
     positions: list[int]
@@ -71,7 +71,7 @@ def segment_of(position: int) -> int:
 
 
 class RowChecker(Protocol):
-    """Who knows whether rows are what was written: the reader."""
+    """The check that rows are as they were written; the reader has it."""
 
     def check_rows(self, connection: sqlite3.Connection, rows: list[tuple[int, str, Any]]) -> None:
         """Raise DamagedError when one of the rows does not match its digest."""

@@ -1,4 +1,4 @@
-"""Whole tables of rows on PostgreSQL, and notes beside them: dropping, putting in place, comparing and setting."""
+"""Rows of projections on PostgreSQL: reading, saving and comparing them, and putting whole tables in place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""
-Whole tables of rows on SQLite, and notes beside them: dropping, putting in place, comparing and setting.
-
-Each function works within a transaction of its caller's.
-"""
+"""Rows of projections on SQLite: reading, saving and comparing them, and putting whole tables in place."""
 
 from __future__ import annotations
 

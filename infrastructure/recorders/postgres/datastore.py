@@ -160,7 +160,7 @@ class PostgresSettings:
 
     @property
     def conninfo(self) -> str:
-        """What libpq needs to connect."""
+        """The parameters with which libpq connects."""
         options = f"-c lock_timeout={self.lock_timeout * 1000}" if self.lock_timeout else None
         return make_conninfo(
             dbname=self.dbname,

@@ -43,7 +43,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def before_asking(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
-    """Have something done before the careful way asks its first question."""
+    """Have something done before the locked append asks its first question."""
     run = Inquiry.run
 
     def asked(*arguments: Any, **options: Any) -> Any:

@@ -56,7 +56,7 @@ def test_a_request_that_never_arrived(shaky: PostgresLog, proxy: Proxy) -> None:
 
 
 def test_a_first_append_whose_answers_are_lost(open_log: OpenLog, proxy: Proxy) -> None:
-    """The careful way, too, is taken again: first the answer to its questions is lost, then that to its rows."""
+    """The locked append, too, is made again: first the answer to its questions is lost, then that to its rows."""
     log = open_log(proxy.url)
     for number in range(2):
         append(log, f"chat:warm{number}", said(0), root=f"warm{number}")

@@ -1,4 +1,4 @@
-"""The quick way to append takes one statement or one short transaction, whatever was remembered wrongly."""
+"""The cached append takes one statement or one short transaction, whatever was remembered wrongly."""
 
 from __future__ import annotations
 

@@ -163,3 +163,23 @@ def test_errors_of_our_own_are_not_the_providers(server: Server) -> None:
 
     assert asyncio.run(ask()) == "ours"
     assert server.requests == []
+
+
+def test_what_google_is_sent(server: Server) -> None:
+    """Instructions beside the contents, and no tools where there are none; without instructions there is no field."""
+    server.answers = [Answer([*Google.texts("ok"), *Google.end()]) for _ in range(2)]
+    chat = ChatContext()
+    chat.add_message("user", "hi")
+
+    async def ask() -> None:
+        async with Google.model(server.url) as model:
+            await collect(model.chat(chat))
+
+    asyncio.run(asked(Google.model(server.url)))
+    asyncio.run(ask())
+
+    told, untold = (body for _, _, body in server.requests)
+    assert told["systemInstruction"]["parts"] == [{"text": "be kind"}]
+    assert told["contents"] == untold["contents"] == [{"parts": [{"text": "hi"}], "role": "user"}]
+    assert "systemInstruction" not in untold
+    assert "tools" not in told

@@ -232,6 +232,18 @@ def test_two_kinds_with_one_id(stocked: Path) -> None:
     assert refold("pin", "docs", "@2", db=stocked).out == "chat:docs @3: 1 item pinned\n"
 
 
+@pytest.mark.parametrize("kind", ["queue", "pool", "window"])
+def test_a_named_version_is_an_address(tmp_path: Path, kind: str) -> None:
+    """As of a chat."""
+    path = tmp_path / "x.db"
+    with package.open(path) as store:
+        context = getattr(store, kind)("a")
+        context.name_version("start", 1)
+
+    assert refold("show", f"{kind}:a@start", db=path).out.startswith(f"{kind}:a @1 of 2  ")
+    assert "never" in refold("show", f"{kind}:a@never", db=path).fault
+
+
 def test_nothing_steers_a_terminal(tmp_path: Path) -> None:
     """Contents, ids, keys, sources, tags and reasons are not to be trusted."""
     path, nasty = tmp_path / "x.db", f"before{HOSTILE}after"

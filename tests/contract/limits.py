@@ -17,7 +17,7 @@ import pytest
 from refold.chat import ChatMessage, ChatRole
 from refold.domain.context import journal as journals
 from refold.domain.context.journal import Journal
-from refold.domain.errors import InvalidInputError, LimitExceededError
+from refold.domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError
 from refold.domain.log import envelope
 from refold.domain.log.envelope import Meta
 from refold.domain.log.ports import LiveLog, NewEvents, Receipt
@@ -167,6 +167,18 @@ class LimitsContract:
         store.flush()
 
         assert everything(log) == opened + 3
+
+    def test_closing_tells_what_was_refused(self, log: LiveLog) -> None:
+        """A store that is closed finishes what is queued, as `flush` does, and names what did not get in."""
+        store = Store(log, MemoryProjectionStore(), durability="enqueue")
+        chat = store.chat("a")
+        _ = chat.items
+        append(log, "chat:a", said(9))
+        chat.add_message("user", "mine", message_id="x1")
+
+        with pytest.raises(ConcurrencyError) as caught:
+            store.close()
+        assert [event.id for event in caught.value.refused] == ["x1"]  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize("kind", [*KINDS[:-1], *AGENTS])
     async def test_what_is_committed_is_in_the_log(

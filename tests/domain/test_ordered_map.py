@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.domain.ordered_map import STEPS_MAX, OrderedMap, draft_of, settled
-from tests.support.effort import calls_of
+from tests.support.effort import CountedLock, calls_of
 
 KEYS = st.integers(0, 7)
 CHANGES = st.lists(st.tuples(st.integers(0, 200), KEYS, st.one_of(st.none(), st.integers())), max_size=120)
@@ -138,19 +138,6 @@ def test_a_draft_of_nothing_costs_no_versions() -> None:
     assert calls_of(fill) * 2 < calls_of(grow)
 
 
-class Watched:
-    """A lock that counts how often it is taken."""
-
-    def __init__(self) -> None:
-        self.taken = 0
-
-    def __enter__(self) -> None:
-        self.taken += 1
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 @pytest.mark.parametrize(
     "look",
     [
@@ -167,7 +154,7 @@ class Watched:
 def test_looks_and_changes_take_the_family_s_lock(look: Callable[[OrderedMap[int, str]], object]) -> None:
     """Each may move the one dict to another version; what was made at once and never changed needs no lock."""
     mapping = OrderedMap[int, str]().plus(1, "a")
-    mapping._lock = lock = Watched()  # type: ignore[assignment]
+    mapping._lock = lock = CountedLock()  # type: ignore[assignment]
 
     look(mapping)
     assert lock.taken == 1

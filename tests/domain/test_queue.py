@@ -1,17 +1,24 @@
 """The journal with durability "enqueue": what is queued, what is refused, and when it is told."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from refold.domain.chat import ChatContext
 from refold.domain.concurrency.promises import Settled
+from refold.domain.context.outbox import Outbox
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, StorageError
+from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import NewEvents
 
+from ..support.effort import CountedLock
 from .chat_events import OPENED, STREAM, said
 from .fakes import LateLog, handle_on, kept, record, texts
+
+NEW = NewEvents(stream=STREAM, expected_version=0, events=(OPENED,), metas=(Meta(),), root=STREAM)
 
 
 def queued(log: MemoryLog) -> ChatContext:
@@ -236,3 +243,23 @@ async def test_a_merge_names_nothing_that_was_refused() -> None:
         with pytest.raises(ConcurrencyError):
             await ours.merge(theirs)
         assert (ours.version, own.head("chat:ours")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda box: box.is_ahead,
+        lambda box: box.forget_if_settled(list),
+        lambda box: box.events,
+        lambda box: box.settlement,
+        lambda box: box.start_afresh(),
+        lambda box: box.put(NEW, list),
+    ],
+)
+def test_what_is_queued_is_looked_at_and_changed_under_a_lock(look: Callable[[Outbox], object]) -> None:
+    """The thread that commits settles what other threads queue."""
+    box = Outbox(MemoryLog())
+    box._lock = lock = CountedLock()  # type: ignore[assignment]
+
+    look(box)
+    assert lock.taken > 0

@@ -1,7 +1,10 @@
 """Items that were edited, as a value: what can be seen, in which order, and what they count."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +15,7 @@ from refold.domain.chat.state.sequence import Items
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 
+from ..support.effort import CountedLock
 from .chat_events import OPENED, called, returned, said
 from .edit_events import STEPS, Line, line_of
 from .strategies import PROPERTY
@@ -156,3 +160,21 @@ def test_what_is_not_there() -> None:
 
     assert (items.find("nobody"), items.ordinal("nobody")) == (None, None)
     assert [items.of_ref(ref) for ref in (Ref(1), Ref(3), Ref(2, "chat:other"))] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda arena: arena.totals(2),
+        lambda arena: arena.first_younger(1.0, 2),
+        lambda arena: arena.find("m1", 2),
+        lambda arena: arena.with_call_id("f1", 2),
+    ],
+)
+def test_what_versions_share_is_made_under_a_lock(look: Callable[[Any], object]) -> None:
+    """Running totals and indexes grow when somebody looks, in any thread."""
+    arena = fold(EMPTY, [OPENED, said("m1"), called("f1")]).items.arena
+    arena._lock = lock = CountedLock()  # type: ignore[assignment]
+
+    look(arena)
+    assert lock.taken > 0

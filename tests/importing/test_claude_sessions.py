@@ -430,6 +430,10 @@ def test_broken_json_is_refused(store: refold.Store, path: Path) -> None:
     path.write_text("7\n8\n")
     with pytest.raises(InvalidInputError, match="line 1: found a number, expected an object"):
         import_file(store, path, format="claude-code")
+    # Blank lines count: it is the line that an editor shows.
+    path.write_text("\n\n7\n8\n")
+    with pytest.raises(InvalidInputError, match="line 3: found a number, expected an object"):
+        import_file(store, path, format="claude-code")
 
 
 def test_lone_surrogates_can_be_replaced(store: refold.Store, path: Path) -> None:

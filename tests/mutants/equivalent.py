@@ -1,6 +1,15 @@
 """Defects that no test can notice, by file and by the line with the defect in it, each with the reason."""
 
+_NO_PLACE = "an item that left has no place: one that comes back gets a new one, and nothing reads this"
+_ONE_BY_ITSELF = "this orders those that one event brings back; where an event brings one alone any number does"
+
 EQUIVALENT = {
+    ("domain/chat/calls/joining.py", "if (plan is None and (not told.strip())):"): (
+        "a plan tells messages, calls and outputs alone, each of which gives a line that is not blank"
+    ),
+    ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
+    ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
+    ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,
     ("infrastructure/log/postgres/planning.py", 'chance = int.from_bytes(os.urandom(11), "big")'): (
         "the number of random bits beyond those that are used does not matter"
     ),

@@ -9,6 +9,7 @@ from refold.infrastructure.log.postgres.connection import READERS_MAX, PostgresD
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, at_once, said
+from tests.support.effort import CountedLock
 
 MINE = Call("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 WAIT = Call("SELECT pg_sleep(0.2)")
@@ -21,6 +22,17 @@ def test_nothing_is_opened_before_it_is_needed(pg_url: str) -> None:
         assert [database.ask(MINE)[0] for _ in range(3)] == [[(0,)]] * 3
     finally:
         database.close()
+
+
+def test_a_connection_is_taken_under_a_lock(pg_url: str) -> None:
+    """To look whether one is free and to take it is one step, or two threads could take the last."""
+    database = PostgresDatabase(pg_url)
+    database._lock = lock = CountedLock()  # type: ignore[assignment]
+    try:
+        database.ask(MINE)
+    finally:
+        database.close()
+    assert lock.taken > 0
 
 
 def test_readers_are_bounded(pg_url: str) -> None:

@@ -26,3 +26,18 @@ def test_keys_are_in_the_order_of_versions() -> None:
     keys = [growth.growth_key("chat:a", number) for number in (0, 1, 9, 10, 99, 100, 12_345)]
 
     assert keys == sorted(keys)
+
+
+def test_what_a_row_counts(store: Store) -> None:
+    """Events, items, turns and tokens of its versions, from nothing on."""
+    chat = store.chat("a")
+    for number in range(4):
+        chat.add_message(("user", "assistant")[number % 2], "12345678")
+
+    chat.turn_count()
+    store._runner.catch_up(growth.GROWTH)
+    (row,) = store._runner.rows(growth.GROWTH)
+    assert row == growth.GrowthRow(
+        key=growth.growth_key("chat:a", 0), events=5, items=4, turns=2, tokens=chat.estimated_tokens()
+    )
+    assert growth.GrowthRow(key="a") == growth.GrowthRow(key="a", events=0, items=0, turns=0, tokens=0)

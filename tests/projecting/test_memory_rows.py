@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import UserDict
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 
+from ..support.effort import CountedLock
 from .counts import Count, Counts
 
 FIRST, SECOND, THIRD = (Moment(((-1, number),)) for number in (1, 2, 3))
@@ -66,3 +70,30 @@ def test_another_version() -> None:
     assert not store.save(Newer(), rows(5), before=SECOND, after=THIRD)
     assert store.save(Newer(), {"b": Count("b", 5)}, before=BEGINNING, after=FIRST)
     assert (store.rows(Newer()), store.checkpoint(Counts())) == ([Count("b", 5)], BEGINNING)
+
+
+WAYS: dict[str, Callable[[MemoryProjectionStore], object]] = {
+    "checkpoint": lambda store: store.checkpoint(Counts()),
+    "load": lambda store: store.load(Counts(), ["a"]),
+    "save": lambda store: store.save(Counts(), rows(1), before=BEGINNING, after=FIRST),
+    "set_aside": lambda store: store.set_aside(Counts()),
+    "rows": lambda store: store.rows(Counts()),
+    "rows_under": lambda store: store.rows_under(Counts(), "a"),
+    "page": lambda store: store.page(Counts(), after="", limit=9),
+    "count": lambda store: store.count(Counts()),
+    "drop": lambda store: store.drop(Counts()),
+    "replace": lambda store: store.replace(Counts(), Counts(), before=BEGINNING),
+    "gather": lambda store: store.gather(Counts(), [], moment=FIRST),
+    "notes": lambda store: store.notes(""),
+    "set_note": lambda store: store.set_note("a", before=None, after="b"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_are_looked_at_and_changed_under_a_lock(way: str) -> None:
+    """Whatever threads do at once: no two of them are between a look and the change that follows from it."""
+    store = MemoryProjectionStore()
+    store._lock = lock = CountedLock()  # type: ignore[assignment]
+
+    WAYS[way](store)
+    assert lock.taken > 0

@@ -10,15 +10,19 @@ from hypothesis.stateful import rule
 
 import refold
 from refold.domain.chat import ChatMessage, ChatRole
+from refold.domain.chat.events import ItemsEvicted, Opened
 from refold.domain.errors import NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
+from refold.domain.spans import Span
+from refold.domain.totals import Totals
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.queries.intervals import Interval, ids_seen
 from refold.projections.intervals import rows_prefix
 from refold.projections.validity import VALIDITY
 
+from ..contract.writing import append, said
 from ..model.editing_life import NUMBER
 from ..model.editing_machine import EditingMachine
 from ..model.lives import live
@@ -183,6 +187,16 @@ def test_many_leave_at_once(store: refold.Store) -> None:
     stays = store.validity("a")
     assert ids_seen(stays, chat.version) == [item.id for item in chat.items]
     assert {stay.how for stay in stays if stay.v1} == {"truncate"}
+
+
+def test_who_left_once_left_then(store: refold.Store) -> None:
+    """An event that has an item leave again, as another program may write it, changes nothing of its stay."""
+    gone = ItemsEvicted(items=(Span.of("", [2]),), change=Totals(), how="truncate")
+    again = ItemsEvicted(items=(Span.of("", [2]),), change=Totals(), reason="again")
+    append(store.log, "chat:a", Opened(), said(1), gone, said(2), again)
+
+    stays = [(stay.item, stay.v0, stay.v1, stay.how) for stay in store.validity("a")]
+    assert stays == [("m1", 2, 3, "truncate"), ("m2", 4, 0, "")]
 
 
 def test_no_such_chat(store: refold.Store) -> None:

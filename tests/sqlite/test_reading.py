@@ -18,6 +18,7 @@ from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from refold.infrastructure.log.sqlite.seal import Block
 
 from ..contract.damage import LARGE
 from ..contract.writing import append, everything, ids, numbers, said
@@ -152,11 +153,11 @@ def test_a_large_text_is_checked_each_time(log: SqliteLog, monkeypatch: pytest.M
     checks: list[str] = []
     check = blocks._check
 
-    def counted(*given: Any) -> None:
-        checks.append("checked")
-        check(*given)
+    def noted(block: Block, *given: Any) -> None:
+        checks.append(str(block.key))
+        check(block, *given)
 
-    monkeypatch.setattr(blocks, "_check", counted)
+    monkeypatch.setattr(blocks, "_check", noted)
 
     def checks_of_two_reads(after: int) -> int:
         checks.clear()

@@ -110,8 +110,8 @@ def test_the_system_text_has_a_mark() -> None:
 
 def test_the_mark_that_stands_still_may_end_a_row() -> None:
     """A message of the user that ends exactly where a row of blocks does lies within it."""
-    first = [said(f"f{number}", "a", role=("user", "assistant")[number % 2]) for number in range(2 * BLOCKS_A_ROW)]
     answers = [said(f"a{number}", "a", role="assistant") for number in range(BLOCKS_A_ROW - 2)]
-    items: list[ChatItemEvent] = [said("u", "first"), *answers, *first]
+    more = [said(f"f{number}", "a", role=("user", "assistant")[number % 2]) for number in range(2 * BLOCKS_A_ROW)]
+    items: list[ChatItemEvent] = [said("u", "first"), *answers, *more]
 
     assert BLOCKS_A_ROW - 1 in {mark for count in range(len(items)) for mark in marked(items[:count])[:1]}

@@ -6,9 +6,11 @@ from itertools import combinations
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
+from refold.domain.spans import Ref
 from refold.domain.trajectory import NodeNotFoundError, RunFactory
 from refold.domain.trajectory.nodes import DATA, NODE_TYPES
 from refold.domain.trajectory.rules.registering import edge_type
+from refold.domain.trajectory.state.fold import is_forward
 from refold.domain.trajectory.state.graph import RunGraph
 from tests.support.effort import calls_of
 
@@ -131,3 +133,16 @@ def test_a_forward_edge_costs_the_same() -> None:
     graph = RunGraph(run._state)
     assert graph.closes_cycle(refs[0], refs[1])
     assert not graph.closes_cycle(refs[0], refs[2])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_so"),
+    [
+        (Ref(2), Ref(3), True), (Ref(3), Ref(3), False), (Ref(3), Ref(2), False),
+        (Ref(9, "run:a"), Ref(2), True), (Ref(2), Ref(9, "run:a"), False),
+        (Ref(2, "run:a"), Ref(3, "run:a"), True), (Ref(2, "run:a"), Ref(3, "run:b"), False),
+    ],
+)  # fmt: skip
+def test_which_edges_surely_lead_forward(source: Ref, target: Ref, is_so: bool) -> None:
+    """From an older vertex of a run to a newer one, and from another run's into this one; not onto itself."""
+    assert is_forward(source, target) is is_so

@@ -255,7 +255,8 @@ class LimitsContract:
 
         assert most <= (8 if durability == "enqueue" else 0)
         assert not store._unflushed
-        assert len(journals_left) <= 1
+        # Sixty were opened; frames of the test may hold the last ones.
+        assert len(journals_left) <= 2
 
     @pytest.mark.parametrize("is_meta", [False, True])
     def test_an_event_over_the_limit(self, log: LiveLog, is_meta: bool, monkeypatch: pytest.MonkeyPatch) -> None:

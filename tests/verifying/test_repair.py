@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import refold
+from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import RecordedEvent
+from refold.infrastructure.verifying import whole
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
 from refold.projections.contract import Projection
 from refold.projections.growth import GROWTH
@@ -46,6 +49,19 @@ def test_a_projection_is_made_anew(place: str, name: str) -> None:
     assert re.search(reason, report.problems[0].reason)
     assert (report.is_whole, repaired.is_whole, after.problems) == (False, True, ())
     assert bytes_of_log(place) == before
+
+
+def test_rows_stay_until_others_take_their_place(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong rows that can be read are not dropped for a repair that then fails."""
+    view = view_of(place, CATALOGUE)
+    sql(place, f"UPDATE {view} SET items = 99 WHERE key = 'chat:a'")
+
+    def fail(*given: object, **options: object) -> NoReturn:
+        raise DamagedError("a row", "it cannot be read")
+
+    monkeypatch.setattr(whole, "rebuild", fail)
+    assert not verified(place, repair=True).is_whole
+    assert sql(place, f"SELECT items FROM {view} WHERE key = 'chat:a'") == [(99,)]
 
 
 def test_looking_changes_no_row(place: str) -> None:

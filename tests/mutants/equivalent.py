@@ -4,7 +4,7 @@ _NO_PLACE = "an item that left has no place: one that comes back gets a new one,
 _ONE_BY_ITSELF = "this orders those that one event brings back; where an event brings one alone any number does"
 
 EQUIVALENT = {
-    ("domain/chat/calls/joining.py", "if (plan is None and (not told.strip())):"): (
+    ("domain/chat/context.py", "if (plan is None and (not told.strip())):"): (
         "a plan tells messages, calls and outputs alone, each of which gives a line that is not blank"
     ),
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,

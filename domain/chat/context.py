@@ -176,7 +176,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         """
         return _holding(cls, items_from_google(contents, system_instruction, system_clock=REAL_SYSTEM))
 
-    # What is added; an append catches up with other writers and goes behind what they wrote
+    # Appends, which catch up with other writers and go behind what they wrote
 
     def add_message(
         self,

@@ -31,7 +31,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     The shape an imported item had at its source, so that it can be given back as it came.
 
     `starts` is true for the first item of a source message. `rest` is canonical JSON of what the items
-    themselves do not say: see `refold.domain.formats.openai.receive` and `anthropic_origin`.
+    themselves do not say: see `source_shape` of each provider in `refold.domain.formats`.
     """
 
     starts: bool = True

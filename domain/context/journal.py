@@ -118,6 +118,7 @@ class Journal(View[S]):
             )
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
+        # Mostly nothing is queued, and an append then spares two calls and a module, the outbox.
         if self._unflushed:
             self._wait_for_queue()
         self.came_between = ()

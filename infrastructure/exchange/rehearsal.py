@@ -15,8 +15,8 @@ from typing import IO, Any
 from ...domain.chat.events import ITEM_EVENTS, Opened
 from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError, RefusedError, StorageError
-from ...domain.formats.anthropic import source_shape as anthropic_origin
-from ...domain.formats.openai import source_shape as openai_origin
+from ...domain.formats.anthropic import source_shape as anthropic_shape
+from ...domain.formats.openai import source_shape as openai_shape
 from ...domain.ids import decoded_id, split_stream_id
 from ...domain.log.envelope import Event, Meta, RecordedEvent
 from ...domain.log.overlay_log import OverlayLog
@@ -169,7 +169,7 @@ def _look_at(ahead: Any, stream: str) -> None:
     asked = [getattr(context, name) for name in SHOWN[kind]]
     if any(getattr(event, "origin", None) is not None for event in events):
         items = [event for event in events if isinstance(event, ITEM_EVENTS)]
-        for shape in (openai_origin, anthropic_origin):
+        for shape in (openai_shape, anthropic_shape):
             shape.require_shape(items)
         asked += [getattr(context, name) for name in CONVERTED] + [partial(context.to_openai_messages, exact=True)]
     for ask in asked:

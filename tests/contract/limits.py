@@ -4,6 +4,7 @@ The contract of what a call costs: work and memory that do not grow with what ca
 Counted are bytes that Python takes and calls of the log, never seconds.
 """
 
+import asyncio
 import gc
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
@@ -250,13 +251,17 @@ class LimitsContract:
             assert not any(_failure_of(journal) for journal in list(store._unflushed))
             most = max(most, len(store._unflushed))
         store.flush()
-        gc.collect()
-        journals_left = [one for one in gc.get_objects() if isinstance(one, Journal) and one.log is log]
+        for _ in range(100):
+            gc.collect()
+            journals_left = [one for one in gc.get_objects() if isinstance(one, Journal) and one.log is log]
+            if len(journals_left) <= 1:
+                break
+            # A thread of the pool lets go of its last piece of work a moment after its result is there.
+            await asyncio.sleep(0.01)
 
         assert most <= (8 if durability == "enqueue" else 0)
         assert not store._unflushed
-        # Sixty were opened; frames of the test may hold the last ones.
-        assert len(journals_left) <= 2
+        assert len(journals_left) <= 1
 
     @pytest.mark.parametrize("is_meta", [False, True])
     def test_an_event_over_the_limit(self, log: LiveLog, is_meta: bool, monkeypatch: pytest.MonkeyPatch) -> None:

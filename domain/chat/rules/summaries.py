@@ -44,7 +44,7 @@ def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     Return what a summary would tell, or None where there is nothing to tell.
 
     Told is everything before the `keep_recent_turns`-th last user message but handoffs, config updates,
-    instructions, what is pinned, and calls whose output stays. Earlier summaries are taken in (V7.8).
+    instructions, what is pinned, and calls whose output stays. Earlier summaries are taken in.
 
     Raises:
         InvalidInputError: a negative number of turns.

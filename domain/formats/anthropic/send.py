@@ -1,7 +1,7 @@
 """
 From items to Anthropic messages, with cache breakpoints.
 
-Where the cache breakpoints stand: at most four, and moving them changes nothing else.
+There are at most four breakpoints, and moving them changes nothing else.
 
 One ends the system text, which also covers the tools before it. Two stand at the ends of the last two messages of
 the user: the later one is written by this request, the earlier one is what the last request wrote. The fourth
@@ -182,7 +182,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
-    """Images come first, as in the seed; blank texts are refused by the provider (V10.10)."""
+    """Images come first, as in the seed; the provider refuses blank texts."""
     content = message.content
     if len(content) == 1 and isinstance(content, tuple):
         # By far the most frequent form is one text, which is worth not looping over.

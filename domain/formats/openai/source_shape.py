@@ -8,8 +8,8 @@ and items made by calls in the plain one. Nothing is moved, left out or mended h
     parts     `[index, part]` of parts that are no text    named    a tool message that carries its name
               and no image                                 legacy   a call that was a `function_call`
     cuts      lengths of the text parts of an output       whole    the message as it was, of `items` items
-    responses what an item of the Responses API had beside its plain form: see `responses_shape`
-    anthropic what an item of an Anthropic message had beside its plain form: see `anthropic_origin`
+    responses what an item of the Responses API had beside its plain form: see there, too
+    anthropic what an item of an Anthropic message had beside its plain form: see that provider's `source_shape`
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 From items to the input of OpenAI's Responses API, always valid.
 
-The rules are those of `openai_messages`. Instructions go beside the input; call ids and the ids of items are unique
+The rules are those of chat completions. Instructions go beside the input; call ids and the ids of items are unique
 in the whole input, which the API demands here; outputs follow the row of calls that they belong to. Reasoning and
 other items that came in from the API go back in front of the item that they came before, and leave with it.
 """

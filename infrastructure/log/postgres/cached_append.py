@@ -1,5 +1,5 @@
 """
-The cached append of an append: small events of one stream, which is new or whose end this process remembers.
+The cached append: small events of one stream, which is new or whose end this process remembers.
 
 It makes the same rows as a plan does, for the commonest case alone and in as few steps as can be: after each wait
 for a disk the processor has forgotten this program, and a step costs several times what it costs in a loop. What
@@ -92,7 +92,7 @@ def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
 
 def ready_together(news: Sequence[NewEvents], memory: Memory) -> list[Ready] | None:
     """
-    Return what the cached append takes for several streams; None where one of them cannot go it, or two lie in one
+    Return what the cached append takes for several streams; None where one of them does not fit it, or two lie in one
     slice: the second would have to know the end that the first one leaves.
     """
     together: list[Ready] = []

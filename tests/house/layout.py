@@ -8,6 +8,7 @@ common calls go. The tests of this folder hold some of these figures within limi
 import ast
 import contextlib
 import io
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -116,6 +117,11 @@ def passed_again(call: Callable[[], Any]) -> int:
     return len(passed(call))
 
 
+def grow_old(folder: str) -> None:
+    """Give a folder an old time: a store looks at its file once more as long as the folder changed just now."""
+    os.utime(folder, (0, 0))
+
+
 def passed_by_common_calls() -> dict[str, int]:
     """Return through how many modules five common calls go."""
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +135,9 @@ def passed_by_common_calls() -> dict[str, int]:
                 "at": lambda: chat.at(2).items,
                 "register_node": lambda: run.register_node("State", "", [query], state="on its way"),
             }
+            grow_old(folder)
             counts = {name: passed_again(call) for name, call in calls.items()}
+        grow_old(folder)
         with contextlib.redirect_stdout(io.StringIO()):
             counts["refold show"] = passed_again(lambda: command_line(["--db", place, "show", "a"]))
     return counts

@@ -36,8 +36,7 @@ from ...domain.trajectory.events import (
 )
 from ...domain.trajectory.nodes import node_name
 from ...domain.trajectory.state.parts import type_of
-from .render import because, counted, joined, source_of
-from .shapes import json_text
+from .render import because, counted, joined, json_text, source_of
 
 
 class SeenRun:

@@ -25,7 +25,7 @@ from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.ids import encoded_id, split_stream_id, stream_id
-from ..domain.log.acting import NO_TRACE, Trace
+from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
 from ..domain.memory import Memory, MemoryScope
 from ..domain.moments import MomentNames

@@ -25,7 +25,7 @@ from ..hooks import (
 )
 from ..hooks.injecting import handing_out
 from ..hooks.registry import Registry
-from ..log.acting import acting, current_meta
+from ..log.envelope import acting, current_meta
 from ..pool import ContextItem, ContextPool, ContextQueue
 from .context_store import QUEUE_LIMIT, ContextStore, context_id_of, kept_as, require_new, restored_contexts
 from .errors import UnregisteredAgentError, UnroutableItemError

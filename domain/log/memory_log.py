@@ -11,8 +11,7 @@ import bisect
 from collections.abc import Sequence
 
 from ..clock import REAL_SYSTEM, System
-from ..concurrency.locks import News, synchronized
-from ..concurrency.process_forks import fork_safe_lock
+from ..concurrency.locks import News, fork_safe_lock, synchronized
 from ..concurrency.promises import Settled
 from ..errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ..positions import Moment, Position

@@ -17,7 +17,7 @@ import click
 from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.errors import InvalidInputError, NotFoundError, StorageError, StorageUnavailableError
 from ...domain.ids import parse_address, split_stream_id, stream_id
-from ...domain.log.acting import acting
+from ...domain.log.envelope import acting
 from ...domain.positions import Moment
 from ..open import open_store
 from ..opening import KINDS, streams_named

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...domain.canonical import parse_json
 from ...domain.log.ports import Log
-from ...domain.messages.reading import calls_of, field, kind_of
+from ...domain.messages import calls_of, field, kind_of
 from ...domain.spans import Ref
 from ...domain.trajectory import Run
 from ...domain.trajectory.events import (

@@ -10,8 +10,7 @@ import msgspec
 
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
-from ...domain.messages import Message, message_to_dict
-from ...domain.messages.reading import kind_of
+from ...domain.messages import Message, kind_of, message_to_dict
 from ...domain.trajectory import QueuedStep, RunId, Trajectory, TrajectoryDiff, TrajectoryEdge, TrajectoryNode
 from ...domain.trajectory.comparing import compared
 from ...domain.trajectory.identity import KIND, run_id_of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.concurrency import process_forks
+from refold.domain.concurrency import locks as process_forks
 from refold.domain.errors import DecisionRefusedError, StorageUnavailableError
 from refold.projections.catalogue import CatalogueRow
 

@@ -19,8 +19,7 @@ from ...canonical import canonical_json, require_unicode
 from ...chat.context import ChatContext
 from ...chat.items import ChatMessage, ChatRole
 from ...errors import InvalidInputError
-from ...llm.base import LLM
-from ...llm.responses import collect
+from ...llm.base import LLM, collect
 from ...spans import Ref
 from ..nodes import DATA
 from ..state.attributes import DESCRIPTION, attributes_of

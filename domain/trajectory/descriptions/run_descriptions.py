@@ -7,7 +7,7 @@ from functools import partial
 
 from ...context.transaction import current_transaction
 from ...errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
-from ...log.acting import acting
+from ...log.envelope import acting
 from ...spans import Ref
 from ..events import PortraitRequested
 from ..nodes import DATA

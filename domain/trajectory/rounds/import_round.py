@@ -9,7 +9,7 @@ from typing import Any
 from ...canonical import canonical_json, require_unicode
 from ...clock import require_time
 from ...errors import DecisionRefusedError, InvalidInputError
-from ...log.acting import acting
+from ...log.envelope import acting
 from ...spans import Ref
 from ..nodes import COMPUTATION, DATA, require_fields
 from ..rules.commands import AddEdge, ImportNode, ModifyNode, MovePointers, WritePortrait

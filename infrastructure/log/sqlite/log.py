@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
-from ....domain.concurrency.locks import News, locked
-from ....domain.concurrency.process_forks import pause_for_forks
+from ....domain.concurrency.locks import News, locked, pause_for_forks
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
 from ....domain.log.envelope import Event, RecordedEvent

@@ -31,9 +31,8 @@ from ..domain.trajectory.events import (
     PortraitWritten,
     QueryRegistered,
 )
-from ..domain.trajectory.nodes import NODE_TYPES, own_fields
-from ..domain.trajectory.state.attributes import DESCRIPTION
-from ..domain.trajectory.state.parts import type_of
+from ..domain.trajectory.nodes import DESCRIPTION, NODE_TYPES, own_fields
+from ..domain.trajectory.state import type_of
 from .contract import Projection
 from .trajectory_keys import digest_of, run_of, vertex_key
 

@@ -24,8 +24,8 @@ from ..domain.trajectory.events import (
     QueryRegistered,
 )
 from ..domain.trajectory.history import made_at
-from ..domain.trajectory.state.attributes import DESCRIPTION
-from ..domain.trajectory.state.parts import type_of
+from ..domain.trajectory.nodes import DESCRIPTION
+from ..domain.trajectory.state import type_of
 from .trajectory_keys import digest_of, run_of, runs_prefix, vertex_key
 
 

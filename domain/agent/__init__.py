@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .agent import Agent, AgentRegistry
-from .context_store import ContextStore
+from .agent import Agent
 from .errors import (
     SafeExecutionError,
     TurnTimeoutError,
@@ -12,8 +11,11 @@ from .errors import (
     UnroutableItemError,
     WrongRunMethodError,
 )
-from .tool import AsyncGenTool, BaseTool, Tool, ToolMetadata, ToolRegistry, tool
-from .turn import StopReason, Turn, TurnMetadata, safe_execution
+from .guarding import safe_execution
+from .registries import AgentRegistry, ToolRegistry
+from .storing import ContextStore
+from .tool import AsyncGenTool, BaseTool, Tool, ToolMetadata, tool
+from .turn import StopReason, Turn, TurnMetadata
 
 __all__ = [
     "Agent",

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from .base import (
-    LLM,
-    EventEmitter,
-    LLMAuthenticationError,
-    LLMError,
-    LLMRateLimitError,
-    LLMRequestError,
-    LLMResponse,
-    LLMUnavailableError,
-    ResponseChunk,
-    TokenBudget,
-    collect,
-)
+from .base import LLM, EventEmitter
+from .errors import LLMAuthenticationError, LLMError, LLMRateLimitError, LLMRequestError, LLMUnavailableError
 from .fallback import FallbackLLM
+from .responses import LLMResponse, ResponseChunk, TokenBudget, collect
 
 __all__ = [
     "LLM",

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ..chat.items import ChatRole
 from ..clock import REAL_SYSTEM, Stopwatch
 from ..errors import InvalidInputError
-from .base import LLM, LLMResponse
+from .base import LLM
+from .responses import LLMResponse
 
 if TYPE_CHECKING:
     import asyncio

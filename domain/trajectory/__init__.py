@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .comparing import ChangedAttribute, TrajectoryDiff
 from .errors import NodeNotFoundError, RunStateError, UnknownAttributeError
 from .factory import RunFactory
-from .history import AttributeVersion, NodeVersion
+from .history import AttributeVersion, ChangedAttribute, NodeVersion, TrajectoryDiff
 from .identity import RunId
 from .nodes import (
     ActionNode,
@@ -21,8 +20,7 @@ from .nodes import (
     TableNode,
     ToolNode,
 )
-from .run import ReadOnlyRun, Run
-from .run_view import QueuedStep
+from .run import QueuedStep, ReadOnlyRun, Run
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 
 __all__ = [

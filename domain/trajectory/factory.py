@@ -6,7 +6,8 @@ import threading
 from weakref import WeakValueDictionary
 
 from ..canonical import require_unicode
-from ..concurrency.locks import renew_in_child, synchronized
+from ..concurrency.locks import synchronized
+from ..concurrency.process_forks import renew_in_child
 from ..context.attachment import Home, detached_home
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction
@@ -14,12 +15,12 @@ from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..log.envelope import Event
 from ..log.ports import StreamEnd
+from .commands import Begin
 from .events import RunOpened
 from .identity import RunId, flushed_end
-from .rules.commands import Begin
-from .rules.decide import RUNS
+from .rules import RUNS
 from .run import Run
-from .state.fold import RunState
+from .state import RunState
 
 
 class RunFactory:

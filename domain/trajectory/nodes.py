@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from ..errors import InvalidInputError
 from ..frozen import FrozenDict
 
+# The attribute that every node has beside the fields of its type.
+DESCRIPTION = "description"
 NAME = re.compile(r"(?P<type>[^()]+)\((?P<label>.*)\)(?:#(?P<number>[1-9][0-9]{0,17}))?", re.DOTALL)
 
 

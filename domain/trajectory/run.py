@@ -2,40 +2,855 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..context.adopt import adopted_events
-from ..context.attachment import Home
-from ..context.journal import Journal
+from ..context.attachment import Home, HomedContext
+from ..context.journal import OPENING, Journal
 from ..context.read_only_views import ReadOnlyView
+from ..context.transaction import current_transaction
 from ..context.view import Durability, Place
-from ..errors import InvalidInputError
+from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
+from ..ids import split_stream_id
+from ..log.acting import acting
 from ..log.ports import Log, NewEvents
+from ..messages import Message, build_current_context, clean_messages, message_from_dict, message_to_dict
 from ..positions import Moment
-from .comparing import TrajectoryDiff, compared
-from .descriptions.run_descriptions import PortrayedRun
-from .identity import RunId
-from .rules.commands import NameVersion
-from .state.fold import RunState
+from ..spans import Ref, Segment
+from .commands import (
+    AddEdge,
+    ClearSteps,
+    Close,
+    FailPortrait,
+    LoadSteps,
+    ModifyNode,
+    MovePointers,
+    NameVersion,
+    QueueStep,
+    RecordMessages,
+    RegisterNode,
+    RegisterQuery,
+    RemoveNode,
+    RequestPortrait,
+    RestoreRounds,
+    ReturnStep,
+    Step,
+    TakeStep,
+    WritePortrait,
+)
+from .descriptions import PortraitTasks, Semaphore, in_daemon_thread
+from .errors import RunStateError
+from .events import (
+    NodeEvent,
+    PortraitRequested,
+    RoundsRestored,
+    StepQueued,
+    StepRefused,
+    StepTaken,
+)
+from .graph import RunGraph, attributes_of, drawn, old_values, typed_node
+from .history import (
+    AttributeVersion,
+    NodeVersion,
+    TrajectoryDiff,
+    attribute_versions,
+    compared,
+    node_versions,
+    numbered_version,
+    overwritten_values,
+)
+from .identity import RunId, flushed_end, is_run_id, run_id_of
+from .nodes import DATA, BaseIR, node_name
+from .prompts import Asking, Portrayer, asking_of, portrait_question
+from .rules import is_undescribed, require_queue
+from .state import QUEUES, Edge, RunState, past_rounds, type_of
+from .trajectory import Trajectory
 
 if TYPE_CHECKING:
     from typing import Self
 
+logger = logging.getLogger("refold.trajectory")
+# Steps that each queue of a run holds at most.
+STEPS_MAX = 100
+# Nodes that a model is asked about at once, and how often about one node.
+PORTRAITS_AT_ONCE = 8
+ATTEMPTS_MAX = 3
+# Attempts to record an answer: other writers may come first, and answers are dear.
+RECORDINGS_MAX = 5
+# The pause between two attempts; it doubles each time.
+FIRST_PAUSE_SECONDS = 0.5
+# The actor where the model has no name.
+NAMELESS = "portrait"
 
-class Run(PortrayedRun):
+
+class QueuedStep(dict[str, Any]):
+    """A step, `{"name", "params"}`, with `{}` for no parameters; `return_step` finds it by its `version`."""
+
+    def __init__(self, name: str, params: Any, version: int) -> None:
+        super().__init__(name=name, params={} if params is None else params)
+        self.version = version
+
+
+class Run(HomedContext):
     """
-    One round of one agent.
+    One round of one agent. Nodes are named `Type(label)`.
 
     `store.run(...)` gives one that is kept, `RunFactory().run(...)` a detached one, on a log in memory. Its methods
     may be called from any thread. Changing calls take `idempotency_key=` (a repetition gives the first result), those
     that change the graph `expected_version=` too.
     """
 
+    identity: RunId
+    # How many steps each queue holds at most; an attribute, so that it can be set for one run.
+    steps_max: int = STEPS_MAX
+    # The steps that `init_todolist` takes where it gets none; they can be set for one run.
+    pre_workflow: Sequence[str | Mapping[str, Any]] = ()
+    post_workflow: Sequence[str | Mapping[str, Any]] = ()
+    _asking: Asking | None = None
+    # The graph of a state, by name too, made once for each state.
+    _seen: tuple[RunState, RunGraph] | None
+    _shown: tuple[RunState, Trajectory] | None
+
     def __init__(self, journal: Journal[RunState], home: Home, identity: RunId) -> None:
         self._journal, self._home, self.identity = journal, home, identity
         self._forget_shown()
-        self._prepare_portraits()
+        self._portraits = PortraitTasks()
+        self._semaphore = Semaphore(PORTRAITS_AT_ONCE)
+
+    @property
+    def _state(self) -> RunState:
+        state: RunState = self._journal.state
+        return state
+
+    @property
+    def _graph(self) -> RunGraph:
+        state = self._state
+        seen = self._seen
+        if seen is None or seen[0] is not state:
+            seen = (state, RunGraph(state))
+            self._seen = seen
+        return seen[1]
+
+    def _forget_shown(self) -> None:
+        self._seen = self._shown = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.identity))}, version={self.version})"
+
+    @property
+    def user_id(self) -> str:
+        """The user whose session it is."""
+        return self.identity.user_id
+
+    @property
+    def session_id(self) -> str:
+        """The session, whose rounds belong together."""
+        return self.identity.session_id
+
+    @property
+    def run_id(self) -> int:
+        """The round, from 0."""
+        return self.identity.run_id
+
+    @property
+    def sub_id(self) -> int:
+        """The agent: 0 is the main one."""
+        return self.identity.sub_id
+
+    @property
+    def agent(self) -> str | None:
+        """The name of the agent, which is the default actor of the run's events."""
+        return self._journal.place.actor
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the run was closed."""
+        return self._state.is_closed
+
+    # Changes of the graph
+
+    def register_query(
+        self,
+        query: Any,
+        additional_files: Any = (),
+        *,
+        label: str | None = None,
+        description: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        **extra: Any,
+    ) -> str:
+        """
+        Register the question of this round, and return its name: `Query(query00000)` at first.
+
+        It becomes a pointer, and is bridged to the leaves of the round before.
+
+        Raises:
+            RunStateError: the run has a query, or is closed (a RuntimeError).
+            InvalidInputError: a value that is no JSON.
+        """
+        command = RegisterQuery(
+            fields={"query": query, "additional_files": additional_files, **extra},
+            created_at=self._home.system.now(),
+            label=label,
+            description=description,
+        )
+        return self._register(command, expected_version, idempotency_key)
+
+    def register_node(
+        self,
+        node_type: str,
+        description: str,
+        predecessor_node: Sequence[str],
+        edge_type: str | None = None,
+        label: str | None = None,
+        add_pt: bool = False,
+        remove_pt: bool = False,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """
+        Register a node behind others, and return its name.
+
+        `edge_type` may be left out where there is a usual one. A state or an action takes the place of its
+        predecessors among the pointers; with `add_pt` they stay pointers beside it, with `remove_pt` they go and it
+        is none. Data whose label is known are met again: a new version, which keeps what is not given anew.
+
+        Raises:
+            RunStateError: there is no query yet, or the run is closed (a RuntimeError).
+            InvalidInputError: no such type, no predecessor, a field that is missing or no JSON, a label that is
+                taken, or no edge type where there is no usual one.
+            NodeNotFoundError: a predecessor that is not in the graph (a ValueError).
+        """
+        command = RegisterNode(
+            type=node_type,
+            description=description,
+            predecessors=_node_names(predecessor_node or (), "predecessor_node"),
+            fields=fields,
+            created_at=self._home.system.now(),
+            edge=edge_type,
+            label=label,
+            add_pointer=add_pt,
+            remove_pointers=remove_pt,
+        )
+        return self._register(command, expected_version, idempotency_key)
+
+    def _register(
+        self, command: RegisterQuery | RegisterNode, expected_version: int | None, idempotency_key: str | None
+    ) -> str:
+        # A repetition comes at another time, and is the same call all the same.
+        call = Without(command, "created_at")
+        events = self._change(command, expected_version, idempotency_key, catch_up=True, call=call).events
+        event = next(event for event in events if isinstance(event, NodeEvent))
+        return node_name(type_of(event), event.label)
+
+    def modify_node(
+        self,
+        graph_node_label: str,
+        changes: Mapping[str, Any],
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Give attributes of a node other values; the old ones stay in its history.
+
+        Raises:
+            NodeNotFoundError: no such node (a ValueError).
+            UnknownAttributeError: it has no such attribute, or none that can be changed; nothing was changed.
+            InvalidInputError: a value that is no JSON.
+            ConcurrencyError: another writer came first.
+        """
+        command = ModifyNode(graph_node_label, dict(changes))
+        self._warn_of_types(command)
+        self._change(command, expected_version, idempotency_key, catch_up=False)
+
+    def _warn_of_types(self, command: ModifyNode) -> None:
+        """Warn of each value that gets another type, which is allowed."""
+        graph = self._graph
+        ref = graph.find(command.name)
+        before = {} if ref is None else attributes_of(graph, ref)
+        for name, value in command.changes.items():
+            old = before.get(name)
+            if old is not None and value is not None and type(old) is not type(value):
+                given, had = type(value).__name__, type(old).__name__
+                logger.warning("%s: %s becomes a %s, and was a %s", command.name, name, given, had)
+
+    def remove_node(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Take a node and its edges out of the graph; its history stays. Its predecessors take its place as pointers.
+
+        Raises:
+            NodeNotFoundError: no such node (a ValueError).
+            ConcurrencyError: another writer came first.
+        """
+        self._change(RemoveNode(name, reason), expected_version, idempotency_key, catch_up=False)
+
+    def add_edge(
+        self,
+        source: str,
+        target: str,
+        edge_type: str | None = None,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Join two nodes that are there; nothing happens where they are joined so already.
+
+        Raises:
+            NodeNotFoundError: no such node (a ValueError).
+            InvalidInputError: no edge type where there is no usual one.
+            DecisionRefusedError: the edge would close a cycle, or lead into a node of an earlier round.
+        """
+        self._change(AddEdge(source, target, edge_type), expected_version, idempotency_key, catch_up=True)
+
+    def move_pointers(
+        self,
+        *,
+        leave: Iterable[str] = (),
+        join: Iterable[str] = (),
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """
+        Let nodes be pointers no longer, and others become some.
+
+        Raises:
+            NodeNotFoundError: no such node (a ValueError).
+            ConcurrencyError: another writer came first.
+        """
+        command = MovePointers(_node_names(leave, "leave"), _node_names(join, "join"))
+        self._change(command, expected_version, idempotency_key, catch_up=False)
+
+    # Earlier rounds
+
+    def restore_previous_runs(
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        current_run_id: int | None = None,
+        sub_id: int | None = None,
+    ) -> list[int]:
+        """
+        Let the graph go back over the earlier rounds of this session, as they are now, and return their numbers.
+
+        They are those of the same agent, or of `sub_id`. Rounds that were never run are bridged over. It is an event
+        that names them; asked again, it is one only where they have changed.
+
+        Raises:
+            InvalidInputError: another user's rounds, or another session's.
+        """
+        for what, given, own in (("user_id", user_id, self.user_id), ("session_id", session_id, self.session_id)):
+            if given not in (None, own):
+                raise InvalidInputError(f"this run has the {what} {own!r}, and {given!r} was asked for: open that run")
+        until = self.run_id if current_run_id is None else min(current_run_id, self.run_id)
+        agent = self.sub_id if sub_id is None else sub_id
+        found = self._rounds_before(until, agent)
+        if found or self._state.pins:
+            event = RoundsRestored(rounds=tuple(found.values()))
+            if event.rounds != self._state.pins:
+                past = past_rounds(self._journal.log, event)
+                # What else is done is not another call for it: where nothing has changed it is not made at all.
+                self._change(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
+        return list(found)
+
+    def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
+        """Return the rounds of an agent of this session that there are, by number, each as far as it goes now."""
+        log, own = self._journal.log, self.identity
+        ids = (split_stream_id(stream)[1] for stream in log.streams(own.session_prefix))
+        # What was taken in with an adopted run has an id made from that.
+        runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]
+        numbers = sorted(run.run_id for run in runs if run.sub_id == agent and run.run_id < until)
+        streams = {number: own._replace(run_id=number, sub_id=agent).stream for number in numbers}
+        return {number: Segment(stream, flushed_end(self._home, stream).version) for number, stream in streams.items()}
+
+    def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
+        """Return the graph of an earlier round alone, None where it was not restored."""
+        return self.get_all_historical_trajectories().get(run_id)
+
+    def get_all_historical_trajectories(self) -> dict[int, Trajectory]:
+        """Return the graphs of the earlier rounds, each alone, by their numbers."""
+        return {
+            opened.round: drawn(RunGraph(past.state), RunId(self.user_id, self.session_id, opened.round, opened.sub))
+            for past in self._state.past
+            if (opened := past.state.opened) is not None
+        }
+
+    # Steps and messages
+
+    def init_todolist(
+        self,
+        pre_workflow: Iterable[str | Mapping[str, Any]] | None = None,
+        post_workflow: Iterable[str | Mapping[str, Any]] | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """
+        Clear the queues `pre` and `post` and fill them; return the names of steps that had no room.
+
+        A step is a name, or a dict with `name` and, where it has any, `params`. What is not given the run was made
+        with, if with any. `todo` stays as it is. What has no room is refused, and each refusal recorded.
+
+        Raises:
+            RunStateError: both are empty (a RuntimeError), or the run is closed.
+            InvalidInputError: a step without a name, or with parameters that are no JSON.
+        """
+        pre = self.pre_workflow if pre_workflow is None else pre_workflow
+        post = self.post_workflow if post_workflow is None else post_workflow
+        queues = {"pre": tuple(map(_step, pre)), "post": tuple(map(_step, post))}
+        if not any(queues.values()):
+            raise RunStateError("TodoListManager.init_todolist requires pre_workflow or post_workflow definitions.")
+        command = LoadSteps(queues, self.steps_max)
+        call = Without(command, "capacity")
+        events = self._change(command, None, idempotency_key, catch_up=True, call=call).events
+        return [event.name for event in events if isinstance(event, StepRefused)]
+
+    def append_todo(
+        self,
+        name: str,
+        params: Any = None,
+        list_type: str = "todo",
+        *,
+        idempotency_key: str | None = None,
+    ) -> bool:
+        """
+        Put a step at the end of a queue, and return whether there was room; that there was none is recorded too.
+
+        Raises:
+            InvalidInputError: no such queue, no name, or parameters that are no JSON.
+            RunStateError: the run is closed.
+        """
+        command = QueueStep(require_queue(list_type), _step({"name": name, "params": params}), self.steps_max)
+        call = Without(command, "capacity")
+        events = self._change(command, None, idempotency_key, catch_up=True, call=call).events
+        return any(isinstance(event, StepQueued) for event in events)
+
+    def pop_todo(self, list_type: str = "todo", *, idempotency_key: str | None = None) -> QueuedStep | None:
+        """
+        Take the next step of a queue, the oldest or one that was given back; None from an empty one.
+
+        Of two processes that take at the same time each gets another step.
+
+        Raises:
+            InvalidInputError: no such queue.
+            RunStateError: the run is closed.
+        """
+        events = self._change(TakeStep(require_queue(list_type)), None, idempotency_key, catch_up=True).events
+        taken = next((event for event in events if isinstance(event, StepTaken)), None)
+        if taken is None:
+            return None
+        if taken.step > self.version:
+            # It was taken under this key by somebody else, of whom this view has not heard.
+            self.refresh()
+        (queued,) = self._journal.events(after=taken.step - 1, until=taken.step)
+        assert isinstance(queued, StepQueued)
+        return QueuedStep(queued.name, parse_json(queued.params), taken.step)
+
+    def return_step(self, step: QueuedStep | int, *, idempotency_key: str | None = None) -> None:
+        """
+        Give a step back that `pop_todo` gave: it is the first of its queue again.
+
+        Raises:
+            NotFoundError: it is not taken, or was given back already.
+            RunStateError: the run is closed.
+        """
+        version = step.version if isinstance(step, QueuedStep) else step
+        self._change(ReturnStep(version), None, idempotency_key, catch_up=True)
+
+    def clear_steps(self, *list_types: str, idempotency_key: str | None = None) -> None:
+        """
+        Let all steps leave some queues, or all three.
+
+        Raises:
+            InvalidInputError: no such queue.
+            ConcurrencyError: another writer came first.
+        """
+        command = ClearSteps(tuple(map(require_queue, list_types or QUEUES)))
+        self._change(command, None, idempotency_key, catch_up=False)
+
+    def record_messages(self, *messages: Any, idempotency_key: str | None = None) -> None:
+        """
+        Record messages of the dialogue, of any make, system messages too: all of them or none.
+
+        Raises:
+            InvalidInputError: one of them is no message, or holds what is no JSON.
+        """
+        records = tuple(
+            canonical_json(message_to_dict(message), what=f"message {index}") for index, message in enumerate(messages)
+        )
+        if records:
+            self._change(RecordMessages(records), None, idempotency_key, catch_up=True)
+
+    def close(self, reason: str | None = None, *, idempotency_key: str | None = None) -> None:
+        """End the run: no node, edge, pointer or step comes any more. Nodes that are there can still be corrected."""
+        self._change(Close(reason), None, idempotency_key, catch_up=True)
+
+    def steps(self, list_type: str = "todo") -> list[QueuedStep]:
+        """
+        Return the steps of a queue, `pre`, `todo` or `post`, in the order in which they will be taken.
+
+        Raises:
+            InvalidInputError: no such queue.
+        """
+        held = self._state.steps.all_in(require_queue(list_type))
+        return [QueuedStep(step.name, parse_json(step.params), version) for version, step in held]
+
+    def messages(self, *, clean: bool = False) -> list[Message]:
+        """Return the messages that were recorded, all of them, or cleaned so that they can be replayed."""
+        held = (message_from_dict(parse_json(event.record)) for event in self._state.messages.values())
+        messages = [message for message in held if message is not None]
+        return clean_messages(messages) if clean else messages
+
+    def context_text(self) -> str:
+        """Return the messages as a compact text."""
+        return build_current_context(self.messages())
+
+    # Descriptions of data by a model
+
+    def portray_with(
+        self,
+        portrayer: Portrayer,
+        *,
+        model: str | None = None,
+        limit: int = PORTRAITS_AT_ONCE,
+        attempts_max: int = ATTEMPTS_MAX,
+    ) -> None:
+        """
+        Say which model describes data nodes: an `LLM`, or a function, sync or async, from a prompt to a text.
+
+        `model` is the name it is recorded by; an adapter knows its own. `limit` nodes are asked about at once, and
+        `attempts_max` times each, with a pause in between, before they are left for the next `profiling()`.
+
+        Raises:
+            InvalidInputError: it can be neither asked nor called, a name that is none, or a number below 1.
+        """
+        for what, number in (("limit", limit), ("attempts_max", attempts_max)):
+            if not isinstance(number, int) or number < 1:
+                raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 on")
+        self._asking = asking_of(portrayer, model, attempts_max)
+        self._semaphore.count = limit
+
+    def profiling(self) -> int:
+        """
+        Have all data nodes without a description described in the background; return how many were begun.
+
+        A node that is being described is not begun again. In a running event loop the tasks run in that, else in a
+        thread. A failure is recorded, the description stays empty, and the node is begun
+        again by the next call. What somebody else writes meanwhile stays.
+
+        Raises:
+            InvalidInputError: no model was given, or a transaction is open: its nodes are not recorded yet.
+        """
+        asking = self._asking
+        if asking is None:
+            raise InvalidInputError("no model describes nodes here: say which by `run.portray_with(...)`")
+        if current_transaction(self._journal.log) is not None:
+            raise InvalidInputError("profiling() within a transaction: call it behind the block, when all is recorded")
+        return self._portraits.start(_undescribed(self._graph), partial(self._portray, asking=asking))
+
+    async def wait_portraits(self, timeout: float | None = None) -> list[str]:
+        """
+        Wait for the portraits that are under way; return the names of nodes whose portraits still are.
+
+        Those are some only where `timeout` seconds were not enough; they go on.
+        """
+        return list(map(self._graph.name_of, await self._portraits.wait(timeout)))
+
+    wait_pending_tasks = wait_portraits  # the seed's name
+
+    def finish_portraits(self, timeout: float | None = None) -> list[str]:
+        """
+        `wait_portraits()` for code without an event loop.
+
+        Raises:
+            InvalidInputError: a portrait is made in this very event loop, which would wait for itself.
+        """
+        return list(map(self._graph.name_of, self._portraits.wait_here(timeout)))
+
+    async def _portray(self, ref: Ref, *, asking: Asking) -> None:
+        actor = asking.model or NAMELESS
+        # Of a store that was closed meanwhile nobody wants to hear any more.
+        with suppress(StorageClosedError):
+            async with self._semaphore.hold():
+                with acting(actor=actor, because=f"{ref.stream or self.stream}@{ref.version}"):
+                    request = await in_daemon_thread(self._request_portrait, ref, asking.model)
+                if request is not None:
+                    with acting(actor=actor, because=request):
+                        await self._describe(ref, asking)
+
+    def _request_portrait(self, ref: Ref, model: str | None) -> str | None:
+        """Record that a model is asked; return the reference of that event, None where nobody needs to be asked."""
+        before = self.version
+        if not self._change(RequestPortrait(ref, model), None, None, catch_up=True).events:
+            return None
+        since = enumerate(self._journal.events(after=before, until=self.version), before + 1)
+        versions = [number for number, event in since if isinstance(event, PortraitRequested) and event.node == ref]
+        return f"{self.stream}@{versions[-1]}"
+
+    async def _describe(self, ref: Ref, asking: Asking) -> None:
+        """Ask until there is an answer, or nobody needs one any more."""
+        for attempt in range(asking.attempts_max):
+            await _pause(attempt)
+            question = await in_daemon_thread(self._question, ref)
+            if question is None:
+                return
+            answer = await asking.answer(question)
+            if answer.failure is None:
+                await self._recorded(WritePortrait(ref, answer.text, asking.model))
+                return
+            await self._recorded(FailPortrait(ref, answer.failure))
+
+    def _question(self, ref: Ref) -> str | None:
+        graph = self._graph
+        return portrait_question(graph, ref) if is_undescribed(graph, ref) else None
+
+    async def _recorded(self, command: WritePortrait | FailPortrait) -> None:
+        """Record what came of it, also where the log has no time for it at the first try: answers are dear."""
+        record = partial(self._change, command, None, None, catch_up=True)
+        for attempt in range(RECORDINGS_MAX):
+            await _pause(attempt)
+            try:
+                await in_daemon_thread(record)
+                return
+            except StorageClosedError:
+                raise
+            except (ConcurrencyError, StorageError):
+                if attempt == RECORDINGS_MAX - 1:
+                    raise
+
+    # Nodes
+
+    def node(self, name: str) -> BaseIR:
+        """
+        Return a node.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+            NodeNotFoundError: there is no such node.
+        """
+        graph = self._graph
+        return self._typed_node(graph.resolve(name))
+
+    get_IR_from_node = node  # the seed's name
+
+    def nodes(self, node_type: str | None = None) -> list[str]:
+        """Return the names of all nodes of the graph, or of those of a type, in the order of registration."""
+        graph = self._graph
+        return [graph.name_of(ref) for ref in graph.vertices() if node_type is None or graph.type_of(ref) == node_type]
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self._graph.find(name) is not None
+        except InvalidInputError:
+            return False
+
+    def versions(self, name: str) -> list[NodeVersion]:
+        """
+        Return the versions of a node, from 1: each is an event about it, in all rounds that the run goes back over.
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `node`; a node that was removed can be named all the same.
+        """
+        self.flush()
+        graph = self._graph
+        return node_versions(graph, self._journal.log, self.stream, self._ever_named(name))
+
+    def history(self, name: str, attribute: str | None = None) -> list[AttributeVersion]:
+        """
+        Return every change of a node's attributes, or of one: old, new, who, when, and because of what.
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `versions`.
+            NotFoundError: the node never had that attribute.
+        """
+        return attribute_versions(self.versions(name), attribute)
+
+    def node_at(self, name: str, version: int) -> BaseIR:
+        """
+        Return a node as it was at one of its versions, from 1; negative ones count from the last (-1: the last).
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `versions`; there is no such version, or it removed the node.
+        """
+        versions = self.versions(name)
+        wanted = numbered_version(versions, name, version)
+        history = overwritten_values(versions[: wanted.version], wanted.vertex)
+        return typed_node(self._graph, wanted.vertex, self.identity, wanted.attributes, history)
+
+    def _ever_named(self, name: str) -> Ref:
+        graph = self._graph
+        found = graph.find(name) or next(iter(graph.ever_named(name)), None)
+        return graph.resolve(name) if found is None else found
+
+    # The graph
+
+    def graph(self, trimmed: bool = False) -> Trajectory:
+        """Return the graph: this round and those it goes back over; `trimmed` to the active branches."""
+        state = self._state
+        shown = self._shown
+        if shown is None or shown[0] is not state:
+            shown = (state, drawn(self._graph, self.identity))
+            self._shown = shown
+        return shown[1].trimmed() if trimmed else shown[1]
+
+    def get_trajectory(self, trimmed: bool = False) -> Any:
+        """
+        Return the graph as a networkx DiGraph, which is a copy.
+
+        Raises:
+            ImportError: networkx is not installed; the extra `refold[graph]` brings it.
+        """
+        return self.graph(trimmed).to_networkx()
+
+    def get_active_branch(self) -> frozenset[str]:
+        """Return the names of the pointers: the ends of the active branches."""
+        graph = self._graph
+        return frozenset(graph.name_of(ref) for ref in graph.state.pointers if graph.is_there(ref))
+
+    @property
+    def rounds(self) -> tuple[Segment, ...]:
+        """The earlier rounds that the graph goes back over, oldest first, each as of a version of its stream."""
+        return self._state.pins
+
+    @property
+    def initial(self) -> str | None:
+        """The name of this round's query."""
+        state = self._state
+        return self._graph.name_of(Ref(state.query)) if state.query else None
+
+    @property
+    def session_root(self) -> str | None:
+        """The name of the session's first query."""
+        graph = self._graph
+        return None if graph.root is None else graph.name_of(graph.root)
+
+    def predecessors(self, name: str) -> list[str]:
+        """
+        Return the names of the nodes that lead to a node.
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        return self._names(edge.end for edge in graph.predecessors(graph.resolve(name)))
+
+    def successors(self, name: str) -> list[str]:
+        """
+        Return the names of the nodes that a node leads to.
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        return self._names(edge.end for edge in graph.successors(graph.resolve(name)))
+
+    def ancestors(self, name: str) -> list[str]:
+        """
+        Return the names of the nodes from which a way leads to a node, in the order of registration.
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        return self._names(self._in_order(graph.leading_to([graph.resolve(name)])))
+
+    def descendants(self, name: str) -> list[str]:
+        """
+        Return the names of the nodes to which a way leads from a node, in the order of registration.
+
+        Raises:
+            InvalidInputError, NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        return self._names(self._in_order(graph.led_to([graph.resolve(name)])))
+
+    def lineage(self, name: str) -> list[str]:
+        """
+        Return the names of all vertices of a data node over the rounds, and of what each came from in its round.
+
+        They come in the order of registration.
+
+        Raises:
+            InvalidInputError: it is no data node.
+            NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        ref = _require_data(graph, graph.resolve(name))
+        named = graph.vertices_named(graph.type_of(ref), graph.event(ref).label)
+        vertices = [one for one in named if graph.is_there(one)]
+        return self._names(self._in_order(graph.leading_to(vertices, over_bridges=False) | set(vertices)))
+
+    def get_next_data_node(self, name: str) -> list[BaseIR]:
+        """
+        Return the data that an action led to, and the columns of tables among them.
+
+        Raises:
+            InvalidInputError: it is no action.
+            NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        ref = graph.resolve(name)
+        if graph.type_of(ref) != "Action":
+            raise InvalidInputError(f"{name} is no Action: only actions are followed to their data")
+        return self._beyond_tables(ref, graph.successors, DATA)
+
+    def get_previous_action_node(self, name: str) -> list[BaseIR]:
+        """
+        Return the actions that led to data, also by way of the table of a column.
+
+        Raises:
+            InvalidInputError: it is no data node.
+            NodeNotFoundError: as for `node`.
+        """
+        graph = self._graph
+        return self._beyond_tables(_require_data(graph, graph.resolve(name)), graph.predecessors, ("Action",))
+
+    def _beyond_tables(
+        self, start: Ref, edges_of: Callable[[Ref], Iterable[Edge]], wanted: Container[str]
+    ) -> list[BaseIR]:
+        """Return the neighbours of a vertex that are of `wanted` types; those of a table lie behind it."""
+        graph = self._graph
+        found: dict[Ref, None] = {}
+        waiting, seen = deque([start]), {start}
+        while waiting:
+            for edge in edges_of(waiting.popleft()):
+                node_type = graph.type_of(edge.end)
+                if node_type in wanted:
+                    found[edge.end] = None
+                if node_type == "Table" and edge.end not in seen:
+                    seen.add(edge.end)
+                    waiting.append(edge.end)
+        return list(map(self._typed_node, found))
+
+    def _typed_node(self, ref: Ref) -> BaseIR:
+        graph = self._graph
+        return typed_node(graph, ref, self.identity, attributes_of(graph, ref), old_values(graph, ref))
+
+    def _names(self, refs: Iterable[Ref]) -> list[str]:
+        return list(dict.fromkeys(map(self._graph.name_of, refs)))
+
+    def _in_order(self, refs: set[Ref]) -> list[Ref]:
+        return [ref for ref in self._graph.vertices() if ref in refs]
+
+    # The past
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)
@@ -99,3 +914,42 @@ class ReadOnlyRun(ReadOnlyView, Run):
         return view
 
     restore_previous_runs = portray_with = profiling = ReadOnlyView._change
+
+
+def _require_data(graph: RunGraph, ref: Ref) -> Ref:
+    if graph.type_of(ref) not in DATA:
+        raise InvalidInputError(f"{graph.name_of(ref)} is no data node: only data come from actions")
+    return ref
+
+
+def _node_names(given: object, what: str) -> tuple[str, ...]:
+    """Return names of nodes; one alone is meant as one."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"{what} is {given!r}: it is a list of names of nodes, like ['Query(query00000)']")
+    return names
+
+
+def _step(given: str | Mapping[str, Any]) -> Step:
+    definition = {"name": given} if isinstance(given, str) else given
+    name = definition.get("name") if isinstance(definition, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"a step is a name, or a dict with one under 'name', not {given!r}")
+    params = definition.get("params")
+    stored = b"" if params is None else canonical_json(params, what=f"the parameters of the step {name!r}")
+    return Step(require_unicode(name, "the name of a step"), stored)
+
+
+def _undescribed(graph: RunGraph) -> list[Ref]:
+    """Return the data nodes without a description; one that was met again by its newest vertex alone."""
+    data = (ref for ref in graph.vertices() if graph.type_of(ref) in DATA)
+    return [ref for ref in data if graph.is_newest(ref) and is_undescribed(graph, ref)]
+
+
+async def _pause(attempt: int) -> None:
+    """Wait before an attempt that is not the first, longer each time."""
+    import asyncio
+
+    if attempt:
+        await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))

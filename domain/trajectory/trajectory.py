@@ -1,5 +1,5 @@
 """
-The graph of a run at one moment, for looking at and for exporting: nodes and edges by name.
+The graph of a run at one moment, by names: to look at, to compare and to export.
 
 The graph of versions is acyclic: a node that was met again is there once for each time. The graph of identities has
 each data node once, and marks the edges that then lead back.
@@ -7,60 +7,20 @@ each data node once, and marks the edges that then lead back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeVar
 
 import msgspec
 
+from ..frozen import thaw
 from .errors import NodeNotFoundError
-from .nodes import DATA, node_name
+from .nodes import DATA, DESCRIPTION, node_name
 
-
-def merged_by_identity(graph: Trajectory) -> Trajectory:
-    """
-    Return a graph of versions with the vertices of each data node merged into one, which has what the last one has.
-
-    An edge that would then close a cycle is marked: it leads back to what was there before.
-    """
-    names = {name: _identity(node) for name, node in graph.nodes.items()}
-    # Each in its first place, with its last attributes.
-    nodes = {names[name]: msgspec.structs.replace(node, name=names[name]) for name, node in graph.nodes.items()}
-    return Trajectory(
-        nodes.values(),
-        dict.fromkeys(_marked(graph, names)),
-        root=graph.root and names[graph.root],
-        initial=graph.initial and names[graph.initial],
-        pointers=(names[name] for name in graph.pointers),
-    )
-
-
-def _identity(node: TrajectoryNode) -> str:
-    return node_name(node.type, node.label) if node.type in DATA else node.name
-
-
-def _marked(graph: Trajectory, names: Mapping[str, str]) -> Iterator[TrajectoryEdge]:
-    following: dict[str, list[str]] = {name: [] for name in names.values()}
-    for edge in graph.edges:
-        source, target = names[edge.source], names[edge.target]
-        leads_back = source == target or _reaches(target, source, following)
-        if not leads_back:
-            following[source].append(target)
-        yield TrajectoryEdge(source, target, edge.type, leads_back)
-
-
-def _reaches(start: str, end: str, following: Mapping[str, list[str]]) -> bool:
-    """Nearly always `start` is new and leads nowhere yet."""
-    seen = {start}
-    waiting = [start]
-    while waiting:
-        for name in following[waiting.pop()]:
-            if name == end:
-                return True
-            if name not in seen:
-                seen.add(name)
-                waiting.append(name)
-    return False
+T = TypeVar("T", bound=Hashable)
 
 
 class TrajectoryNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -167,7 +127,7 @@ class Trajectory:
             NodeNotFoundError: no such node.
         """
         _of(self._following, name)
-        return _reached([name], self._following)
+        return set(reached([name], self._following.__getitem__))
 
     def ancestors(self, name: str) -> set[str]:
         """
@@ -177,7 +137,7 @@ class Trajectory:
             NodeNotFoundError: no such node.
         """
         _of(self._preceding, name)
-        return _reached([name], self._preceding)
+        return set(reached([name], self._preceding.__getitem__))
 
     def trimmed(self) -> Trajectory:
         """
@@ -188,12 +148,12 @@ class Trajectory:
         """
         if not self.pointers or self.root is None:
             return self
-        active = self.pointers | _reached(self.pointers, self._preceding)
+        active = self.pointers.union(reached(self.pointers, self._preceding.__getitem__))
         staying = {name for name, node in self.nodes.items() if node.type != "Action" or name in active}
         following = {
             name: [end for end in ends if end in staying] for name, ends in self._following.items() if name in staying
         }
-        return self.limited_to({self.root} | _reached([self.root], following))
+        return self.limited_to([self.root, *reached([self.root], following.__getitem__)])
 
     def limited_to(self, names: Iterable[str]) -> Trajectory:
         """
@@ -216,32 +176,35 @@ class Trajectory:
     @cached_property
     def is_acyclic(self) -> bool:
         """Whether no way leads from a node to itself; edges that are marked to lead back do not count."""
-        forward = [edge for edge in self.edges if not edge.leads_back]
-        waiting = dict.fromkeys(self.nodes, 0)
-        for edge in forward:
-            waiting[edge.target] += 1
-        following = _adjacent(self.nodes, ((edge.source, edge.target) for edge in forward))
-        ready = [name for name, count in waiting.items() if not count]
-        seen = 0
-        while ready:
-            seen += 1
-            for end in following[ready.pop()]:
-                waiting[end] -= 1
-                if not waiting[end]:
-                    ready.append(end)
-        return seen == len(self.nodes)
+        forward = ((edge.target, edge.source) for edge in self.edges if not edge.leads_back)
+        try:
+            TopologicalSorter(_adjacent(self.nodes, forward)).prepare()
+        except CycleError:
+            return False
+        return True
 
     def by_identity(self) -> Trajectory:
         """
-        Return the graph in which each data node is there once, as it was last met; edges that so lead back are marked.
+        Return the graph in which each data node is there once, in its first place and as it was last met.
+
+        An edge that would then close a cycle is marked: it leads back to what was there before.
         """
-        return merged_by_identity(self)
+        names = {name: _identity(node) for name, node in self.nodes.items()}
+        # A later version replaces the attributes, and keeps the place in the order.
+        nodes = {names[name]: msgspec.structs.replace(node, name=names[name]) for name, node in self.nodes.items()}
+        return Trajectory(
+            nodes.values(),
+            dict.fromkeys(_marked(self, names)),
+            root=self.root and names[self.root],
+            initial=self.initial and names[self.initial],
+            pointers=(names[name] for name in self.pointers),
+        )
 
     # In other forms
 
     def to_networkx(self) -> Any:
         """
-        Return a networkx DiGraph, a copy.
+        Return a networkx DiGraph, which is a copy.
 
         Nodes have their names, `node_type`, `run_id`, `description` and their fields, edges `edge_type` and
         `relationship`.
@@ -249,27 +212,60 @@ class Trajectory:
         Raises:
             ImportError: networkx is not installed; the extra `refold[graph]` brings it.
         """
-        from .exports import network
-
-        return network(self)
+        try:
+            import networkx
+        except ImportError as error:
+            message = 'a networkx graph needs that package: pip install "refold[graph]"'
+            raise ImportError(message, name="networkx") from error
+        made = networkx.DiGraph(**_graph_attributes(self))
+        # As dicts, since an attribute may have any name, also that of a parameter.
+        made.add_nodes_from((name, _node_attributes(node)) for name, node in self.nodes.items())
+        made.add_edges_from(_joined_edges(self))
+        return made
 
     def to_node_link(self) -> dict[str, Any]:
-        """Return the networkx graph as plain data, in networkx's node-link form; this does not need networkx."""
-        from .exports import node_link
+        """
+        Return what networkx's `node_link_data(graph, edges="edges")` returns; this does not need networkx.
 
-        return node_link(self)
+        A field `id` gives way to the node's name.
+        """
+        return {
+            "directed": True,
+            "multigraph": False,
+            "graph": _graph_attributes(self),
+            "nodes": [{**_node_attributes(node), "id": name} for name, node in self.nodes.items()],
+            "edges": [
+                {**attributes, "source": source, "target": target} for source, target, attributes in _joined_edges(self)
+            ],
+        }
 
     def to_dot(self) -> str:
-        """Return a drawing in DOT, for Graphviz."""
-        from .exports import dot
+        """
+        Return a drawing in DOT, for Graphviz.
 
-        return dot(self)
+        Each type has a shape, pointers have a thick line, and edges that lead back are dashed.
+        """
+        return "\n".join(["digraph trajectory {", *_dot_statements(self), "}"]) + "\n"
 
     def to_mermaid(self) -> str:
-        """Return a drawing in Mermaid, which many Markdown viewers show."""
-        from .exports import mermaid
+        """
+        Return a drawing in Mermaid, which many Markdown viewers show.
 
-        return mermaid(self)
+        Each type has a shape, pointers have a thick line, and edges that lead back are dotted.
+        """
+        return "\n".join(["flowchart TD", *_mermaid_statements(self)]) + "\n"
+
+
+def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Yield each vertex to which a way leads from one of `starts`, once; a start only where a way leads back to it."""
+    seen: set[T] = set()
+    waiting = list(starts)
+    while waiting:
+        for one in following(waiting.pop()):
+            if one not in seen:
+                seen.add(one)
+                waiting.append(one)
+                yield one
 
 
 def _adjacent(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -286,16 +282,170 @@ def _of(adjacent: Mapping[str, list[str]], name: str) -> list[str]:
     return found
 
 
-def _reached(names: Iterable[str], adjacent: Mapping[str, list[str]]) -> set[str]:
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        for name in adjacent[waiting.pop()]:
-            if name not in reached:
-                reached.add(name)
-                waiting.append(name)
-    return reached
-
-
 def _edge_order(edge: TrajectoryEdge) -> tuple[str, str, str]:
     return edge.source, edge.target, edge.type
+
+
+def _identity(node: TrajectoryNode) -> str:
+    return node_name(node.type, node.label) if node.type in DATA else node.name
+
+
+def _marked(graph: Trajectory, names: Mapping[str, str]) -> Iterator[TrajectoryEdge]:
+    """Yield the edges under other names of their ends, and mark those that close a cycle."""
+    following: dict[str, list[str]] = {name: [] for name in names.values()}
+    for edge in graph.edges:
+        source, target = names[edge.source], names[edge.target]
+        # Nearly always the target is new and leads nowhere yet, so this is quick.
+        leads_back = source == target or source in reached([target], following.__getitem__)
+        if not leads_back:
+            following[source].append(target)
+        yield TrajectoryEdge(source, target, edge.type, leads_back)
+
+
+# Plain data and networkx
+
+
+def _graph_attributes(graph: Trajectory) -> dict[str, Any]:
+    pointers = [name for name in graph.nodes if name in graph.pointers]
+    return {"root": graph.root, "initial": graph.initial, "pointers": pointers}
+
+
+def _node_attributes(node: TrajectoryNode) -> dict[str, Any]:
+    """Return the attributes that a node has in the seed's graph: type, round, description and fields, as copies."""
+    return {"node_type": node.type, "run_id": node.run_id, **thaw(node.attributes)}
+
+
+def _joined_edges(graph: Trajectory) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield source, target and attributes of the edges; a DiGraph has one edge between two nodes, with all types."""
+    joined: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in graph.nodes}
+    for edge in graph.edges:
+        known = joined[edge.source].setdefault(edge.target, {})
+        types = [*known.get("edge_types", [known["edge_type"]] if known else []), edge.type]
+        known.update(edge_type=edge.type, relationship=edge.type)
+        if len(types) > 1:
+            known["edge_types"] = types
+        if edge.leads_back:
+            known["leads_back"] = True
+    return ((source, end, attributes) for source, ends in joined.items() for end, attributes in ends.items())
+
+
+# Drawings
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+# Without the joiners some words and emoji would be spelled wrongly.
+JOINERS = "\u200c\u200d"
+PICTURES = 0x2400
+DELETE = "\x7f"
+
+
+def _drawing_id(node: TrajectoryNode) -> str:
+    """
+    Return the id of a node in a drawing's source: the round, the sub-agent and the version that registered it.
+
+    A name can change, when a newer node takes it; this id stays.
+    """
+    version = node.birth.rpartition("@")[2]
+    return f"r{node.run_id}s{node.sub_id}v{version}"
+
+
+def _visible(text: str) -> str:
+    """Return `text` with a sign in the place of each invisible character that has an effect; line breaks stay."""
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(char: str) -> str:
+    if char == "\n" or char in JOINERS or unicodedata.category(char) not in HIDDEN:
+        return char
+    if char < " ":
+        return chr(PICTURES + ord(char))
+    return "\N{SYMBOL FOR DELETE}" if char == DELETE else f"⟨U+{ord(char):04X}⟩"
+
+
+DOT_SHAPES = {
+    "Query": "oval",
+    "State": "hexagon",
+    "Action": "box",
+    "Knowledge": "note",
+    "Tool": "component",
+    "Table": "cylinder",
+    "Column": "tab",
+    "File": "folder",
+    "Script": "cds",
+    "Skill": "box3d",
+}
+# In a label a backslash is a command, and an ampersand may begin the name of a character.
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "&": "&amp;"})
+
+
+def _dot_statements(graph: Trajectory) -> Iterator[str]:
+    for name, node in graph.nodes.items():
+        yield f"  {_drawing_id(node)} [{_dot_node_attributes(node, name in graph.pointers)}]"
+    for edge in graph.edges:
+        ends = (_drawing_id(graph.nodes[end]) for end in (edge.source, edge.target))
+        yield f"  {' -> '.join(ends)} [{_dot_edge_attributes(edge)}]"
+
+
+def _dot_node_attributes(node: TrajectoryNode, is_pointer: bool) -> str:
+    attributes = [f"label={_dot_quoted(node.name)}", f"shape={DOT_SHAPES[node.type]}"]
+    description = node.attributes.get(DESCRIPTION)
+    attributes += [f"tooltip={_dot_quoted(str(description))}"] if description else []
+    attributes += ["penwidth=3"] if is_pointer else []
+    return ", ".join(attributes)
+
+
+def _dot_edge_attributes(edge: TrajectoryEdge) -> str:
+    # An edge that leads back would else turn the drawing upside down.
+    back = ", style=dashed, constraint=false" if edge.leads_back else ""
+    return f"label={_dot_quoted(edge.type)}{back}"
+
+
+def _dot_quoted(text: str) -> str:
+    return f'"{_visible(text).translate(ESCAPES)}"'
+
+
+MERMAID_SHAPES = {
+    "Query": ("([", "])"),
+    "State": ("{{", "}}"),
+    "Action": ("[", "]"),
+    "Knowledge": (">", "]"),
+    "Tool": ("[/", "\\]"),
+    "Table": ("[(", ")]"),
+    "Column": ("[/", "/]"),
+    "File": ("(", ")"),
+    "Script": ("[[", "]]"),
+    "Skill": ("[\\", "/]"),
+}
+# At the beginning of a line more signs mean something, as "-" and "1)" do; within a word `_` and `-` mean nothing. The
+# last two are what Mermaid puts in the place of `#` and `;` while it works.
+MEANING = re.compile(r"^[\W\d_]|[!-'*+.:-<>-@\[-^`{-~ﬂ¶]|(?<![A-Za-z0-9])[_-]|[_-](?![A-Za-z0-9])")
+LINE_BREAK = "<br/>"
+
+
+def _mermaid_statements(graph: Trajectory) -> Iterator[str]:
+    ids = {name: _drawing_id(node) for name, node in graph.nodes.items()}
+    for name, node in graph.nodes.items():
+        opening, closing = MERMAID_SHAPES[node.type]
+        yield f"  {ids[name]}{opening}{_mermaid_quoted(name)}{closing}"
+    for edge in graph.edges:
+        yield f"  {ids[edge.source]} {_arrow(edge)} {ids[edge.target]}"
+    pointers = [ids[name] for name in graph.nodes if name in graph.pointers]
+    if pointers:
+        yield "  classDef pointer stroke-width:4px"
+        yield f"  class {','.join(pointers)} pointer"
+
+
+def _arrow(edge: TrajectoryEdge) -> str:
+    arrow = "-.->" if edge.leads_back else "-->"
+    # An empty label is not allowed.
+    return f"{arrow}|{_mermaid_quoted(edge.type)}|" if edge.type else arrow
+
+
+def _mermaid_quoted(text: str) -> str:
+    lines = _visible(text).split("\n")
+    return '"' + LINE_BREAK.join(MEANING.sub(_number, line) for line in lines) + '"'
+
+
+def _number(found: re.Match[str]) -> str:
+    return f"#{ord(found.group())};"

@@ -9,10 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .args import checked_text
-
-F = TypeVar("F", bound=Callable[..., Any])
-STDIN = "-"
+from .options import checked_text
 
 
 class OrderedGroup(click.Group):
@@ -30,6 +27,10 @@ def group(kind: str, help_text: str, commands: Iterable[click.Command]) -> click
     for command in commands:
         made.add_command(command)
     return made
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+STDIN = "-"
 
 
 def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:

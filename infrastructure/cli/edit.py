@@ -8,8 +8,9 @@ import click
 
 from ...domain.chat.eviction import Eviction
 from ...domain.errors import InvalidInputError
-from .args import actor, as_json, changing, database, existing, opened, reason
+from .addresses import existing, opened
 from .changes import items, named_items, note, report
+from .options import actor, as_json, changing, database, reason
 from .render import counted
 
 

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ...domain.trajectory import Trajectory, TrajectoryEdge
-from .args import address, as_json, database, optional_text, reading, required_text
+from .addresses import address
 from .changes import note
-from .item_list import print_head
-from .render import aligned, counted, cut, is_cut_short, joined, one_line, paint, print_json, terminal_width
+from .options import as_json, database, optional_text, reading, required_text
+from .render import aligned, counted, cut, is_cut_short, joined, one_line, paint, terminal_width
+from .run_sessions import Wanted, run_at, wanted_runs
 from .run_words import SeenRun
-from .runs import Wanted, run_at, wanted_runs
+from .shapes import print_json
+from .showing import print_head
 
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")
 POINTER = "*"
-NUMBER = click.IntRange(min=0)
 
 
 def print_graph(view: SeenRun, graph: Trajectory) -> None:
@@ -58,6 +59,9 @@ def _ends(edges: Sequence[TrajectoryEdge]) -> str:
 
 def _fitted(line: str) -> str:
     return cut(line, terminal_width()) if is_cut_short() else line
+
+
+NUMBER = click.IntRange(min=0)
 
 
 @click.command("graph")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...domain.canonical import parse_json
 from ...domain.log.ports import Log
-from ...domain.messages import calls_of, field, kind_of
+from ...domain.messages.reading import calls_of, field, kind_of
 from ...domain.spans import Ref
 from ...domain.trajectory import Run
 from ...domain.trajectory.events import (
@@ -35,8 +35,9 @@ from ...domain.trajectory.events import (
     StepTaken,
 )
 from ...domain.trajectory.nodes import node_name
-from ...domain.trajectory.state.parts import type_of
-from .render import because, counted, joined, json_text, source_of
+from ...domain.trajectory.state import type_of
+from .render import because, counted, joined, source_of
+from .shapes import json_text
 
 
 class SeenRun:

@@ -14,12 +14,11 @@ from ...domain.errors import StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
 from ..store import Store
-from .args import database, keeping, shown
-from .progress import asked_to_stop, known_names, names
+from .options import database, keeping, shown
 from .render import clock, counted, duration, one_line
+from .stopping import asked_to_stop, known_names, names
 
 Standing = Mapping[str, ProjectionStatus]
-SAID_EVERY_SECONDS = 10.0
 
 
 class WorkerLog:
@@ -71,6 +70,9 @@ class WorkerLog:
 
 def _events(status: ProjectionStatus) -> int:
     return Moment.parse(status.position).events
+
+
+SAID_EVERY_SECONDS = 10.0
 
 
 @click.command("run")

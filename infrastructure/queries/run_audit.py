@@ -37,9 +37,8 @@ from ...domain.trajectory.events import (
     StepsCleared,
     StepTaken,
 )
-from ...domain.trajectory.nodes import node_name
-from ...domain.trajectory.state.attributes import DESCRIPTION
-from ...domain.trajectory.state.parts import type_of
+from ...domain.trajectory.nodes import DESCRIPTION, node_name
+from ...domain.trajectory.state import type_of
 from ..plain_data import plain_fields
 from .audit_trail import Change
 from .origins import births, full_ref

@@ -17,7 +17,6 @@ import msgspec
 from ...domain.errors import NotFoundError
 from ...domain.spans import OWN, Ref, Segment
 from ...domain.trajectory import RunId, Trajectory
-from ...domain.trajectory.drawing import drawn
 from ...domain.trajectory.events import (
     EdgeAdded,
     NodeRegistered,
@@ -28,10 +27,9 @@ from ...domain.trajectory.events import (
     RunEvent,
     RunOpened,
 )
+from ...domain.trajectory.graph import RunGraph, drawn
 from ...domain.trajectory.nodes import own_fields
-from ...domain.trajectory.state.fold import EMPTY, PastRound, RestoredRounds, fold
-from ...domain.trajectory.state.graph import RunGraph, leaves_of
-from ...domain.trajectory.state.parts import QUERY
+from ...domain.trajectory.state import EMPTY, QUERY, PastRound, RestoredRounds, fold, leaves_of
 from ...projections.trajectory_keys import place_in, runs_prefix
 from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
 from ..log.row_faults import REBUILD, opening

@@ -14,11 +14,11 @@ SMALL_ALLOWED = {
 }
 # Groups that import each other inside functions or for type checkers alone, by one of theirs.
 CIRCLES_ALLOWED = {
+    "refold.domain.agent.agent": "an agent runs turns, and a turn knows its agent",
     "refold.domain.chat.summarising": "a summary is asked for with a context, and contexts ask for summaries",
     "refold.domain.pool": "hooks get the pool injected that calls them",
-    "refold.domain.trajectory.exports": "a graph has its exports as methods",
 }
-MODULES_PASSED_MAX = {"add_message": 24, "contexts": 12, "at": 23, "register_node": 28, "refold show": 61}
+MODULES_PASSED_MAX = {"add_message": 24, "contexts": 12, "at": 23, "register_node": 25, "refold show": 61}
 
 
 def test_no_module_needs_itself_to_be_imported() -> None:

@@ -13,7 +13,11 @@ FUNCTION_LINES_P95_MAX = 35
 FUNCTION_LINES_MEDIAN_MAX = 8
 FILE_LINES_MAX = 500
 # Files that hold one public class whole: most of their lines are keyword arguments, and what they mean.
-WHOLE_CLASSES = {ROOT / "domain" / "chat" / "context.py", ROOT / "infrastructure" / "store.py"}
+WHOLE_CLASSES = {
+    ROOT / "domain" / "chat" / "context.py",
+    ROOT / "domain" / "trajectory" / "run.py",
+    ROOT / "infrastructure" / "store.py",
+}
 CLASS_LINES_MAX = 1_000
 SHIPPED = (*PACKAGES.values(), ROOT / "scripts", ROOT / "benchmarks")
 OURS = (*SHIPPED, ROOT / "tests")

@@ -6,7 +6,7 @@ import pytest
 
 import refold
 from refold.domain.trajectory import Run
-from refold.domain.trajectory.rules.commands import WritePortrait
+from refold.domain.trajectory.commands import WritePortrait
 
 
 def worked(store: refold.Store) -> Run:

@@ -9,8 +9,8 @@ import msgspec
 import refold
 from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from refold.domain.trajectory import Run, Trajectory
-from refold.domain.trajectory.rules.commands import RequestPortrait, WritePortrait
-from refold.domain.trajectory.state.graph import RunGraph
+from refold.domain.trajectory.commands import RequestPortrait, WritePortrait
+from refold.domain.trajectory.graph import RunGraph
 
 USER, SESSION = "mia", "s/1"
 TALK = [

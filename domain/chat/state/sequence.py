@@ -15,7 +15,8 @@ from typing import overload
 
 import msgspec
 
-from ...concurrency.locks import renew_in_child, synchronized
+from ...concurrency.locks import synchronized
+from ...concurrency.process_forks import renew_in_child
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import ChatItemEvent

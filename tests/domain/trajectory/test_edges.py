@@ -8,10 +8,10 @@ import pytest
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
 from refold.domain.spans import Ref
 from refold.domain.trajectory import NodeNotFoundError, RunFactory
+from refold.domain.trajectory.graph import RunGraph
 from refold.domain.trajectory.nodes import DATA, NODE_TYPES
-from refold.domain.trajectory.rules.registering import edge_type
-from refold.domain.trajectory.state.fold import is_forward
-from refold.domain.trajectory.state.graph import RunGraph
+from refold.domain.trajectory.rules import edge_type
+from refold.domain.trajectory.state import is_forward
 from tests.support.effort import calls_of
 
 from .runs import add, asked, edges

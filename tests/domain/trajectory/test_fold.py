@@ -3,8 +3,7 @@
 import pytest
 
 from refold.domain.trajectory import Run, RunFactory
-from refold.domain.trajectory.state.fold import EMPTY, RunState, fold
-from refold.domain.trajectory.state.loading import complete
+from refold.domain.trajectory.state import EMPTY, RunState, complete, fold
 from tests.support.effort import calls_of
 
 from .runs import add, asked, busy

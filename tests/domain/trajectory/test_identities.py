@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.trajectory import RunFactory, Trajectory, TrajectoryEdge, TrajectoryNode
-from refold.domain.trajectory.trajectory import merged_by_identity
 
 from .runs import add, asked
 
@@ -69,7 +68,7 @@ def made(labels: list[int], pairs: set[tuple[int, int]]) -> Trajectory:
 def test_without_what_leads_back_it_is_acyclic(labels: list[int], pairs: set[tuple[int, int]]) -> None:
     """No edge is lost, and none is marked in vain: each closes a cycle with those that are not marked."""
     graph = made(labels, pairs)
-    merged = merged_by_identity(graph)
+    merged = graph.by_identity()
 
     assert merged.is_acyclic
     plain = {name: name.partition("#")[0] for name in graph.nodes}

@@ -9,10 +9,10 @@ import pytest
 
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
-from refold.domain.log.envelope import acting
+from refold.domain.log.acting import acting
 from refold.domain.pool.read_only import ReadOnlyError
 from refold.domain.trajectory import RunFactory
-from refold.domain.trajectory.descriptions import run_descriptions as portrayed
+from refold.domain.trajectory import run as portrayed
 from refold.domain.trajectory.nodes import DATA, own_fields
 
 from ..llm.models import ScriptedLLM

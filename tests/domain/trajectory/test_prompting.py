@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.trajectory.descriptions.prompts import NO_PREVIEW, preview_of
+from refold.domain.trajectory.prompts import NO_PREVIEW, preview_of
 
 from .finds import question_about, run_that_acted
 

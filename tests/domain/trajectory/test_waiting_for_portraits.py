@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory.descriptions.tasks import THREAD_NAME
+from refold.domain.trajectory.descriptions import THREAD_NAME
 
 from .finds import WRITTEN, Portrayer, describe, description, run_with_finds, told
 

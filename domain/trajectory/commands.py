@@ -1,0 +1,205 @@
+"""
+What can be asked of a run.
+
+Nodes are named as callers name them; what they mean is looked up when the command is decided, so that a command
+which comes after another writer's is decided on what that one left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..spans import Ref
+from .events import RoundsRestored, RunOpened
+from .state import PastRound
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Open the run."""
+
+    event: RunOpened
+
+
+class RegisterQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Register the question of the round."""
+
+    fields: Mapping[str, Any]
+    created_at: float
+    label: str | None = None
+    description: str | None = None
+
+
+class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Register a node behind others; see `Run.register_node`."""
+
+    type: str
+    description: str
+    predecessors: tuple[str, ...]
+    fields: Mapping[str, Any]
+    created_at: float
+    edge: str | None = None
+    label: str | None = None
+    add_pointer: bool = False
+    remove_pointers: bool = False
+
+
+class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Register a query or a node as it was elsewhere: behind `sources`, if any, with all that it had."""
+
+    type: str
+    label: str
+    description: str
+    fields: Mapping[str, Any]
+    created_at: float
+    sources: tuple[Ref, ...] = ()
+    edge: str = ""
+
+
+class ModifyNode(msgspec.Struct, frozen=True):
+    """Give attributes of a node other values; `made_at` says when, where that was not now."""
+
+    name: str
+    changes: Mapping[str, Any]
+    made_at: float | None = None
+
+
+class RemoveNode(msgspec.Struct, frozen=True):
+    """Take a node out of the graph."""
+
+    name: str
+    reason: str | None = None
+
+
+class AddEdge(msgspec.Struct, frozen=True):
+    """Join two nodes that are there."""
+
+    source: str
+    target: str
+    edge: str | None = None
+
+
+class MovePointers(msgspec.Struct, frozen=True):
+    """Let some nodes be pointers, and others not."""
+
+    left: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+
+
+class RestoreRounds(msgspec.Struct, frozen=True):
+    """Let the graph go back over earlier rounds, which were looked up."""
+
+    event: RoundsRestored
+    past: tuple[PastRound, ...]
+
+
+class RequestPortrait(msgspec.Struct, frozen=True):
+    """Note that a model is asked for the description of a vertex."""
+
+    node: Ref
+    model: str | None = None
+
+
+class WritePortrait(msgspec.Struct, frozen=True):
+    """Take a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`."""
+
+    node: Ref
+    description: str
+    model: str | None = None
+    made_at: float | None = None
+
+
+class FailPortrait(msgspec.Struct, frozen=True):
+    """Note that a model gave no description of a vertex."""
+
+    node: Ref
+    error: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step as it is to be queued: its name, and its parameters as JSON."""
+
+    name: str
+    params: bytes = b""
+
+
+class QueueStep(msgspec.Struct, frozen=True):
+    """Put a step at the end of a queue, if that holds less than `capacity`."""
+
+    queue: str
+    step: Step
+    capacity: int
+
+
+class LoadSteps(msgspec.Struct, frozen=True):
+    """Clear some queues and fill them anew."""
+
+    queues: Mapping[str, tuple[Step, ...]]
+    capacity: int
+
+
+class TakeStep(msgspec.Struct, frozen=True):
+    """Take the next step of a queue."""
+
+    queue: str
+
+
+class ReturnStep(msgspec.Struct, frozen=True):
+    """Give a step back that was taken; `step` is the version that queued it."""
+
+    step: int
+
+
+class ClearSteps(msgspec.Struct, frozen=True):
+    """Let all steps leave some queues."""
+
+    queues: tuple[str, ...]
+
+
+class RecordMessages(msgspec.Struct, frozen=True):
+    """Record messages of the dialogue, each as JSON."""
+
+    records: tuple[bytes, ...]
+
+
+class Close(msgspec.Struct, frozen=True):
+    """End the run."""
+
+    reason: str | None = None
+
+
+class NameVersion(msgspec.Struct, frozen=True):
+    """Give a version a name."""
+
+    name: str
+    version: int
+
+
+# The commands that are decided on the graph.
+GraphCommand = (
+    RegisterQuery
+    | RegisterNode
+    | ImportNode
+    | ModifyNode
+    | RemoveNode
+    | AddEdge
+    | MovePointers
+    | RequestPortrait
+    | WritePortrait
+    | FailPortrait
+)
+Command = (
+    GraphCommand
+    | Begin
+    | RestoreRounds
+    | QueueStep
+    | LoadSteps
+    | TakeStep
+    | ReturnStep
+    | ClearSteps
+    | RecordMessages
+    | Close
+    | NameVersion
+)

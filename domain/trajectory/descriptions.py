@@ -1,0 +1,266 @@
+"""
+Tasks that ask for descriptions, in threads that nobody waits for, and a semaphore that limits them.
+
+Threads that keep nobody from ending: one with an event loop, and one for a single call.
+
+A thread of a pool is waited for when its loop, or the interpreter, ends. A model may take minutes to answer, or never.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..concurrency.locks import locked, synchronized
+from ..concurrency.process_forks import keep_for_ever, renew_in_child
+from ..errors import InvalidInputError
+from ..spans import Ref
+
+if TYPE_CHECKING:
+    import asyncio
+
+    Started = Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
+
+
+T = TypeVar("T")
+THREAD_NAME = "refold-portraits"
+
+
+class OwnLoop:
+    """
+    An event loop in a thread of its own, for those who have none.
+
+    It is there until nobody holds this object any more, so that the connections of a model can be used again.
+    """
+
+    def __init__(self) -> None:
+        started: Started = Future()
+        threading.Thread(target=_serve, args=(started,), daemon=True, name=THREAD_NAME).start()
+        self.loop, stop = started.result()
+        weakref.finalize(self, self.loop.call_soon_threadsafe, stop.set).atexit = False
+
+
+def _serve(started: Started) -> None:
+    # asyncio takes a third of the time of `import refold`, and most runs have no portraits.
+    import asyncio
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+
+    asyncio.run(until_stopped())
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if one does."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
+    """Run `call` in a thread of its own, with the caller's context variables, and return what it returns."""
+    import asyncio
+
+    context, done = copy_context(), Future[T]()
+    # So that whoever stops waiting does not take back what is under way.
+    done.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            done.set_result(context.run(call, *args))
+        except StopIteration as error:
+            # Which cannot be raised out of an `await`, since it would end the one who awaits.
+            done.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name=THREAD_NAME).start()
+    return await asyncio.wrap_future(done)
+
+
+logger = logging.getLogger("refold.trajectory")
+Work = Callable[[Ref], Coroutine[Any, Any, None]]
+
+
+class _Job:
+    """The portrait of one node: the loop that its task runs in, and by what others learn that it is over."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        # A loop alone would not keep its task from being thrown away.
+        self.task: asyncio.Task[None] | None = None
+        self.over: Future[None] = Future()
+        # So that whoever stops waiting does not take back what is under way.
+        self.over.set_running_or_notify_cancel()
+
+
+class PortraitTasks:
+    """The tasks of one run; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._own: OwnLoop | None = None
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # What is under way is so in the parent, whose loop would be woken if it was let go of here.
+        if self._own is not None:
+            keep_for_ever(self._own)
+        self._lock = threading.Lock()
+        self._jobs: dict[Ref, _Job] = {}
+        self._own = None
+
+    def start(self, refs: Iterable[Ref], work: Work) -> int:
+        """Start `work` for each vertex that none is under way for, and return for how many."""
+        here = running_loop()
+        jobs = self._noted(refs, here)
+        for ref, job in jobs.items():
+            if here is None:
+                job.loop.call_soon_threadsafe(self._begin, ref, job, work)
+            else:
+                self._begin(ref, job, work)
+        return len(jobs)
+
+    @synchronized
+    def _noted(self, refs: Iterable[Ref], here: asyncio.AbstractEventLoop | None) -> dict[Ref, _Job]:
+        """Note a job for each vertex that has none."""
+        self._drop_dead()
+        new = [ref for ref in dict.fromkeys(refs) if ref not in self._jobs]
+        jobs = {ref: _Job(here or self._own_loop()) for ref in new}
+        self._jobs |= jobs
+        return jobs
+
+    async def wait(self, timeout: float | None) -> list[Ref]:
+        """Wait for the tasks that are under way by now, and return those that still are when the time is over."""
+        import asyncio
+
+        jobs = self._under_way()
+        ends = [asyncio.wrap_future(job.over) for job in jobs.values()]
+        try:
+            if ends:
+                await asyncio.wait(ends, timeout=timeout)
+        finally:
+            for end in ends:
+                # It belongs to this loop, which may be gone before the task is.
+                end.cancel()
+        return _unfinished(jobs)
+
+    def wait_here(self, timeout: float | None) -> list[Ref]:
+        """
+        As `wait`, for those who cannot await.
+
+        Raises:
+            InvalidInputError: a task runs in the loop of this thread, which would wait for itself.
+        """
+        jobs = self._under_way()
+        here = running_loop()
+        if any(job.loop is here for job in jobs.values()):
+            raise InvalidInputError("portraits are made in this event loop: `await run.wait_portraits()` here")
+        concurrent.futures.wait([job.over for job in jobs.values()], timeout)
+        return _unfinished(jobs)
+
+    @synchronized
+    def _under_way(self) -> dict[Ref, _Job]:
+        self._drop_dead()
+        return dict(self._jobs)
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        if self._own is None:
+            self._own = OwnLoop()
+        return self._own.loop
+
+    def _begin(self, ref: Ref, job: _Job, work: Work) -> None:
+        job.task = job.loop.create_task(work(ref))
+        job.task.add_done_callback(lambda task: self._end(ref, job, task))
+
+    def _end(self, ref: Ref, job: _Job, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("a portrait could not be recorded, and can be asked for again", exc_info=error)
+        locked(self._lock, self._let_go, ref, job)
+        job.over.set_result(None)
+
+    def _let_go(self, ref: Ref, job: _Job) -> None:
+        if self._jobs.get(ref) is job:
+            del self._jobs[ref]
+
+    def _drop_dead(self) -> None:
+        """Let go of tasks whose loop was closed over their heads: they will never end."""
+        for ref, job in list(self._jobs.items()):
+            if job.loop.is_closed():
+                del self._jobs[ref]
+                job.over.set_result(None)
+
+
+def _unfinished(jobs: dict[Ref, _Job]) -> list[Ref]:
+    return [ref for ref, job in jobs.items() if not job.over.done()]
+
+
+class Semaphore:
+    """Room for `count` tasks at once; others wait, and get in in the order in which they came."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._after_fork()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        # Held for a few lines at a time and never while awaiting, so it cannot block a loop.
+        self._lock = threading.Lock()
+        # Tasks of the parent's loops do not go on in a child.
+        self._taken: set[asyncio.Future[None]] = set()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Wait for a place, and hold it for the block."""
+        import asyncio
+
+        ticket = asyncio.get_running_loop().create_future()
+        locked(self._lock, self._enter, ticket)
+        try:
+            await ticket
+            yield
+        finally:
+            self._leave(ticket)
+
+    def _enter(self, ticket: asyncio.Future[None]) -> None:
+        self._waiting.append(ticket)
+        self._let_in()
+
+    @synchronized
+    def _leave(self, ticket: asyncio.Future[None]) -> None:
+        self._taken.discard(ticket)
+        if ticket in self._waiting:
+            self._waiting.remove(ticket)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        # A task of a loop that was closed over its head will never leave.
+        self._taken = {ticket for ticket in self._taken if not ticket.get_loop().is_closed()}
+        while self._waiting and len(self._taken) < self.count:
+            ticket = self._waiting.popleft()
+            try:
+                ticket.get_loop().call_soon_threadsafe(_wake, ticket)
+            except RuntimeError:
+                # Its loop was closed while it waited.
+                continue
+            self._taken.add(ticket)
+
+
+def _wake(ticket: asyncio.Future[None]) -> None:
+    if not ticket.done():
+        ticket.set_result(None)

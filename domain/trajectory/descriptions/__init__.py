@@ -1,1 +1,0 @@
-"""Descriptions that a model writes of the nodes of a run."""

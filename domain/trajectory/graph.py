@@ -1,0 +1,457 @@
+"""
+A run's state as a graph: what lies where, what is called how, and what leads to what.
+
+The graph goes over the run and the earlier rounds that it goes back over, oldest first. Between two rounds in a row
+stand bridges: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ..canonical import parse_json
+from ..frozen import FrozenDict, freeze
+from ..ordered_map import OrderedMap
+from ..spans import OWN, Ref
+from .errors import NodeNotFoundError
+from .events import NodeEvent, NodeRegistered
+from .identity import RunId
+from .nodes import DESCRIPTION, NODE_TYPES, BaseIR, node_name, numbered_name, own_fields, parse_node_name
+from .state import Change, Edge, Row, RunState, Vertex, leaves_of, row_of, type_of
+from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, reached
+
+BRIDGE = "continues_to"
+Edges = OrderedMap[Ref, Row[Edge]]
+
+
+class RunGraph:
+    """Questions to a run's graph. `Ref`s without a stream lie in the run itself."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        # All rounds, oldest first; the run itself is the last one.
+        self.rounds = (*((past.stream, past.state) for past in state.past), (OWN, state))
+        self._places = {stream: place for place, (stream, _) in enumerate(self.rounds)}
+
+    # Names
+
+    def resolve(self, name: str) -> Ref:
+        """
+        Return the vertex that a name means.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+            NodeNotFoundError: there is no such node, or no such type.
+        """
+        found = self.find(name)
+        if found is None:
+            wanted = parse_node_name(name)
+            if wanted.type not in NODE_TYPES:
+                raise NodeNotFoundError(f"Current context does not have IR of type {wanted.type!r}.")
+            raise NodeNotFoundError(
+                f"Current context does not have IR with label {wanted.label!r} of type {wanted.type!r}."
+            )
+        return found
+
+    def find(self, name: str) -> Ref | None:
+        """
+        Return the vertex that a name means, None where there is none.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+        """
+        return next((ref for ref in self.ever_named(name) if self.is_there(ref)), None)
+
+    def _bearing(self, name: str, number: int | None = None) -> Iterator[Ref]:
+        """Yield the vertices that a plain name may mean, or one with a number, the newest first, removed ones too."""
+        counts = [_count(state, name) for _, state in self.rounds]
+        before = sum(counts)
+        for (stream, state), count in zip(reversed(self.rounds), reversed(counts), strict=True):
+            before -= count
+            version = state.newest.get(name)
+            while version and (vertex := state.vertices.get(version)):
+                if number in (None, before + vertex.number):
+                    yield Ref(version, stream)
+                version = vertex.before
+
+    def ever_named(self, name: str) -> Iterator[Ref]:
+        """
+        Yield the vertices that a name means or has meant, the newest first, removed ones too.
+
+        Raises:
+            InvalidInputError: the name is not of the form `Type(label)`.
+        """
+        wanted = parse_node_name(name)
+        return self._bearing(node_name(wanted.type, wanted.label), wanted.number)
+
+    def vertices_named(self, node_type: str, label: str) -> list[Ref]:
+        """Return all vertices of a name, removed ones too, oldest first."""
+        return list(self._bearing(node_name(node_type, label)))[::-1]
+
+    def name_of(self, ref: Ref) -> str:
+        """Return the name of a vertex: the plain one if it is the newest that bears it, else with its number."""
+        return self._vertex(ref).name if self.is_newest(ref) else self.numbered_name_of(ref)
+
+    def numbered_name_of(self, ref: Ref) -> str:
+        """Return the name of a vertex with its number, which it bears where a newer one bears the plain name."""
+        vertex = self._vertex(ref)
+        earlier = self.rounds[: self._places[ref.stream]]
+        return numbered_name(vertex.name, vertex.number + sum(_count(state, vertex.name) for _, state in earlier))
+
+    def is_newest(self, ref: Ref) -> bool:
+        """Return whether a vertex is the newest that bears its name; where newer ones were removed, the newest left."""
+        name, place = self._vertex(ref).name, self._places[ref.stream]
+        is_last = self.rounds[place][1].newest.get(name) == ref.version
+        if is_last and not any(name in state.newest for _, state in self.rounds[place + 1 :]):
+            # Most names are borne once.
+            return True
+        return next((other for other in self._bearing(name) if self.is_there(other)), None) == ref
+
+    # Vertices
+
+    def _vertex(self, ref: Ref) -> Vertex:
+        place = self._places.get(ref.stream)
+        held = None if place is None else self.rounds[place][1].vertices.get(ref.version)
+        if held is None:
+            raise NodeNotFoundError(f"{ref.stream or 'this run'} has no node of version {ref.version}")
+        return held
+
+    def event(self, ref: Ref) -> NodeEvent:
+        """Return the event that registered a vertex."""
+        return self._vertex(ref).event
+
+    def type_of(self, ref: Ref) -> str:
+        """Return the type of a vertex."""
+        return type_of(self._vertex(ref).event)
+
+    def is_there(self, ref: Ref) -> bool:
+        """Return whether a vertex is in the graph: in one of its rounds, and not removed."""
+        place = self._places.get(ref.stream)
+        if place is None or ref.version not in self.rounds[place][1].vertices:
+            return False
+        return not any(
+            (Ref(ref.version) if stream == ref.stream else ref) in state.removed
+            for stream, state in self.rounds[place:]
+        )
+
+    def round_of(self, ref: Ref) -> RunState:
+        """Return the state of the round that registered a vertex."""
+        return self.rounds[self._places[ref.stream]][1]
+
+    def changes_of(self, ref: Ref) -> list[tuple[str, Change]]:
+        """Return the changes of a vertex in their order, each with the stream that recorded it."""
+        found: list[tuple[str, Change]] = []
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            seen = Ref(ref.version) if stream == ref.stream else ref
+            found += [(stream, change) for change in row_of(state.changes.get(seen))]
+        return found
+
+    def removal_of(self, ref: Ref) -> Ref | None:
+        """Return the event that removed a vertex, None where it was not."""
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            version = state.removed.get(Ref(ref.version) if stream == ref.stream else ref)
+            if version is not None:
+                return Ref(version, stream)
+        return None
+
+    @cached_property
+    def there(self) -> dict[str, list[Vertex]]:
+        """The vertices of the graph by their rounds, in the order of both."""
+        there = {stream: state.vertices.values() for stream, state in self.rounds}
+        gone = {
+            ref if ref.stream else Ref(ref.version, stream) for stream, state in self.rounds for ref in state.removed
+        }
+        for stream in {ref.stream for ref in gone} & there.keys():
+            there[stream] = [vertex for vertex in there[stream] if Ref(vertex.version, stream) not in gone]
+        return there
+
+    def vertices(self) -> Iterator[Ref]:
+        """Yield the vertices of the graph: round after round, as they were registered."""
+        for stream, vertices in self.there.items():
+            for vertex in vertices:
+                yield Ref(vertex.version, stream)
+
+    # Edges
+
+    def bridged_to(self, ref: Ref) -> Iterable[Ref]:
+        """Return the leaves that are bridged to a query; removed ones too."""
+        return self._bridges.get(ref, ())
+
+    def predecessors(self, ref: Ref) -> list[Edge]:
+        """Return the edges that lead to a vertex."""
+        event = self.event(ref)
+        found = [Edge(leaf, BRIDGE, 0) for leaf in self.bridged_to(ref)]
+        if isinstance(event, NodeRegistered):
+            found += [Edge(_absolute(source, ref.stream), event.edge, ref.version) for source in event.sources]
+        return self._there(found + self._added(ref, lambda state: state.into))
+
+    def successors(self, ref: Ref) -> list[Edge]:
+        """Return the edges that lead on from a vertex."""
+        found = self._added(ref, lambda state: state.out.by_source)
+        found += [Edge(query, BRIDGE, 0) for query, leaves in self._bridges.items() if ref in leaves]
+        return self._there(found)
+
+    def _added(self, ref: Ref, side: Callable[[RunState], Edges]) -> list[Edge]:
+        found: list[Edge] = []
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            if stream != ref.stream and not state.touches_past:
+                continue
+            seen = Ref(ref.version) if stream == ref.stream else ref
+            found += [
+                Edge(_absolute(edge.end, stream), edge.type, edge.version) for edge in row_of(side(state).get(seen))
+            ]
+        return found
+
+    def _there(self, edges: Iterable[Edge]) -> list[Edge]:
+        return [edge for edge in edges if self.is_there(edge.end)]
+
+    @cached_property
+    def _bridges(self) -> dict[Ref, dict[Ref, None]]:
+        """The leaves that each query is bridged to."""
+        bridges: dict[Ref, dict[Ref, None]] = {}
+        waiting: list[Ref] = []
+        for place, (stream, state) in enumerate(self.rounds):
+            query = Ref(state.query, stream)
+            if self.is_there(query):
+                bridges[query] = dict.fromkeys(waiting)
+                waiting = []
+            if place < len(self.state.past):
+                waiting += [Ref(leaf.version, stream) for leaf in self._leaves(place)]
+        return bridges
+
+    def _leaves(self, place: int) -> tuple[Ref, ...]:
+        """Return the leaves of an earlier round; where later ones removed some of it, others are leaves now."""
+        stream, state = self.rounds[place]
+        later = (ref for _, after in self.rounds[place + 1 :] if after.touches_past for ref in after.removed)
+        gone = {Ref(ref.version) for ref in later if ref.stream == stream}
+        return leaves_of(state, gone) if gone else self.state.past[place].leaves
+
+    @property
+    def root(self) -> Ref | None:
+        """The query of the first round that has one."""
+        queries = (Ref(state.query, stream) for stream, state in self.rounds)
+        return next(filter(self.is_there, queries), None)
+
+    # Ways
+
+    def leading_to(self, refs: Iterable[Ref], *, over_bridges: bool = True) -> set[Ref]:
+        """Return the vertices from which a way leads to one of `refs`; without bridges it stays within each round."""
+        return set(
+            reached(refs, lambda ref: [edge.end for edge in self.predecessors(ref) if over_bridges or edge.version])
+        )
+
+    def led_to(self, refs: Iterable[Ref]) -> set[Ref]:
+        """Return the vertices to which a way leads from one of `refs`."""
+        return set(reached(refs, lambda ref: [edge.end for edge in self.successors(ref)]))
+
+    def closes_cycle(self, source: Ref, target: Ref) -> bool:
+        """Return whether an edge would close a cycle; quick where no edge ever led backward, and this does not."""
+        places = (self._places[source.stream], source.version), (self._places[target.stream], target.version)
+        if source == target:
+            return True
+        if places[0] < places[1] and not any(state.goes_backward for _, state in self.rounds):
+            return False
+        return source in self.led_to([target])
+
+
+def _count(state: RunState, name: str) -> int:
+    """Return how many vertices of a name a run ever registered."""
+    newest = state.vertices.get(state.newest.get(name) or 0)
+    return 0 if newest is None else newest.number
+
+
+def _absolute(ref: Ref, stream: str) -> Ref:
+    """Return a vertex as seen from the run, which `stream` names as its own."""
+    return ref if ref.stream else Ref(ref.version, stream)
+
+
+def attributes_of(graph: RunGraph, ref: Ref) -> dict[str, Any]:
+    """Return the attributes of a vertex by name, the description first."""
+    event = graph.event(ref)
+    attributes = {DESCRIPTION: event.description, **parse_json(event.fields)}
+    for _, change in graph.changes_of(ref):
+        attributes.update((one.name, parse_json(one.new)) for one in change.changes)
+    return attributes
+
+
+def description_of(graph: RunGraph, ref: Ref) -> Any:
+    """Return the description of a vertex, without a look at its fields, which may be long."""
+    changes = (one for _, change in reversed(graph.changes_of(ref)) for one in reversed(change.changes))
+    newest = next((one for one in changes if one.name == DESCRIPTION), None)
+    return graph.event(ref).description if newest is None else parse_json(newest.new)
+
+
+def old_values(graph: RunGraph, ref: Ref) -> dict[int, dict[str, Any]]:
+    """Return what the changed attributes had before each change, by number from 0."""
+    changes = graph.changes_of(ref)
+    return {
+        number: {one.name: parse_json(one.old) for one in change.changes} for number, (_, change) in enumerate(changes)
+    }
+
+
+# The names of a round's vertices, by the versions that registered them.
+Names = dict[int, str]
+
+
+def drawn(graph: RunGraph, identity: RunId) -> Trajectory:
+    """Return the graph of a run and the rounds it goes back over; `identity` is that of the run."""
+    names = _names(graph)
+    added = _added_edges(graph, names)
+    nodes: list[TrajectoryNode] = []
+    edges: list[TrajectoryEdge] = []
+    for stream, vertices in graph.there.items():
+        nodes += _nodes(graph, stream, vertices, names[stream], identity)
+        edges += _edges(graph, stream, vertices, names, added)
+    return Trajectory(
+        nodes,
+        edges,
+        root=None if graph.root is None else _name(graph.root, names),
+        initial=names[OWN].get(graph.state.query),
+        pointers=(end for ref in graph.state.pointers if (end := _name(ref, names)) is not None),
+    )
+
+
+def _name(ref: Ref, names: Mapping[str, Names]) -> str | None:
+    return names.get(ref.stream, {}).get(ref.version)
+
+
+def _names(graph: RunGraph) -> dict[str, Names]:
+    """Name vertices as `RunGraph.name_of` does: only the newest that bears a name bears it without a number."""
+    names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in graph.there.items()}
+    borne = {name for own in names.values() for name in own.values()}
+    if len(borne) < sum(map(len, names.values())):
+        for stream, own in reversed(names.items()):
+            for version, name in reversed(own.items()):
+                if name in borne:
+                    borne.remove(name)
+                else:
+                    own[version] = graph.numbered_name_of(Ref(version, stream))
+    return names
+
+
+def _nodes(graph: RunGraph, stream: str, vertices: list[Vertex], names: Names, identity: RunId) -> list[TrajectoryNode]:
+    number, sub = round_numbers(graph, stream, identity)
+    place = stream or identity.stream
+    return [
+        TrajectoryNode(
+            name=names[version := vertex.version],
+            birth=f"{place}@{version}",
+            type=type_of(event := vertex.event),
+            label=event.label,
+            run_id=number,
+            sub_id=sub,
+            created_at=event.created_at,
+            attributes=LazyAttributes(graph, stream, version),  # type: ignore[arg-type]  # it is registered as one
+        )
+        for vertex in vertices
+    ]
+
+
+def _edges(
+    graph: RunGraph,
+    stream: str,
+    vertices: list[Vertex],
+    names: Mapping[str, Names],
+    added: Mapping[str, list[TrajectoryEdge]],
+) -> list[TrajectoryEdge]:
+    """Return the edges to each vertex of a round in turn: what came with it, the bridges, what came later."""
+    own = names[stream]
+    edges: list[TrajectoryEdge] = []
+    starts: Iterable[Ref]
+    for vertex in vertices:
+        event, name, count = vertex.event, own[vertex.version], len(edges)
+        if isinstance(event, NodeRegistered):
+            edge, starts = event.edge, event.sources
+        else:
+            edge, starts = BRIDGE, graph.bridged_to(Ref(vertex.version, stream))
+        for one in starts:
+            start = _name(one, names) if one.stream else own.get(one.version)
+            if start is not None:
+                edges.append(TrajectoryEdge(start, name, edge))
+        edges += added.get(name, ())
+        if len(edges) - count > 1:
+            # The same edge recorded twice is one edge.
+            edges[count:] = dict.fromkeys(edges[count:])
+    return edges
+
+
+def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[TrajectoryEdge]]:
+    """Return the edges that came later than their nodes, by the names of their targets."""
+    added: dict[str, list[TrajectoryEdge]] = {}
+    for stream, state in graph.rounds:
+        for target, row in state.into.items():
+            end = names.get(target.stream or stream, {}).get(target.version)
+            for edge in row_of(row):
+                start = names.get(edge.end.stream or stream, {}).get(edge.end.version)
+                if start is not None and end is not None:
+                    added.setdefault(end, []).append(TrajectoryEdge(start, end, edge.type))
+    return added
+
+
+# They come by the ten thousand, and nothing that they refer to refers back: the collector need not look at them.
+class LazyAttributes(msgspec.Struct, gc=False, eq=False):
+    """The attributes of a vertex, put together when somebody looks: most nodes of a graph nobody does look at."""
+
+    _graph: RunGraph
+    _stream: str
+    _version: int
+    _found: FrozenDict[str, Any] | None = None
+
+    @property
+    def _values(self) -> FrozenDict[str, Any]:
+        found = self._found
+        if found is None:
+            found = self._found = freeze(attributes_of(self._graph, Ref(self._version, self._stream)))
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    # A Struct cannot have Mapping for a base, so what that brings is taken one by one.
+    get, keys, items, values = Mapping.get, Mapping.keys, Mapping.items, Mapping.values
+    __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
+    __hash__ = None  # type: ignore[assignment]  # as Mapping has it
+
+
+Mapping.register(LazyAttributes)
+
+
+def round_numbers(graph: RunGraph, stream: str, identity: RunId) -> tuple[int, int]:
+    """Return the round and the sub-agent of a run's stream; `identity` is that of the run itself."""
+    opened = graph.round_of(Ref(0, stream)).opened
+    return (identity.run_id, identity.sub_id) if opened is None or stream == OWN else (opened.round, opened.sub)
+
+
+def typed_node(
+    graph: RunGraph,
+    ref: Ref,
+    identity: RunId,
+    attributes: Mapping[str, Any],
+    history: Mapping[int, Mapping[str, Any]],
+) -> BaseIR:
+    """Return a vertex as a node of its type, with these attributes; `identity` is that of the run."""
+    event, node_type = graph.event(ref), graph.type_of(ref)
+    required = own_fields(node_type)
+    return NODE_TYPES[node_type](
+        label=event.label,
+        description=attributes[DESCRIPTION],
+        session_id=identity.session_id,
+        run_id=round_numbers(graph, ref.stream, identity)[0],
+        created_at=event.created_at,
+        history=freeze(history),
+        extra=freeze({name: value for name, value in attributes.items() if name not in (*required, DESCRIPTION)}),
+        **{name: freeze(attributes.get(name)) for name in required},
+    )

@@ -1,0 +1,379 @@
+"""A round as a value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import msgspec
+
+from ..canonical import canonical_json, parse_json, require_unicode
+from ..clock import require_time
+from ..errors import DecisionRefusedError, InvalidInputError
+from ..log.acting import acting
+from ..log.envelope import RecordedEvent
+from ..spans import Ref
+from .commands import AddEdge, ImportNode, ModifyNode, MovePointers, WritePortrait
+from .events import PortraitWritten
+from .graph import RunGraph, attributes_of, old_values
+from .history import made_at
+from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, require_fields
+from .rules import stored_fields
+from .run import Run
+from .state import QUERY
+
+
+class RoundChange(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What attributes had before a change, and who made it, when (in seconds since 1970); None where that is not known.
+
+    `is_portrait` says that a model, `model`, made it.
+    """
+
+    old: dict[str, Any]
+    actor: str | None = None
+    at: float | None = None
+    is_portrait: bool = False
+    model: str | None = None
+
+
+class RoundNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with its attributes as they are now, the description among them, and the changes that led there."""
+
+    name: str
+    type: str
+    label: str
+    attributes: dict[str, Any]
+    created_at: float | None = None
+    actor: str | None = None
+    changes: tuple[RoundChange, ...] = ()
+
+
+class RoundEdge(msgspec.Struct, frozen=True):
+    """An edge by the names of its ends."""
+
+    source: str
+    target: str
+    type: str
+
+
+class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A round: nodes in the order in which they were registered; `version` is that of the run that it was told from.
+
+    User, session and version are None where that is not known. `messages` are records.
+    """
+
+    run_id: int
+    sub_id: int
+    nodes: tuple[RoundNode, ...]
+    edges: tuple[RoundEdge, ...]
+    pointers: frozenset[str]
+    messages: tuple[dict[str, Any], ...] = ()
+    user_id: str | None = None
+    session_id: str | None = None
+    agent: str | None = None
+    version: int | None = None
+
+    @property
+    def initial(self) -> str | None:
+        """The name of the round's query."""
+        return next((node.name for node in self.nodes if node.type == "Query"), None)
+
+
+def names_in_round(nodes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """
+    Yield the names of nodes, given by type and label in their order: the last of each name has it, the others a number.
+    """
+    keys = list(nodes)
+    total = Counter(keys)
+    seen: Counter[tuple[str, str]] = Counter()
+    for key in keys:
+        seen[key] += 1
+        yield node_name(*key, seen[key] if seen[key] < total[key] else None)
+
+
+def are_same(given: RoundRecord, present: RoundRecord) -> bool:
+    """
+    Return whether two records say the same of a round. Who did it does not count, nor a time that one does not know.
+    """
+    return (
+        len(given.nodes) == len(present.nodes)
+        and all(map(_is_same_node, sorted(given.nodes, key=_name), sorted(present.nodes, key=_name)))
+        and set(given.edges) == set(present.edges)
+        and given.pointers == present.pointers
+        and _is_same(given.messages, present.messages)
+    )
+
+
+def _name(node: RoundNode) -> str:
+    return node.name
+
+
+def _is_same_node(given: RoundNode, present: RoundNode) -> bool:
+    return (
+        given.name == present.name
+        and _is_same(given.attributes, present.attributes)
+        and _is_same([change.old for change in given.changes], [change.old for change in present.changes])
+        and all(map(_is_same_time, _times(given), _times(present)))
+    )
+
+
+def _times(node: RoundNode) -> list[float | None]:
+    return [node.created_at, *(change.at for change in node.changes)]
+
+
+def _is_same_time(given: float | None, present: float | None) -> bool:
+    return None in (given, present) or given == present
+
+
+def _is_same(given: Any, present: Any) -> bool:
+    return canonical_json(given, what="a round") == canonical_json(present, what="a round")
+
+
+def told_round(run: Run) -> RoundRecord:
+    """
+    Return the round of a run, or of a view of its past, without what lies in other rounds.
+
+    Raises:
+        DecisionRefusedError: a part of it is not recorded yet, since a transaction is open.
+    """
+    state = run._state
+    recorded = run.recorded_events(until=state.version)
+    if len(recorded) < state.version:
+        raise DecisionRefusedError(f"{run.stream} is being changed by a transaction: tell of it when that has ended")
+    # Alone, so that edges to other rounds lead nowhere.
+    graph = RunGraph(msgspec.structs.replace(state, past=()))
+    refs = list(graph.vertices())
+    names = dict(zip(refs, names_in_round((graph.type_of(ref), graph.event(ref).label) for ref in refs), strict=True))
+    return RoundRecord(
+        run_id=run.run_id,
+        sub_id=run.sub_id,
+        nodes=tuple(_node(graph, ref, name, recorded) for ref, name in names.items()),
+        edges=tuple(dict.fromkeys(edge for ref in refs for edge in _edges(graph, ref, names))),
+        pointers=frozenset(names[ref] for ref in state.pointers if ref in names),
+        messages=tuple(parse_json(event.record) for event in state.messages.values()),
+        user_id=run.user_id,
+        session_id=run.session_id,
+        agent=run.agent,
+        version=state.version,
+    )
+
+
+def _node(graph: RunGraph, ref: Ref, name: str, recorded: Sequence[RecordedEvent]) -> RoundNode:
+    event = graph.event(ref)
+    changes = zip(graph.changes_of(ref), old_values(graph, ref).values(), strict=True)
+    return RoundNode(
+        name=name,
+        type=graph.type_of(ref),
+        label=event.label,
+        attributes=attributes_of(graph, ref),
+        created_at=event.created_at,
+        actor=recorded[ref.version - 1].meta.actor,
+        changes=tuple(_change(recorded[change.version - 1], old) for (_, change), old in changes),
+    )
+
+
+def _change(recorded: RecordedEvent, old: dict[str, object]) -> RoundChange:
+    event = recorded.event
+    is_portrait = isinstance(event, PortraitWritten)
+    return RoundChange(
+        old=old,
+        actor=recorded.meta.actor,
+        at=made_at(recorded),
+        is_portrait=is_portrait,
+        model=event.model if is_portrait else None,
+    )
+
+
+def _edges(graph: RunGraph, ref: Ref, names: Mapping[Ref, str]) -> list[RoundEdge]:
+    return [RoundEdge(names[edge.end], names[ref], edge.type) for edge in graph.predecessors(ref)]
+
+
+def checked_round(record: RoundRecord) -> RoundRecord:
+    """
+    Return a round that a run can be made from.
+
+    Raises:
+        InvalidInputError: what is wrong with it, naming the node or the edge.
+    """
+    require_unicode(record.agent or "", "the agent")
+    for node in record.nodes:
+        _require_whole(node)
+        _require_changes(node)
+    _require_names(record)
+    _require_ends(record)
+    _require_acyclic(record)
+    for index, message in enumerate(record.messages):
+        canonical_json(message, what=f"message {index}")
+    return record
+
+
+def _require_whole(node: RoundNode) -> None:
+    if not node.label:
+        raise InvalidInputError(f"the label of the node {node.name!r} is empty: it is a text of at least one character")
+    require_unicode(node.label, f"the label of the node {node.name!r}")
+    fields = dict(node.attributes)
+    description = fields.pop(DESCRIPTION, None)
+    if not isinstance(description, str):
+        raise InvalidInputError(f"the description of {node.name} is {description!r}: it is a text")
+    require_unicode(description, f"the description of {node.name}")
+    try:
+        require_fields(node.type, fields)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"the node {node.name!r} cannot be one: {error}") from error
+    stored_fields(fields, node.name)
+    _require_origin(node.actor, node.created_at, node.name)
+
+
+def _require_changes(node: RoundNode) -> None:
+    for number, change in enumerate(node.changes):
+        what = f"change {number} of {node.name}"
+        canonical_json(change.old, what=what)
+        _require_origin(change.actor, change.at, what)
+        require_unicode(change.model or "", f"the model of {what}")
+        for name in change.old:
+            if name not in node.attributes:
+                raise InvalidInputError(f"{what} is of {name!r}, an attribute it does not have")
+
+
+def _require_origin(actor: str | None, at: float | None, what: str) -> None:
+    require_unicode(actor or "", f"the actor of {what}")
+    if at is not None:
+        require_time(at, f"the time of {what}")
+
+
+def _require_names(record: RoundRecord) -> None:
+    keys = [(node.type, node.label) for node in record.nodes]
+    twice = [key for key, count in Counter(keys).items() if count > 1 and key[0] in COMPUTATION]
+    if twice:
+        raise InvalidInputError(f"it holds {twice[0][0]}({twice[0][1]}) more than once: only data can be met again")
+    for node, name in zip(record.nodes, names_in_round(keys), strict=True):
+        if node.name != name:
+            raise InvalidInputError(
+                f"it holds {node.name!r} where {name!r} would come: of several nodes of a name the newest comes last, "
+                "without a number"
+            )
+    queries = [node.name for node in record.nodes if node.type == "Query"]
+    if len(queries) > 1:
+        raise InvalidInputError(f"it holds {len(queries)} queries, {', '.join(queries)}: a round has one")
+
+
+def _require_ends(record: RoundRecord) -> None:
+    names = {node.name for node in record.nodes}
+    for edge in record.edges:
+        require_unicode(edge.type, f"the type of the edge from {edge.source} to {edge.target}")
+        for end in (edge.source, edge.target):
+            if end not in names:
+                raise InvalidInputError(
+                    f"it holds an edge from {edge.source!r} to {edge.target!r}, and no node {end!r}"
+                )
+    for name in record.pointers - names:
+        raise InvalidInputError(f"it holds the pointer {name!r}, and no such node")
+
+
+def _require_acyclic(record: RoundRecord) -> None:
+    sources: dict[str, list[str]] = {node.name: [] for node in record.nodes}
+    for edge in record.edges:
+        sources[edge.target].append(edge.source)
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError as error:
+        source, target = error.args[1][:2]
+        raise InvalidInputError(
+            f"its edges close a cycle, with that from {source!r} to {target!r}: a trajectory has none"
+        ) from error
+
+
+# What the version is named at which a run held what was brought in, and nothing else.
+IMPORTED = "imported"
+
+
+def bring_in(run: Run, record: RoundRecord) -> None:
+    """
+    Record a checked round in a run that holds nothing yet; the caller's transaction makes it all or nothing.
+
+    Raises:
+        DecisionRefusedError: the run has nodes or messages.
+    """
+    if run._state.vertices or run._state.messages:
+        raise DecisionRefusedError(f"{run.stream} holds something already: a round is brought into an empty run")
+    _Bringing(run, record).carry_out()
+
+
+class _Bringing:
+    """A round on its way into a run; `_refs` are the vertices so far, by the names that the round has for them."""
+
+    def __init__(self, run: Run, record: RoundRecord) -> None:
+        self._run, self._record = run, record
+        self._refs: dict[str, Ref] = {}
+        self._edges_to: dict[str, list[RoundEdge]] = {node.name: [] for node in record.nodes}
+        for edge in record.edges:
+            self._edges_to[edge.target].append(edge)
+
+    def carry_out(self) -> None:
+        """Record everything, and name the version at which it was done."""
+        late = [edge for node in self._record.nodes for edge in self._registered(node)]
+        for edge in late:
+            self._do(AddEdge(self._called(edge.source), self._called(edge.target), edge.type))
+        self._move_pointers()
+        self._run.record_messages(*self._record.messages)
+        self._run.name_version(IMPORTED)
+
+    def _do(self, command: object) -> None:
+        self._run._change(command, None, None, catch_up=False)
+
+    def _called(self, name: str) -> str:
+        """Return what the run calls a node at this moment."""
+        return self._run._graph.name_of(self._refs[name])
+
+    def _registered(self, node: RoundNode) -> list[RoundEdge]:
+        """Register a node and record its changes; return the edges to it that must be recorded by themselves."""
+        edges = dict.fromkeys(self._edges_to[node.name])
+        known = [edge for edge in edges if edge.source in self._refs and node.type != QUERY]
+        own = {edge: self._refs[edge.source] for edge in known if edge.type == known[0].type}
+        changes = _changes(node)
+        fields = dict(changes[0][2] if changes else node.attributes)
+        created_at = self._run._home.system.now() if node.created_at is None else node.created_at
+        with acting(actor=node.actor):
+            self._do(
+                ImportNode(
+                    type=node.type,
+                    label=node.label,
+                    description=fields.pop(DESCRIPTION),
+                    fields=fields,
+                    created_at=created_at,
+                    sources=tuple(own.values()),
+                    edge=known[0].type if known else "",
+                )
+            )
+        self._refs[node.name] = Ref(self._run.version)
+        for change, new, _ in changes:
+            self._change(node, change, new)
+        return [edge for edge in edges if edge not in own]
+
+    def _change(self, node: RoundNode, change: RoundChange, new: dict[str, Any]) -> None:
+        is_portrait = change.is_portrait and node.type in DATA and change.old == {DESCRIPTION: ""}
+        with acting(actor=change.actor):
+            if is_portrait:
+                self._do(WritePortrait(self._refs[node.name], new[DESCRIPTION], change.model, change.at))
+            else:
+                self._do(ModifyNode(self._called(node.name), new, change.at))
+
+    def _move_pointers(self) -> None:
+        wanted = [self._refs[node.name] for node in self._record.nodes if node.name in self._record.pointers]
+        graph = self._run._graph
+        left = tuple(graph.name_of(ref) for ref in graph.state.pointers if ref not in wanted)
+        self._do(MovePointers(left, tuple(graph.name_of(ref) for ref in wanted)))
+
+
+def _changes(node: RoundNode) -> list[tuple[RoundChange, dict[str, Any], dict[str, Any]]]:
+    """Return each change, the oldest first, with the values that it set and all attributes before it."""
+    after = node.attributes
+    found: list[tuple[RoundChange, dict[str, Any], dict[str, Any]]] = []
+    for change in reversed(node.changes):
+        found.append((change, {name: after[name] for name in change.old}, {**after, **change.old}))
+        after = found[-1][2]
+    return found[::-1]

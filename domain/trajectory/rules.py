@@ -1,0 +1,479 @@
+"""The rules of a run: commands in, events out, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..canonical import canonical_json, require_unicode
+from ..context.decider import Decider
+from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
+from ..ids import require_name
+from ..spans import Ref
+from .commands import (
+    AddEdge,
+    Begin,
+    ClearSteps,
+    Close,
+    Command,
+    FailPortrait,
+    GraphCommand,
+    ImportNode,
+    LoadSteps,
+    ModifyNode,
+    MovePointers,
+    NameVersion,
+    QueueStep,
+    RecordMessages,
+    RegisterNode,
+    RegisterQuery,
+    RemoveNode,
+    RequestPortrait,
+    RestoreRounds,
+    ReturnStep,
+    Step,
+    TakeStep,
+    WritePortrait,
+)
+from .errors import NodeNotFoundError, RunStateError, UnknownAttributeError
+from .events import (
+    AttributeChange,
+    EdgeAdded,
+    MessageRecorded,
+    NodeChanged,
+    NodeRegistered,
+    NodeRemoved,
+    PointersMoved,
+    PortraitDiscarded,
+    PortraitFailed,
+    PortraitRequested,
+    PortraitWritten,
+    QueryRegistered,
+    RunClosed,
+    RunEvent,
+    RunNamed,
+    StepQueued,
+    StepRefused,
+    StepReturned,
+    StepsCleared,
+    StepTaken,
+)
+from .graph import RunGraph, attributes_of, description_of
+from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, own_fields, require_fields
+from .state import EMPTY, QUERY, QUEUES, RestoredRounds, RunState, complete, fold, recorded_event
+
+# Commands that a closed run refuses; nodes that are there can still be changed, described and removed.
+NEEDS_OPEN = frozenset(
+    (
+        RegisterQuery,
+        RegisterNode,
+        ImportNode,
+        AddEdge,
+        MovePointers,
+        QueueStep,
+        LoadSteps,
+        TakeStep,
+        ReturnStep,
+        ClearSteps,
+    )
+)
+# The edge that is usual from nodes of some types to one of a type.
+TRIGGERS, CONCLUDES, OUTPUTS = "triggers", "has_conclusion", "outputs"
+TRIGGERING = ({"Query"}, {"State"})
+CONCLUDING = tuple({name} for name in COMPUTATION)
+OUTPUTTING = ({"Action"},)
+# What every node has beside its fields, so that no field may have such a name.
+RESERVED = ("label", "description", "session_id", "run_id", "created_at", "history", "extra", "node_type")
+
+Decided = Sequence[RunEvent | RestoredRounds]
+
+
+def decide(command: Command, state: RunState) -> Decided:
+    """
+    Return the events that carry out `command`; none where it is so already.
+
+    Raises:
+        RefusedError: it cannot be carried out; the function for the command says which kind of error.
+    """
+    if state.is_closed and type(command) in NEEDS_OPEN:
+        raise RunStateError("the run is closed: open another round, or change nodes that are there")
+    match command:
+        case Begin(event=event):
+            return [] if state.opened else [event]
+        case NameVersion(name=name, version=version):
+            is_so = state.names.get(require_name(name)) == version
+            return [] if is_so else [RunNamed(name=name, version=version)]
+        case Close(reason=reason):
+            given = None if reason is None else require_unicode(reason, "the reason")
+            return [] if state.is_closed else [RunClosed(reason=given)]
+        case RestoreRounds(event=event, past=past):
+            return [] if state.pins == event.rounds else [RestoredRounds(event, past)]
+        case RecordMessages(records=records):
+            return [MessageRecorded(record=record) for record in records]
+        case QueueStep(queue=queue, step=step, capacity=capacity):
+            return [_queue_step(require_queue(queue), step, capacity, state.steps.count(queue))]
+        case LoadSteps():
+            return _load_steps(command)
+        case TakeStep(queue=queue):
+            first = state.steps.first(require_queue(queue))
+            return [] if first is None else [StepTaken(queue=queue, step=first[0])]
+        case ReturnStep(step=version):
+            return [_return_step(version, state)]
+        case ClearSteps():
+            queues = tuple(queue for queue in map(require_queue, command.queues) if state.steps.count(queue))
+            return [StepsCleared(queues=queues)] if queues else []
+        case _:
+            return _decide_on_graph(command, RunGraph(state))
+
+
+def _decide_on_graph(command: GraphCommand, graph: RunGraph) -> Decided:
+    match command:
+        case RegisterNode():
+            return [_register_node(command, graph)]
+        case RegisterQuery():
+            return [_register_query(command, graph)]
+        case ImportNode():
+            return [_import_node(command, graph)]
+        case ModifyNode():
+            return _modify_node(command, graph)
+        case RemoveNode():
+            return [_remove_node(command, graph)]
+        case AddEdge():
+            return _add_edge(command, graph)
+        case MovePointers():
+            return _move_pointers(command, graph)
+        case RequestPortrait(node=node, model=model):
+            return [PortraitRequested(node=node, model=model)] if is_undescribed(graph, node) else []
+        case WritePortrait():
+            return [_write_portrait(command, graph)]
+        case FailPortrait(node=node, error=error):
+            return [PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
+
+
+RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, recorded_event)
+
+
+# New nodes
+
+
+def _register_query(command: RegisterQuery, graph: RunGraph) -> QueryRegistered:
+    """
+    Register the question of the round.
+
+    Raises:
+        RunStateError: the run has one.
+        InvalidInputError: a field that is no JSON, or a label that is taken.
+    """
+    _require_no_query(graph)
+    description = command.description
+    if description is None:
+        description = f"User query No.{_count(graph, QUERY):05}"
+    return QueryRegistered(
+        **_node_fields(QUERY, command.label, description, command.fields, graph), created_at=command.created_at
+    )
+
+
+def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
+    """
+    Register a node, all or nothing: the event has its edges and the pointers that it moves.
+
+    A data node whose label is taken is met again: it is a new vertex, with the attributes of the last one where none
+    are given now.
+
+    Raises:
+        RunStateError: there is no query yet.
+        InvalidInputError: no such type, no predecessor, a field that is missing or no JSON, a label that is taken,
+            no edge type where there is no usual one.
+        NodeNotFoundError: a predecessor that is not in the graph.
+    """
+    if not graph.state.query:
+        raise RunStateError("Cannot register other node before registering query node.")
+    if command.type == QUERY:
+        raise InvalidInputError("A query is registered by register_query.")
+    own_fields(command.type)
+    sources = _sources(command.predecessors, graph)
+    edge = edge_type(command.edge, (graph.type_of(source) for source in sources), command.type)
+    description, fields = command.description, command.fields
+    known = None
+    if command.label is not None and command.type in DATA:
+        known = graph.find(node_name(command.type, command.label))
+    if known is not None:
+        before = attributes_of(graph, known)
+        described_before = before.pop(DESCRIPTION)
+        description = description or described_before
+        fields = {**before, **fields}
+    require_fields(command.type, fields)
+    left, is_pointer = _moved_pointers(command, sources, graph)
+    return NodeRegistered(
+        type=command.type,
+        **_node_fields(command.type, command.label, description, fields, graph),
+        created_at=command.created_at,
+        sources=tuple(sources),
+        edge=edge,
+        left=left,
+        is_pointer=is_pointer,
+    )
+
+
+def _import_node(command: ImportNode, graph: RunGraph) -> QueryRegistered | NodeRegistered:
+    """
+    Register a node as it was elsewhere. It moves no pointers, and nothing is filled in.
+
+    Raises:
+        RunStateError: it is a second query.
+        InvalidInputError: no such type, a field that is missing or no JSON, or a label that is taken.
+    """
+    require_fields(command.type, command.fields)
+    shared = _node_fields(command.type, command.label, command.description, command.fields, graph)
+    if command.type == QUERY:
+        _require_no_query(graph)
+        return QueryRegistered(**shared, created_at=command.created_at)
+    return NodeRegistered(
+        type=command.type, **shared, created_at=command.created_at, sources=command.sources, edge=command.edge
+    )
+
+
+def _node_fields(
+    node_type: str, label: str | None, description: str, fields: Mapping[str, Any], graph: RunGraph
+) -> dict[str, Any]:
+    """Return label, description and fields of a new node, checked, as an event has them."""
+    label = _free_label(label, node_type, graph)
+    return {
+        "label": label,
+        "description": require_unicode(description, "the description"),
+        "fields": stored_fields(fields, node_name(node_type, label)),
+    }
+
+
+def stored_fields(fields: Mapping[str, Any], what: str) -> bytes:
+    """
+    Return the fields of a node as an event has them; `what` names the node in errors.
+
+    Raises:
+        InvalidInputError: a name that every node has for itself, or a value that is no JSON.
+    """
+    for name, value in fields.items():
+        if name in RESERVED:
+            raise InvalidInputError(f"{what} cannot have a field {name!r}: that is what every node has")
+        canonical_json(value, what=f"the field {name!r} of {what}")
+    return canonical_json(dict(fields), what=f"the fields of {what}")
+
+
+def edge_type(given: str | None, sources: Iterable[str], target: str) -> str:
+    """
+    Return the type of the edges from nodes of some types to one of the type `target`: the given one, or the usual.
+
+    Questions or conclusions trigger an action; questions, actions or conclusions have a conclusion; actions output
+    data.
+
+    Raises:
+        InvalidInputError: none was given, and there is no usual one.
+    """
+    if given is not None:
+        return require_unicode(given, "the edge type")
+    types = set(sources)
+    if target == "Action" and types in TRIGGERING:
+        return TRIGGERS
+    if target == "State" and types in CONCLUDING:
+        return CONCLUDES
+    if target in DATA and types in OUTPUTTING:
+        return OUTPUTS
+    raise InvalidInputError("No default edge type detected. Please provide an edge type.")
+
+
+def _require_no_query(graph: RunGraph) -> None:
+    if graph.state.query:
+        raise RunStateError("Agent cannot have more than one query in one run!")
+
+
+def _sources(names: Sequence[str], graph: RunGraph) -> list[Ref]:
+    if not names:
+        raise InvalidInputError("At least one predecessor node is required.")
+    sources: dict[Ref, None] = {}
+    for name in names:
+        found = graph.find(name)
+        if found is None:
+            raise NodeNotFoundError(f"Cannot find predecessor node {name} on the graph.")
+        sources[found] = None
+    return list(sources)
+
+
+def _free_label(given: str | None, node_type: str, graph: RunGraph) -> str:
+    """Return the given label if it is free for a node of this run, or the next number."""
+    if given is not None:
+        if not isinstance(given, str) or not given:
+            raise InvalidInputError(f"a label is a text of at least one character, not {given!r}")
+        taken = graph.state.newest.get(node_name(node_type, given))
+        if node_type in COMPUTATION and taken and graph.is_there(Ref(taken)):
+            raise InvalidInputError("Multiple nodes with same label detected.")
+        return require_unicode(given, "the label")
+    number = _count(graph, node_type)
+    # A label that somebody chose may look like a number.
+    while graph.vertices_named(node_type, f"{node_type.lower()}{number:05}"):
+        number += 1
+    return f"{node_type.lower()}{number:05}"
+
+
+def _count(graph: RunGraph, node_type: str) -> int:
+    """Return how many nodes of a type there ever were, in all rounds, so that no number comes again."""
+    return sum(state.counts.get(node_type, 0) for _, state in graph.rounds)
+
+
+def _moved_pointers(command: RegisterNode, sources: Sequence[Ref], graph: RunGraph) -> tuple[tuple[Ref, ...], bool]:
+    """Return the pointers that are none any more, and whether the node is one."""
+    if command.type in DATA:
+        return (), False
+    if command.add_pointer:
+        return (), True
+    left = tuple(source for source in sources if source in graph.state.pointers)
+    return left, not command.remove_pointers
+
+
+# Changes of nodes, edges and pointers
+
+
+def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
+    """
+    Change attributes of a node; no event where nothing is given.
+
+    Raises:
+        NodeNotFoundError: no such node.
+        UnknownAttributeError: an attribute that the node does not have, or that cannot be changed; nothing changed.
+        InvalidInputError: a value that is no JSON, or a description that is no text.
+    """
+    ref = graph.resolve(command.name)
+    before = attributes_of(graph, ref)
+    changes: list[AttributeChange] = []
+    for name, value in command.changes.items():
+        if name not in before:
+            raise UnknownAttributeError(
+                f"{command.name} has no attribute {name!r} that can be changed: it has {', '.join(before)}"
+            )
+        if name == DESCRIPTION:
+            require_unicode(value, "the description")
+        new = canonical_json(value, what=f"the attribute {name!r} of {command.name}")
+        changes.append(AttributeChange(name, canonical_json(before[name], what=name), new))
+    return [NodeChanged(node=ref, changes=tuple(changes), made_at=command.made_at)] if changes else []
+
+
+def _remove_node(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
+    """
+    Take a node out; if it is a pointer, its predecessors become pointers.
+
+    Raises:
+        NodeNotFoundError: no such node.
+        InvalidInputError: a reason that is no text.
+    """
+    if command.reason is not None:
+        require_unicode(command.reason, "the reason")
+    ref = graph.resolve(command.name)
+    joined = [edge.end for edge in graph.predecessors(ref)] if ref in graph.state.pointers else []
+    return NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=command.reason)
+
+
+def _add_edge(command: AddEdge, graph: RunGraph) -> list[EdgeAdded]:
+    """
+    Join two nodes; no event where they are joined so already.
+
+    Raises:
+        NodeNotFoundError: no such node.
+        InvalidInputError: no edge type was given, and there is no usual one.
+        DecisionRefusedError: the edge would close a cycle, or lead into a node of an earlier round.
+    """
+    source, target = graph.resolve(command.source), graph.resolve(command.target)
+    if target.stream:
+        # That round may go on, and join the two the other way round without knowing of this edge.
+        raise DecisionRefusedError(
+            f"{command.target} is of an earlier round, and no new edge leads into one: register the node again, "
+            "and lead to its new version"
+        )
+    edge = edge_type(command.edge, [graph.type_of(source)], graph.type_of(target))
+    if any((known.end, known.type) == (source, edge) for known in graph.predecessors(target)):
+        return []
+    if graph.closes_cycle(source, target):
+        raise DecisionRefusedError(
+            f"an edge from {command.source} to {command.target} would close a cycle: register the node again, "
+            "and lead to its new version"
+        )
+    return [EdgeAdded(source=source, target=target, edge=edge)]
+
+
+def _move_pointers(command: MovePointers, graph: RunGraph) -> list[PointersMoved]:
+    """
+    Move pointers; no event where they are so already.
+
+    Raises:
+        NodeNotFoundError: no such node.
+    """
+    joined = _new_pointers(map(graph.resolve, command.joined), graph)
+    left = tuple(ref for ref in map(graph.resolve, command.left) if ref in graph.state.pointers)
+    return [PointersMoved(left=left, joined=joined)] if left or joined else []
+
+
+def _new_pointers(refs: Iterable[Ref], graph: RunGraph) -> tuple[Ref, ...]:
+    return tuple(dict.fromkeys(ref for ref in refs if ref not in graph.state.pointers))
+
+
+# Descriptions by a model
+
+
+def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
+    """Return whether a vertex is data, in the graph, and without a description."""
+    return graph.is_there(ref) and graph.type_of(ref) in DATA and not description_of(graph, ref)
+
+
+def _write_portrait(command: WritePortrait, graph: RunGraph) -> PortraitWritten | PortraitDiscarded:
+    """
+    Take the answer of a model, or discard it where it came too late.
+
+    Raises:
+        InvalidInputError: the answer is no Unicode text.
+    """
+    description = require_unicode(command.description, "the description")
+    if is_undescribed(graph, command.node):
+        return PortraitWritten(node=command.node, description=description, model=command.model, made_at=command.made_at)
+    return PortraitDiscarded(node=command.node, description=description)
+
+
+# Steps
+
+
+def require_queue(queue: str) -> str:
+    """
+    Return the name of a queue.
+
+    Raises:
+        InvalidInputError: there is none of that name.
+    """
+    if queue not in QUEUES:
+        raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(QUEUES)})")
+    return queue
+
+
+def _queue_step(queue: str, step: Step, capacity: int, count: int) -> StepQueued | StepRefused:
+    if count < capacity:
+        return StepQueued(queue=queue, name=step.name, params=step.params)
+    return StepRefused(queue=queue, name=step.name, params=step.params, capacity=capacity)
+
+
+def _load_steps(command: LoadSteps) -> list[StepsCleared | StepQueued | StepRefused]:
+    """Fill queues anew; each step beyond the capacity is refused by an event of its own."""
+    events: list[StepsCleared | StepQueued | StepRefused] = [
+        StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
+    ]
+    for queue, steps in command.queues.items():
+        events += [_queue_step(queue, step, command.capacity, count) for count, step in enumerate(steps)]
+    return events
+
+
+def _return_step(version: int, state: RunState) -> StepReturned:
+    """
+    Give a step back.
+
+    Raises:
+        NotFoundError: no such step is taken.
+    """
+    step = state.steps.taken.get(version)
+    if step is None:
+        raise NotFoundError(f"no step of version {version} is taken: it was never, or has been given back")
+    return StepReturned(queue=step.queue, step=version)

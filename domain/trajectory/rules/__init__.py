@@ -1,1 +1,0 @@
-"""The rules of a run: its commands, and the events that they lead to."""

@@ -1,0 +1,483 @@
+"""The parts of a run's state: vertices, edges, changes and descriptions, and rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ..canonical import canonical_json
+from ..errors import DamagedError
+from ..log.ports import Log, Range
+from ..ordered_map import OrderedMap, draft_of, settled
+from ..spans import Ref, Segment
+from .events import (
+    AttributeChange,
+    EdgeAdded,
+    MessageRecorded,
+    NodeChanged,
+    NodeEvent,
+    NodeRegistered,
+    NodeRemoved,
+    PointersMoved,
+    PortraitDiscarded,
+    PortraitFailed,
+    PortraitRequested,
+    PortraitWritten,
+    QueryRegistered,
+    RoundsRestored,
+    RunClosed,
+    RunEvent,
+    RunNamed,
+    RunOpened,
+    StepQueued,
+    StepRefused,
+    StepReturned,
+    StepsCleared,
+    StepTaken,
+)
+from .nodes import node_name
+
+T = TypeVar("T")
+QUERY = "Query"
+# A row of things that are linked, the newest in front: to add one costs the same however many there are. Plain tuples:
+# Python frees a long chain of those without running out of stack, and the collector soon leaves them alone.
+Row = tuple[T, "Row[T] | None"]
+
+
+def row_of(row: Row[T] | None) -> list[T]:
+    """Return the things of a row in the order in which they came; none where there is no row."""
+    things: list[T] = []
+    while row is not None:
+        newest, row = row
+        things.append(newest)
+    return things[::-1]
+
+
+class Edge(msgspec.Struct, frozen=True, gc=False):
+    """An edge as one of its ends knows it: the other end, its type, and the version that recorded it."""
+
+    end: Ref
+    type: str
+    version: int
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """The changes of a node by one version."""
+
+    version: int
+    changes: tuple[AttributeChange, ...]
+
+
+class Vertex(msgspec.Struct, frozen=True, gc=False):
+    """
+    A vertex: the event that registered it, at `version`, and its plain name, which others of the run may bear too.
+
+    `number` is its own among those, from 1, and `before` the version of the one before it, 0 where it is the first.
+    """
+
+    version: int
+    event: NodeEvent
+    name: str
+    number: int
+    before: int
+
+
+class Portrait(msgspec.Struct, frozen=True, gc=False):
+    """How far the portrait of a node is: `requested`, `written`, `failed` or `discarded`, and how often it failed."""
+
+    status: str
+    failures: int = 0
+    error: str = ""
+
+
+def type_of(event: NodeEvent) -> str:
+    """Return the type of the node that an event registered."""
+    return event.type if isinstance(event, NodeRegistered) else QUERY
+
+
+QUEUES = ("pre", "todo", "post")
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """
+    The steps of the three queues by the version that queued them: those that wait, the oldest first, and before them
+    those that were given back, the last one first; and those that are taken.
+    """
+
+    waiting: dict[str, OrderedMap[int, StepQueued]] = msgspec.field(default_factory=dict)
+    returned: dict[str, tuple[tuple[int, StepQueued], ...]] = msgspec.field(default_factory=dict)
+    taken: OrderedMap[int, StepQueued] = msgspec.field(default_factory=OrderedMap)
+
+    def count(self, queue: str) -> int:
+        """Return how many steps a queue holds."""
+        return len(self.waiting.get(queue, ())) + len(self.returned.get(queue, ()))
+
+    def first(self, queue: str) -> tuple[int, StepQueued] | None:
+        """Return the step that is taken next, and its version; None from an empty queue."""
+        returned = self.returned.get(queue)
+        if returned:
+            return returned[0]
+        waiting = self.waiting.get(queue)
+        return waiting.first(1)[0] if waiting else None
+
+    def all_in(self, queue: str) -> list[tuple[int, StepQueued]]:
+        """Return the steps of a queue in the order in which they will be taken."""
+        waiting = self.waiting.get(queue)
+        return [*self.returned.get(queue, ()), *(waiting.items() if waiting else ())]
+
+    def plus(self, version: int, step: StepQueued) -> Steps:
+        """Return the queues with one more step at the end of its own."""
+        held = self.waiting.get(step.queue) or OrderedMap()
+        return msgspec.structs.replace(self, waiting={**self.waiting, step.queue: held.plus(version, step)})
+
+    def without_first(self, queue: str) -> Steps:
+        """Return the queues when the first step of one was taken."""
+        found = self.first(queue)
+        if found is None:
+            raise DamagedError(f"the queue {queue!r} of a run", "a step was taken from it, and there was none")
+        version, step = found
+        taken = self.taken.plus(version, step)
+        returned = self.returned.get(queue, ())
+        if returned:
+            return msgspec.structs.replace(self, taken=taken, returned={**self.returned, queue: returned[1:]})
+        waiting = {**self.waiting, queue: self.waiting[queue].minus(version)}
+        return msgspec.structs.replace(self, taken=taken, waiting=waiting)
+
+    def given_back(self, version: int) -> Steps:
+        """Return the queues when a step that was taken is the first of its own again."""
+        step = self.taken.get(version)
+        if step is None:
+            raise DamagedError(f"step {version} of a run", "it was given back, and had not been taken")
+        returned = ((version, step), *self.returned.get(step.queue, ()))
+        return msgspec.structs.replace(
+            self, taken=self.taken.minus(version), returned={**self.returned, step.queue: returned}
+        )
+
+    def without(self, queues: Iterable[str]) -> Steps:
+        """Return the queues when some of them were cleared."""
+        left = set(queues)
+        return msgspec.structs.replace(
+            self,
+            waiting={name: held for name, held in self.waiting.items() if name not in left},
+            returned={name: held for name, held in self.returned.items() if name not in left},
+        )
+
+
+EdgesBySource = OrderedMap[Ref, Row[Edge]]
+
+
+class Outgoing:
+    """The edges that lead out of vertices. Once they are put together, the states that come after have them too."""
+
+    __slots__ = ("_into", "_made", "_vertices")
+
+    def __init__(
+        self, vertices: OrderedMap[int, Vertex], into: OrderedMap[Ref, Row[Edge]], made: EdgesBySource | None = None
+    ) -> None:
+        self._vertices, self._into, self._made = vertices, into, made
+
+    @property
+    def made(self) -> EdgesBySource | None:
+        """The edges by their sources, if there are any and they are put together."""
+        return self._made or None
+
+    @property
+    def by_source(self) -> EdgesBySource:
+        """The edges by their sources: those of each in the order in which they came."""
+        if self._made is None:
+            self._made = OrderedMap.of(_by_source(self._vertices, self._into))
+        return self._made
+
+    def __eq__(self, other: object) -> bool:
+        return self.by_source == other.by_source if isinstance(other, Outgoing) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value, as the maps are
+
+
+def _by_source(vertices: OrderedMap[int, Vertex], into: OrderedMap[Ref, Row[Edge]]) -> dict[Ref, Row[Edge]]:
+    edges = [
+        (source, Edge(Ref(vertex.version), vertex.event.edge, vertex.version))
+        for vertex in vertices.values()
+        if isinstance(vertex.event, NodeRegistered)
+        for source in vertex.event.sources
+    ]
+    edges += [(edge.end, Edge(target, edge.type, edge.version)) for target, row in into.items() for edge in row_of(row)]
+    edges.sort(key=lambda pair: pair[1].version)
+    found: dict[Ref, Row[Edge]] = {}
+    for source, edge in edges:
+        found[source] = edge, found.get(source)
+    return found
+
+
+class PastRound(NamedTuple):
+    """An earlier round as it was at a version of its stream; `leaves` are its vertices without successors."""
+
+    stream: str
+    state: RunState
+    leaves: tuple[Ref, ...]
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a run is at one version; see the fields.
+
+    `vertices`: all that were registered, removed ones too, by version. `newest`: the version of the newest one that
+    bears a name, by that. `removed`, `changes`, `portraits`: by vertex, also of earlier rounds. `out` and
+    `into`: the edges by their ends; those that came with a node are only in `out`, the node has its sources.
+    `counts`: how many nodes of a type there ever were. `touches_past`: whether vertices of earlier rounds were
+    changed or joined; `goes_backward`: whether an edge leads into an older vertex. `past`: the rounds of `pins`,
+    looked up; empty where only the run itself was folded.
+    """
+
+    version: int = 0
+    opened: RunOpened | None = None
+    is_closed: bool = False
+    query: int = 0
+    vertices: OrderedMap[int, Vertex] = msgspec.field(default_factory=OrderedMap)
+    newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
+    removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
+    changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
+    into: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
+    pointers: OrderedMap[Ref, None] = msgspec.field(default_factory=OrderedMap)
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+    portraits: OrderedMap[Ref, Portrait] = msgspec.field(default_factory=OrderedMap)
+    steps: Steps = msgspec.field(default_factory=Steps)
+    messages: OrderedMap[int, MessageRecorded] = msgspec.field(default_factory=OrderedMap)
+    names: dict[str, int] = msgspec.field(default_factory=dict)
+    touches_past: bool = False
+    goes_backward: bool = False
+    pins: tuple[Segment, ...] = ()
+    past: tuple[PastRound, ...] = ()
+    out: Outgoing = msgspec.field(default_factory=lambda: Outgoing(OrderedMap(), OrderedMap()))
+
+
+class RestoredRounds(msgspec.Struct, frozen=True):
+    """A restoration, together with the rounds that it names."""
+
+    event: RoundsRestored
+    past: tuple[PastRound, ...]
+
+
+EMPTY = RunState()
+
+
+def fold(state: RunState, events: Iterable[RunEvent | RestoredRounds]) -> RunState:
+    """
+    Return the state after `events`; it trusts them, since they are history. A restoration may come as
+    `RestoredRounds`, with what it names; without that `past` is left as it is.
+    """
+    step = _Fold(state)
+    for event in events:
+        step.apply(event)
+    return step.state()
+
+
+class _Fold:
+    """A fold under way."""
+
+    def __init__(self, state: RunState) -> None:
+        self._base = state
+        self._version, self._query = state.version, state.query
+        self._opened, self._is_closed = state.opened, state.is_closed
+        self._vertices, self._newest = draft_of(state.vertices), draft_of(state.newest)
+        self._removed, self._changes = draft_of(state.removed), draft_of(state.changes)
+        self._into, made = draft_of(state.into), state.out.made
+        # What nobody asked for yet is put together when somebody does.
+        self._out = None if made is None else draft_of(made)
+        self._pointers, self._portraits = draft_of(state.pointers), draft_of(state.portraits)
+        self._counts, self._names = dict(state.counts), state.names
+        self._steps, self._messages = state.steps, draft_of(state.messages)
+        self._touches_past, self._goes_backward = state.touches_past, state.goes_backward
+        self._pins, self._past = state.pins, state.past
+
+    def state(self) -> RunState:
+        """Return the state at the end."""
+        base, out = self._base, self._out
+        vertices, into = settled(self._vertices, base.vertices), settled(self._into, base.into)
+        return RunState(
+            version=self._version,
+            opened=self._opened,
+            is_closed=self._is_closed,
+            query=self._query,
+            vertices=vertices,
+            newest=settled(self._newest, base.newest),
+            removed=settled(self._removed, base.removed),
+            changes=settled(self._changes, base.changes),
+            into=into,
+            pointers=settled(self._pointers, base.pointers),
+            counts=self._counts,
+            portraits=settled(self._portraits, base.portraits),
+            steps=self._steps,
+            messages=settled(self._messages, base.messages),
+            names=self._names,
+            touches_past=self._touches_past,
+            goes_backward=self._goes_backward,
+            pins=self._pins,
+            past=self._past,
+            out=Outgoing(vertices, into, None if out is None else settled(out, base.out.by_source)),
+        )
+
+    def apply(self, event: RunEvent | RestoredRounds) -> None:
+        """Apply one event."""
+        self._version += 1
+        match event:
+            case NodeRegistered():
+                self._register(event)
+            case QueryRegistered():
+                self._add_vertex(QUERY, event)
+                self._query = self._version
+                self._pointers[Ref(self._version)] = None
+            case NodeChanged(node=node, changes=changes):
+                self._change(node, changes)
+            case PortraitRequested() | PortraitWritten() | PortraitFailed() | PortraitDiscarded():
+                self._portray(event)
+            case StepQueued() | StepTaken() | StepReturned() | StepsCleared() | StepRefused():
+                self._step(event)
+            case MessageRecorded():
+                self._messages[self._version] = event
+            case NodeRemoved() | EdgeAdded() | PointersMoved():
+                self._reshape(event)
+            case RestoredRounds(event=restored, past=past):
+                self._pins, self._past = restored.rounds, past
+            case RoundsRestored(rounds=rounds):
+                self._pins = rounds
+            case RunNamed(name=name, version=version):
+                self._names = {**self._names, name: version}
+            case RunOpened():
+                self._opened = event
+            case RunClosed():
+                self._is_closed = True
+
+    def _register(self, event: NodeRegistered) -> None:
+        self._add_vertex(event.type, event)
+        for source in event.sources:
+            if source.stream:
+                self._touches_past = True
+            if self._out is not None:
+                edge = Edge(Ref(self._version), event.edge, self._version)
+                self._out[source] = edge, self._out.get(source)
+        for ref in event.left:
+            self._pointers.pop(ref, None)
+        if event.is_pointer:
+            self._pointers[Ref(self._version)] = None
+
+    def _add_vertex(self, node_type: str, event: NodeEvent) -> None:
+        version, name = self._version, node_name(node_type, event.label)
+        before = self._newest.get(name) or 0
+        older = self._vertices.get(before) if before else None
+        self._vertices[version] = Vertex(version, event, name, older.number + 1 if older else 1, before)
+        self._newest[name] = version
+        self._counts[node_type] = self._counts.get(node_type, 0) + 1
+
+    def _change(self, node: Ref, changes: tuple[AttributeChange, ...]) -> None:
+        self._changes[node] = Change(self._version, changes), self._changes.get(node)
+        self._touches_past = self._touches_past or bool(node.stream)
+
+    def _reshape(self, event: NodeRemoved | EdgeAdded | PointersMoved) -> None:
+        if isinstance(event, PointersMoved):
+            self._move(event.left, event.joined)
+        elif isinstance(event, NodeRemoved):
+            self._removed[event.node] = self._version
+            self._move((event.node,), event.joined)
+            self._touches_past = self._touches_past or bool(event.node.stream)
+            if event.node == Ref(self._query):
+                self._query = 0
+        else:
+            source, target, edge = event.source, event.target, event.edge
+            if self._out is not None:
+                self._out[source] = Edge(target, edge, self._version), self._out.get(source)
+            self._into[target] = Edge(source, edge, self._version), self._into.get(target)
+            self._touches_past = self._touches_past or bool(source.stream or target.stream)
+            self._goes_backward = self._goes_backward or not is_forward(event.source, event.target)
+
+    def _move(self, left: Iterable[Ref], joined: Iterable[Ref]) -> None:
+        for ref in left:
+            self._pointers.pop(ref, None)
+        for ref in joined:
+            self._pointers[ref] = None
+
+    def _portray(self, event: PortraitRequested | PortraitWritten | PortraitFailed | PortraitDiscarded) -> None:
+        before = self._portraits.get(event.node) or Portrait("requested")
+        match event:
+            case PortraitRequested():
+                now = replace(before, status="requested")
+            case PortraitWritten(description=description):
+                now = replace(before, status="written")
+                new = canonical_json(description, what="a description")
+                self._change(event.node, (AttributeChange("description", b'""', new),))
+            case PortraitFailed(error=error):
+                now = Portrait("failed", before.failures + 1, error)
+            case PortraitDiscarded():
+                now = replace(before, status="discarded")
+        self._portraits[event.node] = now
+
+    def _step(self, event: StepQueued | StepTaken | StepReturned | StepsCleared | StepRefused) -> None:
+        match event:
+            case StepQueued():
+                self._steps = self._steps.plus(self._version, event)
+            case StepTaken(queue=queue):
+                self._steps = self._steps.without_first(queue)
+            case StepReturned(step=step):
+                self._steps = self._steps.given_back(step)
+            case StepsCleared(queues=queues):
+                self._steps = self._steps.without(queues)
+            case StepRefused():
+                pass  # It never was in.
+
+
+def is_forward(source: Ref, target: Ref) -> bool:
+    """Return whether an edge surely leads from an older vertex to a newer one, as all do that come with their node."""
+    if source.stream == target.stream:
+        return source.version < target.version
+    return bool(source.stream) and not target.stream
+
+
+def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRounds]:
+    """
+    Return the events of a run as `fold` wants them: the last restoration with the rounds that it names.
+
+    Raises:
+        DamagedError: a stream does not hold what an event says of it.
+    """
+    if RoundsRestored not in map(type, events):
+        return events
+    last = next(event for event in reversed(events) if isinstance(event, RoundsRestored))
+    return [_restored(log, last) if event is last else event for event in events]
+
+
+def past_rounds(log: Log, event: RoundsRestored) -> tuple[PastRound, ...]:
+    """Return the rounds that a restoration names, each folded by itself."""
+    held: list[Any] = log.read_ranges([Range(one.stream, 0, one.version) for one in event.rounds])
+    states = [fold(EMPTY, events) for events in held]
+    return tuple(
+        PastRound(one.stream, state, leaves_of(state)) for one, state in zip(event.rounds, states, strict=True)
+    )
+
+
+def recorded_event(event: RunEvent | RestoredRounds) -> RunEvent:
+    """Return the event itself, without what was looked up for it."""
+    return event.event if isinstance(event, RestoredRounds) else event
+
+
+def _restored(log: Log, event: RoundsRestored) -> RestoredRounds:
+    return RestoredRounds(event, past_rounds(log, event))
+
+
+def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ...]:
+    """
+    Return the vertices of one run that have no successor in it; data too. `gone_since` names those that
+    were removed by others.
+    """
+
+    out = state.out.by_source
+
+    def is_gone(ref: Ref) -> bool:
+        return ref in state.removed or ref in gone_since
+
+    def is_leaf(ref: Ref) -> bool:
+        return all(edge.end.stream or is_gone(edge.end) for edge in row_of(out.get(ref)))
+
+    return tuple(ref for ref in map(Ref, state.vertices) if not is_gone(ref) and is_leaf(ref))

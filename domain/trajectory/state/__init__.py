@@ -1,1 +1,0 @@
-"""The folded state of a run, and questions to it."""

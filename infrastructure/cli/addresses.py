@@ -1,0 +1,137 @@
+"""`CTX`, `CTX@V` and `CTX@A..B`: from what was typed to a context and a version of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ids import parse_address, split_stream_id, stream_id
+from ...domain.positions import Moment
+from ..opening import KINDS, streams_named
+from ..store import Store
+from .options import checked_text
+
+# Those with commands of their own.
+COMMANDED = ("queue", "pool", "memory")
+
+
+class Reference(NamedTuple):
+    """A context as it was typed, and the moments named behind its `@`: none, one, or both ends of a range."""
+
+    context: str
+    moments: tuple[str, ...] = ()
+    is_range: bool = False
+
+
+def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check an option that is a moment: a version, a time, `pos:P` or a name."""
+    return None if value is None else _checked_address(value)
+
+
+def _checked_address(text: str) -> str:
+    try:
+        parse_address(checked_text(text))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
+def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:
+    """Return the moment up to and including a position, as `refold log` prints it."""
+    try:
+        return None if value is None else Moment.parse(checked_text(value).removeprefix("pos:"))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> Reference | None:
+    """Return the context and the moment that `CTX` or `CTX@V` names."""
+    found = None if value is None else _parsed(value)
+    if found is not None and found.is_range:
+        raise click.BadParameter(f"{value!r} names a range, and one moment is wanted here")
+    return found
+
+
+def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Reference, ...]:
+    """Return the contexts and moments that are named, ranges among them."""
+    return tuple(_parsed(value) for value in values)
+
+
+def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the name of a context that is to be changed: it has no moment."""
+    found = _parsed(value)
+    if found.moments:
+        raise click.BadParameter(f"{value!r} is the past, which stays as it was: leave out @V, or fork it")
+    return found.context
+
+
+def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the name of a context that is to be made; its kind may stand in front."""
+    text = checked_text(value)
+    kind, colon, bare = text.partition(":")
+    try:
+        stream_id(*((kind, bare) if colon and kind in KINDS else (KINDS[0], text)))
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
+def _parsed(text: str) -> Reference:
+    """Ids hold neither `@` nor `..`, so all parts can be told from each other."""
+    context, at, moment = checked_text(text).partition("@")
+    if not context or (at and not moment):
+        raise click.BadParameter(f"{text!r} should be a context, or a context and a moment like support@3")
+    first, dots, last = moment.partition("..")
+    ends = (first, last) if dots else (first,) if at else ()
+    moments = tuple(_checked_address(end) if end else "" for end in ends)
+    return Reference(context, moments, is_range=bool(dots))
+
+
+def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
+    """
+    Return the stream of the context that was named, with its kind or without, among those of some kinds.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: there are several, of different kinds, or one of another kind.
+    """
+    streams = streams_named(store.log, name, kinds)
+    if len(streams) > 1:
+        raise InvalidInputError(f"{name!r} can mean {' or '.join(streams)}: write it with its kind in front")
+    if streams:
+        return streams[0]
+    others = streams_named(store.log, name, tuple(kind for kind in KINDS if kind not in kinds))
+    if others:
+        raise InvalidInputError(_another_kind(others[0], kinds))
+    what = "context" if len(kinds) > 1 or kinds == ("chat",) else kinds[0]
+    raise NotFoundError(f"there is no {what} {name!r}: `refold contexts` lists them")
+
+
+def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:
+    kind = split_stream_id(stream)[0]
+    way_out = f"refold {kind} --help" if kind in COMMANDED else "refold show"
+    return f"{stream} is no {' or '.join(kinds)}: `{way_out}` is for a {kind}"
+
+
+def opened(store: Store, name: str) -> ChatContext:
+    """
+    Return the chat that was named, with its kind or without.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: the context is of another kind.
+    """
+    return chat_in(store, stream_of(store, name, ("chat",)))
+
+
+def chat_in(store: Store, stream: str) -> ChatContext:
+    """Return the chat that lies in a stream."""
+    return store.chat(split_stream_id(stream)[1], create=False)
+
+
+def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
+    """Return the chat as it was at a moment, or as it is."""
+    return chat.at(chat.version if moment is None else moment)

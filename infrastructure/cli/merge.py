@@ -1,0 +1,186 @@
+"""`refold merge`: what one context has comes into another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import click
+
+from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+from ...domain.chat.events import ConflictResolved, Merged
+from ...domain.chat.rules.commands import MergeRule
+from ...domain.errors import InvalidInputError
+from ...domain.ids import split_stream_id
+from ...domain.pool.container import Container
+from ...domain.pool.events import MergedEvent, PoolConflictResolved
+from ...domain.pool.merge import Merging
+from ...domain.pool.rules import Side
+from .addresses import Reference, chat_in, existing, seen_at, stream_of
+from .addresses import reference as parse_reference
+from .changes import after, note, report
+from .containers import born, changed, container_in, departures_of, made_room, named_shapes, past_container, totals_of
+from .options import actor, as_json, changing, database, optional_text
+from .render import count_of, counted, one_line, places_of
+
+WHAT = {"config": "the instructions or tools", "summary": "a summary of the same items"}
+
+
+def merge_chats(
+    target: ChatContext,
+    source: ChatContext,
+    moment: str | None,
+    *,
+    how: Literal["full", "result"],
+    rule: MergeRule,
+    instructions: bool,
+    agent_id: str | None,
+    as_json: bool,
+) -> None:
+    """Take what is new in a chat, or its last answer, into another one, and print what that did."""
+    view, before = seen_at(source, moment), target.version
+    if how == "result":
+        asyncio.run(target.merge_result(view, agent_id=agent_id))
+    else:
+        asyncio.run(target.merge(view, instructions=instructions, on_conflict=rule))
+    _report(target, source, view, before, how, as_json)
+
+
+def _report(
+    target: ChatContext, source: ChatContext, view: ReadOnlyChatContext, before: int, how: str, as_json: bool
+) -> None:
+    merged: list[Merged] = after(target, before, Merged)
+    conflicts: list[ConflictResolved] = after(target, before, ConflictResolved)
+    items, tokens = (sum(getattr(one.change, name) for one in merged) for name in ("items", "tokens"))
+    shape = {
+        "source": {"context": source.id, "version": view.version},
+        "how": how,
+        "items": items,
+        "tokens": tokens,
+        "conflicts": [{"kind": one.kind, "rule": one.rule, "kept": one.kept} for one in conflicts],
+    }
+    said = f"{counted(items, 'item')} taken from {one_line(source.id)}@{view.version}, about {tokens:,} tokens"
+    report(target, said, shape, as_json=as_json)
+    _explain_chat(target, merged, conflicts)
+
+
+def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[ConflictResolved]) -> None:
+    if not merged:
+        note(f"chat:{target.id} has nothing to take from there that it did not have before: nothing was changed")
+    for one in conflicts:
+        what, other = WHAT[one.kind], "theirs" if one.kept == "ours" else "ours"
+        note(f"both sides changed {what}: {one.kept} kept (--on-conflict {other} would keep the others)")
+    for merge in merged:
+        if merge.evicted:
+            stays = f"{counted(count_of(merge.evicted), 'item')} evicted there ({places_of(merge.evicted)})"
+            note(f"still here: {stays}; `refold evict` lets go of them here, too")
+
+
+def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
+    """Take what is new in a queue or a pool into another one of its kind, and print what that did."""
+    departures = departures_of(source)
+    theirs = Side(source.stream, source.version, departures.state, departures.gone())
+    merging = Merging(theirs, source.log, rule, source)
+    events = changed(target, lambda state: merging.prepare(target, state))
+    merged = [event for event in events if isinstance(event, MergedEvent)]
+    conflicts = [event for event in events if isinstance(event, PoolConflictResolved)]
+    taken = born(target, [span for one in merged for span in one.taken])
+    dropped = born(target, [span for one in merged for span in one.dropped])
+    evicted, tokens = made_room(target, events), totals_of(taken).tokens
+    shape = {
+        "source": {"context": source.id, "version": source.version},
+        "how": "full",
+        "items": len(taken),
+        "tokens": tokens,
+        "conflicts": [{"kind": "item", "item": one.id, "rule": one.rule, "kept": one.kept} for one in conflicts],
+        "dropped": named_shapes(dropped, target.stream),
+        "evicted": named_shapes(evicted, target.stream),
+    }
+    said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
+    said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
+    said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
+    report(target, said, shape, as_json=as_json)
+    _explain_container(target, merged, conflicts)
+
+
+def _explain_container(
+    target: Container[Any], merged: Sequence[MergedEvent], conflicts: Sequence[PoolConflictResolved]
+) -> None:
+    if not merged:
+        note(f"{target.stream} has nothing to take from there that it did not have before: nothing was changed")
+    for one in conflicts:
+        other = "theirs" if one.kept == "ours" else "ours"
+        note(f"both sides changed {one.id!r}: {one.kept} kept (--on-conflict {other} would have kept the other)")
+
+
+MERGED = ("chat", "queue", "pool")
+
+
+@click.command("merge")
+@click.argument("reference", metavar="FROM[@V]", callback=parse_reference)
+@click.argument("into", metavar="INTO", callback=existing)
+@click.option(
+    "--how", type=click.Choice(["full", "result"]), default="full", show_default=True, help="All, or the last answer."
+)
+@click.option(
+    "--on-conflict",
+    "rule",
+    type=click.Choice(["ours", "theirs", "newest"]),
+    help="Who wins where both changed the same  [default: ours, which is INTO; in pools newest].",
+)
+@click.option("--instructions", is_flag=True, help="Take instructions and tools along, too.")
+@click.option("--agent-id", metavar="A", callback=optional_text, help="With --how result: whose answer it is.")
+@actor
+@database
+@as_json
+def command(
+    reference: Reference,
+    into: str,
+    how: Literal["full", "result"],
+    rule: MergeRule | None,
+    instructions: bool,
+    agent_id: str | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Take what FROM has, or had at V, and INTO never had. FROM stays as it is, and nothing is taken twice.
+
+    Both are chats, or queues, or pools. What was removed from the pool FROM since both were the same leaves INTO, too.
+
+    With --json: {context, kind, version, source: {context, version}, how, items, tokens, conflicts: [{kind, rule,
+    kept}]}; items counts what was taken; kind is config, summary or item, kept is ours or theirs. Queues and pools have
+    dropped and evicted, too, which name what left: [{stream, version, id}]; a conflict of theirs has the item's id.
+    """
+    if how == "result" and (rule or instructions):
+        raise click.UsageError("--on-conflict and --instructions go with --how full", click.get_current_context())
+    if how == "full" and agent_id:
+        raise click.UsageError("--agent-id goes with --how result", click.get_current_context())
+    moment = next(iter(reference.moments), None)
+    with changing(location, actor) as store:
+        source = stream_of(store, reference.context, MERGED)
+        kind, _ = split_stream_id(source)
+        target = stream_of(store, into, (kind,))
+        if source == target:
+            raise InvalidInputError(f"{target} cannot be merged into itself: name two contexts")
+        if kind == "chat":
+            merge_chats(
+                chat_in(store, target),
+                chat_in(store, source),
+                moment,
+                how=how,
+                rule=rule or "ours",
+                instructions=instructions,
+                agent_id=agent_id,
+                as_json=as_json,
+            )
+            return
+        if how == "result" or instructions or (rule and kind == "queue"):
+            fault = (
+                f"--how result and --instructions go with chats, --on-conflict with chats and pools: this is {source}"
+            )
+            raise click.UsageError(fault, click.get_current_context())
+        past = past_container(container_in(store, source), moment)
+        merge_containers(container_in(store, target), past, rule=rule or "newest", as_json=as_json)

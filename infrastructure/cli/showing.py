@@ -1,0 +1,153 @@
+"""Printing the items of a context: the part of `refold show` that every kind of context shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import click
+
+from ...domain.canonical import parse_json
+from ...domain.chat.events import Forked, Opened
+from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import NotFoundError
+from ...domain.ids import split_stream_id
+from ...domain.pool.events import BranchedEvent
+from ..queries.origins import Item, event_at, id_of
+from ..times import exact
+from .context_views import Seen, View
+from .item_words import Row, about, body_of, print_rows, speaker_of
+from .render import Entry, Left, counted, escaped, one_line, paint, source_of, told
+from .shapes import item_shape, print_json
+
+
+class Shown(NamedTuple):
+    """
+    A version of a context, and which of its items are to be printed, or of those that left it, and how they did.
+
+    `extent` says which: all, the last ones, or a part that was asked for.
+    """
+
+    view: Seen
+    entries: Sequence[Entry]
+    left: Sequence[Left] | None
+    extent: Literal["all", "tail", "part"]
+
+
+def shown_of(
+    view: Seen,
+    *,
+    evicted: bool,
+    tail: int | None = None,
+    names: Sequence[str] = (),
+    is_wanted: Callable[[Item], bool] | None = None,
+) -> Shown:
+    """
+    Return what is to be printed: all items, or those that left; of these only those that are wanted, that have one of
+    the names, and are among the last `tail`.
+
+    Raises:
+        NotFoundError: no item has one of the names.
+    """
+    is_part = bool(names) or is_wanted is not None
+    pairs: list[tuple[Entry, Left | None]]
+    pairs = [*view.evicted()] if evicted else [(entry, None) for entry in view.entries(tail=None if is_part else tail)]
+    if is_wanted is not None:
+        pairs = [pair for pair in pairs if is_wanted(pair[0].item)]
+    if names:
+        pairs = [pair for name in names for pair in _named(view, pairs, name)]
+    pairs = pairs[-tail:] if tail else pairs
+    left = [one for _, one in pairs if one is not None] if evicted else None
+    return Shown(view, [entry for entry, _ in pairs], left, "part" if is_part else "tail" if tail else "all")
+
+
+def _named(view: Seen, pairs: list[tuple[Entry, Left | None]], name: str) -> list[tuple[Entry, Left | None]]:
+    found = [pair for pair in pairs if id_of(pair[0].item) == name]
+    # A name may look like a place.
+    found = found or [pair for pair in pairs if name in (pair[0].place, pair[0].recorded.reference)]
+    if not found:
+        kind, context = split_stream_id(view.stream)
+        raise NotFoundError(
+            f"{view.stream}@{view.version} has no item {name!r}: `refold {kind} show {context}` lists those there are"
+        )
+    return found
+
+
+def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
+    """Print items for people or as JSON; with `ids` the id of each, too."""
+    if as_json:
+        print_json(_shape(shown))
+        return
+    print_head(shown.view, _counts(shown))
+    print_rows(
+        [Row(entry, _body(shown, entry), _notes(shown, index, ids)) for index, entry in enumerate(shown.entries)]
+    )
+
+
+def print_head(view: View, counts: str) -> None:
+    """Print which context is shown, at which version, from when, and how much there is."""
+    last = event_at(view.log, view.stream, view.version)
+    version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
+    when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
+    click.echo(paint(f"{escaped(view.stream)} {version}", "bold") + paint(f"  {when}  {counts}", "dim"))
+
+
+def _shape(shown: Shown) -> dict[str, Any]:
+    return {**head_shape(shown.view), **shown.view.settings, "items": _item_shapes(shown)}
+
+
+def head_shape(view: View) -> dict[str, Any]:
+    """Return which context is shown, at which version, and who opened it."""
+    kind, context = split_stream_id(view.stream)
+    first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
+    began = first.event if first is not None else None
+    about_it = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
+    parent = f"{began.parent}@{began.version}" if isinstance(began, Forked | BranchedEvent) else None
+    attributes = parse_json(began.attributes) if isinstance(began, Opened) else None
+    return {
+        "context": context,
+        "kind": kind,
+        "version": view.version,
+        "head": view.head,
+        "at": exact(last.recorded_at) if last else None,
+        "opened": {**about_it, "parent": parent, "attributes": attributes},
+    }
+
+
+def _item_shapes(shown: Shown) -> list[dict[str, Any]]:
+    shapes = [item_shape(entry) for entry in shown.entries]
+    if shown.left is not None:
+        for shape, left in zip(shapes, shown.left, strict=True):
+            shape["left"] = {"how": left.how, "reason": left.reason, "version": left.version}
+    return shapes
+
+
+def _counts(shown: Shown) -> str:
+    counts = counted(len(shown.entries), "item")
+    if shown.left is not None:
+        return f"{counts} that left the view"
+    if shown.extent != "all":
+        return f"the last {counts}" if shown.extent == "tail" else counts
+    limit = shown.view.settings.get("limit")
+    within = f" of at most {limit:,}" if limit else ""
+    return f"{counts}{within}, about {shown.view.tokens:,} tokens"
+
+
+def _body(shown: Shown, entry: Entry) -> str:
+    """A pool is shown by its descriptions, as it is to a model that chooses; who names an item wants to read it."""
+    is_catalogue = shown.view.stream.startswith("pool:") and shown.extent != "part"
+    return about(entry.item) if is_catalogue else body_of(entry.item)
+
+
+def _notes(shown: Shown, index: int, ids: bool) -> str:
+    """Return the remarks below an item: its description, its id, a pin, how it left."""
+    entry = shown.entries[index]
+    description = about(entry.item)
+    notes = [description] if description and description != _body(shown, entry) else []
+    # A pool's items stand beside their ids.
+    notes += [f"id {id_of(entry.item)}"] if ids and id_of(entry.item) not in (None, speaker_of(entry.item)) else []
+    notes += ["pinned"] if entry.is_pinned else []
+    if shown.left is not None:
+        left = shown.left[index]
+        notes.append(f"{left.how} {source_of('', left.version)}" + (f": {left.reason}" if left.reason else ""))
+    return one_line(", ".join(notes))

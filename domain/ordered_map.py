@@ -13,8 +13,7 @@ from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from .concurrency.locks import locked, synchronized
-from .concurrency.process_forks import fork_safe_lock
+from .concurrency.locks import fork_safe_lock, locked, synchronized
 
 K = TypeVar("K", bound=Hashable)
 K_in = TypeVar("K_in", bound=Hashable, contravariant=True)

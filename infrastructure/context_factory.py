@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from ..domain.concurrency.locks import synchronized
-from ..domain.concurrency.process_forks import renew_in_child
+from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.errors import InvalidInputError, RefoldError
 from ..domain.trajectory import Run, RunFactory, RunId
 from .open import open_store

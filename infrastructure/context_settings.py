@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..domain.chat.tokens import TokenCounter
 from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
-from ..domain.log.acting import NO_TRACE, Trace
+from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.pool.commands import QUEUE, Begin
 from ..domain.pool.container import Container, require_limit
 from ..domain.window import AdmissionPolicy, ContextWindow

@@ -15,7 +15,7 @@ import warnings
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
-from ..domain.concurrency.process_forks import renew_in_child
+from ..domain.concurrency.locks import renew_in_child
 from ..domain.context.journal import Journal
 from ..domain.errors import ConcurrencyError, IdempotencyError, RefoldError, StorageError
 

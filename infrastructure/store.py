@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..domain.canonical import canonical_json
 from ..domain.chat.context import ChatContext
@@ -25,7 +25,7 @@ from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.ids import encoded_id, split_stream_id, stream_id
-from ..domain.log.acting import NO_TRACE, Trace
+from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
 from ..domain.memory import Memory, MemoryScope
 from ..domain.moments import MomentNames
@@ -73,6 +73,9 @@ from .queries.why_gone import WhyGone, why_gone
 from .subscription import Cursor, Subscription, wanted
 from .times import day_named
 from .verifying import Report, verify
+
+if TYPE_CHECKING:
+    from eventsourcing.persistence import ApplicationRecorder
 
 Adopted = TypeVar("Adopted", ChatContext, ContextQueue[Any], ContextPool[Any], ContextWindow, MemoryScope, Run)
 
@@ -387,6 +390,24 @@ class Store:
         cursor = None if name is None else Cursor(self._projections, name)
         start = (cursor.moment if cursor else None) or after or BEGINNING
         return Subscription(self.log, after=start, wanted=wanted(kinds, contexts), cursor=cursor)
+
+    def recorder(self, context: str | None = None, *, slice_number: int | None = None) -> ApplicationRecorder:
+        """
+        Return the events of this store as a recorder of the `eventsourcing` package, for its projections and followers.
+
+        On SQLite and in memory it has the whole log. On PostgreSQL it has one slice, named by its number or by a
+        context that lies in it, whose whole session does. What `durability="enqueue"` has queued is not there yet.
+
+        Raises:
+            NotFoundError: there is no such context.
+            InvalidInputError: the store is on PostgreSQL and no slice is named, or a slice is named and there are none.
+        """
+        # The package takes longer to import than this one, and few programs ask for it.
+        from .recorders.store import StoreRecorder
+
+        if context is not None and self.log.has_slices:
+            slice_number = self.log.read(context_named(self.log, context), until=1)[0].position.slice
+        return StoreRecorder(self.log, slice_number)
 
     def flush(self) -> None:
         """

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import NamedTuple
 
-from ..domain.concurrency.locks import synchronized
-from ..domain.concurrency.process_forks import renew_in_child
+from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import finished_in_thread
 from ..domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from ..domain.ids import require_name, split_stream_id

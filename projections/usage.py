@@ -29,7 +29,7 @@ from ..domain.chat.events import (
 )
 from ..domain.chat.tokens import SCRIPTS, estimate_tokens
 from ..domain.log.envelope import Event, RecordedEvent
-from ..domain.messages.reading import calls_of, kind_of
+from ..domain.messages import calls_of, kind_of
 from ..domain.trajectory.events import MessageRecorded, PortraitWritten
 from .json_texts import told_in
 from .trajectory_keys import digest_of

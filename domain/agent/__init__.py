@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .agent import Agent
+from .agent import Agent, AgentRegistry
+from .context_store import ContextStore
 from .errors import (
     SafeExecutionError,
     TurnTimeoutError,
@@ -11,11 +12,8 @@ from .errors import (
     UnroutableItemError,
     WrongRunMethodError,
 )
-from .guarding import safe_execution
-from .registries import AgentRegistry, ToolRegistry
-from .storing import ContextStore
-from .tool import AsyncGenTool, BaseTool, Tool, ToolMetadata, tool
-from .turn import StopReason, Turn, TurnMetadata
+from .tool import AsyncGenTool, BaseTool, Tool, ToolMetadata, ToolRegistry, tool
+from .turn import StopReason, Turn, TurnMetadata, safe_execution
 
 __all__ = [
     "Agent",

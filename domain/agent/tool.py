@@ -13,13 +13,27 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, overload
 
 from ..clock import REAL_SYSTEM
+from ..errors import NotFoundError
 from ..hooks import Hook, HookDecorator, HookRegistry, NotAsyncError, ToolHook, merge_kwargs
 from ..hooks.hook import new_lock
 from ..hooks.injecting import Injection
-from .registries import ToolRegistry
+from ..hooks.registry import Registry
+from .errors import UnregisteredToolError
+
+
+class ToolRegistry(Registry["BaseTool"]):
+    """All tools by name; `tool` registers what it makes."""
+
+    _registry: ClassVar[dict[str, Any]] = {}
+    _not_found: ClassVar[type[NotFoundError]] = UnregisteredToolError
+
+    @classmethod
+    def all(cls) -> list[BaseTool]:
+        """Return all tools, in the order of their registration."""
+        return list(cls._registry.values())
 
 
 def utc_now() -> datetime:

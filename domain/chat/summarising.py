@@ -118,7 +118,7 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
     An error, also one after part of the answer, and a blank answer give a `failure` in words, and no text.
     """
-    from ..llm.responses import collect
+    from ..llm.base import collect
     from .context import ChatContext
 
     excerpt = f"[Previous Summary]: {prior}\n{text}" if prior else text

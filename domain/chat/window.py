@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DecisionRefusedError, RefoldError
-from ..llm.errors import LLMError
+from ..llm.base import LLMError
 
 if TYPE_CHECKING:
     # A model's answers know the roles of chats: at run time this would be a circle.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ..clock import REAL_SYSTEM, System
 from ..ids import derived_id, split_stream_id
-from ..log.acting import NO_TRACE, Trace
+from ..log.envelope import NO_TRACE, Trace
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
 from ..spans import Segment

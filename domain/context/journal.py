@@ -26,8 +26,7 @@ from ..errors import (
     RefusedError,
     StorageError,
 )
-from ..log.acting import current_meta
-from ..log.envelope import Event, RecordedEvent, encode_payload, require_payload_size
+from ..log.envelope import Event, RecordedEvent, current_meta, encode_payload, require_payload_size
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_same_call
 from .decider import trusted
 from .outbox import Outbox

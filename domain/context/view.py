@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ..concurrency.locks import locked, synchronized
-from ..concurrency.process_forks import renew_in_child
+from ..concurrency.locks import locked, renew_in_child, synchronized
 from ..errors import InvalidInputError, LogWentBackError
 from ..log.envelope import Event, RecordedEvent
 from ..log.ports import Log, StreamEnd, require_known

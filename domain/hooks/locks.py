@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ..concurrency.process_forks import renew_in_child
+from ..concurrency.locks import renew_in_child
 
 if TYPE_CHECKING:
     import asyncio

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from .base import LLM, EventEmitter
-from .errors import LLMAuthenticationError, LLMError, LLMRateLimitError, LLMRequestError, LLMUnavailableError
+from .base import (
+    LLM,
+    EventEmitter,
+    LLMAuthenticationError,
+    LLMError,
+    LLMRateLimitError,
+    LLMRequestError,
+    LLMResponse,
+    LLMUnavailableError,
+    ResponseChunk,
+    TokenBudget,
+    collect,
+)
 from .fallback import FallbackLLM
-from .responses import LLMResponse, ResponseChunk, TokenBudget, collect
 
 __all__ = [
     "LLM",

@@ -1,28 +1,132 @@
-"""A model that can be asked: the base of every adapter, and of what users write themselves."""
+"""The base of every model adapter, those that users write among them: its answers, its errors, its retries."""
 
 from __future__ import annotations
 
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
-from ..errors import InvalidInputError
-from .responses import LLMResponse
+from pydantic import BaseModel
+
+from ..chat.items import ChatRole
+from ..errors import InvalidInputError, RefoldError
+
+EventName = TypeVar("EventName", bound=str)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+logger = logging.getLogger(__name__)
+
+
+class LLMError(RefoldError):
+    """A provider gave no whole answer; `status` is that of HTTP where there was one."""
+
+    advice = "look at its message"
+
+    def __init__(self, provider: str, reason: str, *, status: int | None = None) -> None:
+        self.provider, self.reason, self.status = provider, reason, status
+        answered = f" answered {status}" if status else ""
+        super().__init__(f"{provider}{answered}: {reason}; {self.advice}")
+
+
+class LLMAuthenticationError(LLMError):
+    """The key is missing, wrong, or may not do this."""
+
+    advice = "check the API key and what it is allowed to do"
+
+
+class LLMRateLimitError(LLMError):
+    """Too many requests, or a quota is used up; `retry_after_seconds` is what the provider asks for, or None."""
+
+    advice = "wait, or let a FallbackLLM ask another provider"
+
+    def __init__(
+        self, provider: str, reason: str, *, status: int | None = None, retry_after_seconds: float | None = None
+    ) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(provider, reason, status=status)
+
+
+class LLMUnavailableError(LLMError):
+    """The provider cannot be reached, is overloaded, or broke off in the middle of an answer."""
+
+    advice = "try again, or let a FallbackLLM ask another provider"
+
+
+class LLMRequestError(LLMError):
+    """The provider does not take this request: too long, an unknown model, a wrong parameter."""
+
+    advice = "change the request"
+
+
+class TokenBudget(BaseModel):
+    """Tokens of one answer as the provider counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class LLMResponse(BaseModel):
+    """
+    A piece of an answer.
+
+    Known keys of `metadata`: `usage` (a TokenBudget), `finish_reason`, `tool_calls` (a list of what
+    `ChatContext.add_function_call(**call)` takes), and `restart`: true where an answer starts again, so that
+    the text before it is to be thrown away.
+    """
+
+    content: str
+    role: ChatRole
+    metadata: dict[str, Any] | None = None
+
+
+class ResponseChunk(str):
+    """A piece of text that knows its metadata and role."""
+
+    metadata: dict[str, Any] | None
+    role: str | None
+
+    def __new__(
+        cls, content: str | None, metadata: dict[str, Any] | None = None, role: str | None = None
+    ) -> ResponseChunk:
+        """Make a chunk; None counts as no text."""
+        chunk = super().__new__(cls, content or "")
+        chunk.metadata, chunk.role = metadata, role
+        return chunk
+
+    @property
+    def content(self) -> str:
+        """The text, as a plain string."""
+        return str(self)
+
+
+async def collect(answer: AsyncIterable[LLMResponse | ResponseChunk]) -> LLMResponse:
+    """
+    Return the whole of an answer: its text joined, and the metadata of all its pieces, later ones winning.
+
+    What came before a piece with `restart` in its metadata is thrown away (`FallbackLLM(buffer=False)`).
+    """
+    texts: list[str] = []
+    metadata: dict[str, Any] = {}
+    async for piece in answer:
+        known = dict(piece.metadata or {})
+        if known.pop("restart", False):
+            texts, metadata = [], {}
+        texts.append(piece.content)
+        metadata |= known
+    return LLMResponse(content="".join(texts), role=ChatRole.ASSISTANT, metadata=metadata or None)
+
 
 if TYPE_CHECKING:
     # Contexts ask models for summaries, so at run time this would be a circle.
     from ..chat.view import ChatView
 
 
-EventName = TypeVar("EventName", bound=str)
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-logger = logging.getLogger(__name__)
 
 
 class EventEmitter(Generic[EventName]):

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..chat.items import ChatRole
 from ..clock import REAL_SYSTEM, Stopwatch
 from ..errors import InvalidInputError
-from .base import LLM
-from .responses import LLMResponse
+from .base import LLM, LLMResponse
 
 if TYPE_CHECKING:
     import asyncio

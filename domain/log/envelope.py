@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from operator import attrgetter, methodcaller
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from ..canonical import require_unicode
 from ..errors import LimitExceededError
 from ..positions import Position
 
@@ -27,6 +30,7 @@ NO_DIGEST = b"\x00" * 32
 PAYLOAD = msgspec.msgpack.Encoder()
 _encode, _blake2b = PAYLOAD.encode, hashlib.blake2b
 _hash, _digest = partial(hashlib.blake2b, digest_size=32), methodcaller("digest")
+_FINGERPRINT = attrgetter("fingerprint")
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -47,7 +51,6 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 NO_META = Meta()
 # In the order in which a digest covers them; the fingerprint comes behind the payload, where there is one.
 _META_FIELDS = [attrgetter(name) for name in Meta.__struct_fields__ if name != "fingerprint"]
-_FINGERPRINT = attrgetter("fingerprint")
 
 
 # Events come by the ten thousand and refer to nothing that refers back: the collector need not look at them.
@@ -153,3 +156,62 @@ def chain_digests(
             for fields, meta in zip(covered, listed, strict=False)
         )
     return map(_digest, map(_hash, map(_encode, covered)))
+
+
+_ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)
+
+
+@contextmanager
+def acting(
+    *, actor: str | None = None, correlation_id: str | None = None, because: RecordedEvent | str | None = None
+) -> Iterator[None]:
+    """
+    Name the actor, the trace and the cause of all events that are recorded within the block.
+
+    What an inner block leaves out it takes from the outer one. `because` is a recorded event, or its
+    reference `stream@version`. Follows the flow of control, also through `await` (contextvars).
+    """
+    for text, what in ((actor, "the actor"), (correlation_id, "the correlation id")):
+        require_unicode(text or "", what)
+    outer = _ACTING.get()
+    cause = because.reference if isinstance(because, RecordedEvent) else because
+    require_unicode(cause or "", "the cause")
+    inner = Meta(
+        actor=actor or outer.actor,
+        correlation_id=correlation_id or outer.correlation_id,
+        causation=cause or outer.causation,
+    )
+    token = _ACTING.set(inner)
+    try:
+        yield
+    finally:
+        _ACTING.reset(token)
+
+
+def current_meta(*, default_actor: str | None, idempotency_key: str | None, fingerprint: bytes | None = None) -> Meta:
+    """Return what the envelope of an event recorded now says of who and why."""
+    now = _ACTING.get()
+    if now is NO_META and idempotency_key is None and fingerprint is None:
+        return Meta(default_actor) if default_actor else NO_META
+    actor = now.actor or default_actor
+    return Meta(actor, now.correlation_id, now.causation, idempotency_key, fingerprint=fingerprint)
+
+
+class Trace(NamedTuple):
+    """An actor, where nobody else is said to act, and the trace that everything belongs to."""
+
+    actor: str | None = None
+    correlation_id: str | None = None
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Let what is recorded within the block say so."""
+        if self == NO_TRACE:
+            yield
+            return
+        outer = current_meta(default_actor=self.actor, idempotency_key=None)
+        with acting(actor=outer.actor, correlation_id=self.correlation_id):
+            yield
+
+
+NO_TRACE = Trace()

@@ -11,8 +11,7 @@ import bisect
 from collections.abc import Sequence
 
 from ..clock import REAL_SYSTEM, System
-from ..concurrency.locks import News, synchronized
-from ..concurrency.process_forks import fork_safe_lock
+from ..concurrency.locks import News, fork_safe_lock, synchronized
 from ..concurrency.promises import Settled
 from ..errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, RefoldError
 from ..positions import Moment, Position
@@ -35,10 +34,12 @@ ONE_SEQUENCE = -1
 class MemoryLog:
     """A log that lives as long as its process."""
 
+    has_slices = False
+
     def __init__(self, system: System = REAL_SYSTEM) -> None:
         self._system = system
         self._lock = fork_safe_lock()
-        self._news = News()
+        self.news = News()
         self._all: list[RecordedEvent] = []
         self._streams: dict[str, list[RecordedEvent]] = {}
         # How many of all are listed under their streams.
@@ -52,7 +53,7 @@ class MemoryLog:
             return Settled(None, InvalidInputError(f"an event cannot be stored: {error}"))
         except RefoldError as error:
             return Settled(None, error)
-        self._news.announce()
+        self.news.announce()
         return Settled(receipts)
 
     @synchronized
@@ -163,9 +164,9 @@ class MemoryLog:
         return Moment(((ONE_SEQUENCE, len(self._all)),)) if self._all else Moment()
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        count = self._news.count
+        count = self.news.count
         if len(self._all) <= seen.head(ONE_SEQUENCE):
-            self._news.wait_past(count, timeout_seconds=timeout_seconds)
+            self.news.wait_past(count, timeout_seconds=timeout_seconds)
 
     def streams(self, prefix: str = "") -> list[str]:
         self._stream("")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from ..canonical import FINGERPRINT_BYTES, require_key
+from ..concurrency.locks import News
 from ..errors import DamagedError, IdempotencyError, InvalidInputError
 from ..positions import Moment, Partition
 from .envelope import Event, Meta, RecordedEvent
@@ -252,6 +253,14 @@ class PartitionedLog(Protocol):
 
 class LiveLog(Log, PagedLog, Protocol):
     """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
+
+    @property
+    def news(self) -> News:
+        """The news of this process, announced behind each of its appends."""
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether positions count within slices; else the whole log is one sequence."""
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         """Return once there may be an event behind `seen`, or the time is up; a hint, never a promise."""

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import NoReturn, TypeVar
 
 from ..canonical import Without, require_unicode
-from ..concurrency.locks import synchronized
-from ..concurrency.process_forks import renew_in_child
+from ..concurrency.locks import renew_in_child, synchronized
 from ..concurrency.threads import finished_in_thread
 from ..content import stored_content
 from ..context.attachment import Home, HomedContext, detached_home
@@ -18,7 +17,7 @@ from ..context.journal import Journal, Outcome
 from ..context.view import Place
 from ..errors import InvalidInputError
 from ..ids import decoded_id, encoded_id, microseconds, stream_id
-from ..log.acting import NO_TRACE, Trace
+from ..log.envelope import NO_TRACE, Trace
 from ..log.ports import NewEvents
 from ..pool.read_only import ReadOnlyError
 from ..positions import Moment

@@ -49,7 +49,7 @@ async def chosen_by_model(llm: LLM, query: str, held: Sequence[Held], limit: int
     """
     # Contexts are what models are asked with; most users of pools never need them.
     from ..chat import ChatContext, ChatMessage, ChatRole
-    from ..llm.responses import collect
+    from ..llm.base import collect
 
     if not held:
         return []

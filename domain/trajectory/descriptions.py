@@ -19,8 +19,7 @@ from contextlib import asynccontextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..concurrency.locks import locked, synchronized
-from ..concurrency.process_forks import keep_for_ever, renew_in_child
+from ..concurrency.locks import keep_for_ever, locked, renew_in_child, synchronized
 from ..errors import InvalidInputError
 from ..spans import Ref
 

@@ -6,8 +6,7 @@ import threading
 from weakref import WeakValueDictionary
 
 from ..canonical import require_unicode
-from ..concurrency.locks import synchronized
-from ..concurrency.process_forks import renew_in_child
+from ..concurrency.locks import renew_in_child, synchronized
 from ..context.attachment import Home, detached_home
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction

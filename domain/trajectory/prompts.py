@@ -19,8 +19,7 @@ from ..canonical import canonical_json, require_unicode
 from ..chat.context import ChatContext
 from ..chat.items import ChatMessage, ChatRole
 from ..errors import InvalidInputError
-from ..llm.base import LLM
-from ..llm.responses import collect
+from ..llm.base import LLM, collect
 from ..spans import Ref
 from .descriptions import in_daemon_thread
 from .graph import RunGraph, attributes_of

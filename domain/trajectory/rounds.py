@@ -12,8 +12,7 @@ import msgspec
 from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import require_time
 from ..errors import DecisionRefusedError, InvalidInputError
-from ..log.acting import acting
-from ..log.envelope import RecordedEvent
+from ..log.envelope import RecordedEvent, acting
 from ..spans import Ref
 from .commands import AddEdge, ImportNode, ModifyNode, MovePointers, WritePortrait
 from .events import PortraitWritten

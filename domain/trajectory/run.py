@@ -19,7 +19,7 @@ from ..context.transaction import current_transaction
 from ..context.view import Durability, Place
 from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
 from ..ids import split_stream_id
-from ..log.acting import acting
+from ..log.envelope import acting
 from ..log.ports import Log, NewEvents
 from ..messages import Message, build_current_context, clean_messages, message_from_dict, message_to_dict
 from ..positions import Moment

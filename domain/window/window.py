@@ -14,7 +14,7 @@ from ..context.journal import Journal, Outcome
 from ..context.read_only_views import ReadOnlyView
 from ..errors import NotFoundError
 from ..frozen import FrozenList
-from ..log.acting import NO_TRACE, Trace
+from ..log.envelope import NO_TRACE, Trace
 from ..memory.records import MemoryStore
 from ..pool.state import ref_of
 from ..positions import Moment

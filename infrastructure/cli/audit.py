@@ -23,17 +23,15 @@ from ..queries.run_audit import run_changes
 from ..queries.transitions import of_attribute, of_item
 from ..store import Store
 from ..times import exact
-from .addresses import Reference
-from .addresses import reference as parse_reference
+from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
+from .args import reference as parse_reference
 from .containers import named_shape
 from .context_views import Seen, seen
 from .event_words import print_events, summary_of
 from .item_words import said_by
-from .options import as_json, checked_text, database, optional_text, reading, summed_up
-from .render import because, cut, is_cut_short, joined, one_line
-from .run_sessions import runs_in
+from .render import because, cut, is_cut_short, joined, json_text, one_line, print_json_list
 from .run_words import SeenRun
-from .shapes import json_text, print_json_list
+from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10
 

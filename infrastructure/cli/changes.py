@@ -12,9 +12,8 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.state.sequence import Items
 from ...domain.errors import NotFoundError
 from ...domain.spans import Ref
-from .options import checked_text
-from .render import one_line
-from .shapes import print_json
+from .args import checked_text
+from .render import one_line, print_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 # `@3`, or `other@3`: where an item was added. No context has versions of more digits.

@@ -1,31 +1,70 @@
 """
-Queues and pools that are to be changed: opening them, naming their items, recording what is done.
+`refold queue` and `refold pool`: showing and changing them.
 
 Nothing here makes a content an instance of its class: that belongs to programs that the command line does not load.
-So a change goes to the container as the command that it is; the hooks that its own calls would ask are not here either.
+So a change goes to the container as a command, and the hooks of its own calls are not called.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import click
 
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import Event
 from ...domain.pool import ContextPool, ContextQueue
 from ...domain.pool.changes import Change
-from ...domain.pool.commands import Command
+from ...domain.pool.commands import Add, Command, Evict, Remove, Restore
 from ...domain.pool.container import Container
-from ...domain.pool.events import EvictedEvent
-from ...domain.pool.items import Held
+from ...domain.pool.events import EvictedEvent, PoolReplaced
+from ...domain.pool.items import ContextItem, Held
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
 from ..queries.origins import births, full_ref
 from ..store import Store
-from .changes import PLACE
+from .args import (
+    Reference,
+    actor,
+    address,
+    as_json,
+    changing,
+    database,
+    existing,
+    optional_text,
+    reading,
+    reason,
+    required_text,
+    stream_of,
+)
+from .args import reference as parse_reference
+from .changes import PLACE, items, report
+from .context_kinds import content, group, is_json, parsed
+from .context_views import items_seen
+from .item_list import print_shown, shown_of
+from .render import counted, one_line, source_of
+from .search import search_command
+
+NO_REASON = "evict"
+QUEUE_SHOW_HELP = """
+    Show what a queue holds, the oldest first, now or at a moment of its past; with ITEM those items only.
+
+    ITEM is an id, or the @version that is printed beside an item.
+
+    With --json: what `refold show --json` prints.
+"""
+POOL_SHOW_HELP = """
+    Show a pool's catalogue, which is the ids and descriptions of its items, now or at a moment of its past; with ID
+    what these items hold.
+
+    ID is an id, or the @version that is printed beside an item.
+
+    With --json: what `refold show --json` prints, contents always.
+"""
 
 
 class _Quiet(Change):
@@ -127,3 +166,260 @@ def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
 def totals_of(items: Iterable[Held]) -> Totals:
     """Return what items count together."""
     return sum((held.totals for held in items), Totals())
+
+
+create = click.option("--create", is_flag=True, help="Make CTX if it is not there.")
+limit = click.option("--limit", metavar="N", type=click.IntRange(min=1), help="With --create: N items at most.")
+
+
+def container_for(store: Store, name: str, kind: str, *, create: bool, limit: int | None) -> Container[Any]:
+    """
+    Return the queue or the pool that was named, made if it is not there and may be made.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: the id cannot be one, or there is one with another limit.
+    """
+    if limit is not None and not create:
+        raise click.UsageError("--limit goes with --create: it is for a new one", click.get_current_context())
+    if create:
+        opener = store.queue if kind == "queue" else store.pool
+        made: Container[Any] = opener(name.removeprefix(f"{kind}:"), limit=limit)
+        return made
+    try:
+        return container_in(store, stream_of(store, name, (kind,)))
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; --create makes a new one") from error
+
+
+def add_to(container: Container[Any], item: ContextItem[Any], *, as_json: bool) -> None:
+    """Put an item in, and print what that did."""
+    events = changed(container, lambda _: Add((container.added_event(item),)))
+    stream, event, evicted = container.stream, events[-1], made_room(container, events)
+    old = event.old if isinstance(event, PoolReplaced) else None
+    shape = {
+        "item": named_shape(Ref(container.version), stream, item.id),
+        "replaced": None if old is None else named_shape(old, stream, item.id),
+        "evicted": named_shapes(evicted, stream),
+    }
+    what = "1 item" if item.id is None else one_line(item.id)
+    said = f"{what} added" if old is None else f"{what} added, in the place of {source_of(old.stream, old.version)}"
+    said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
+    report(container, said, shape, as_json=as_json)
+
+
+def remove_command(kind: str, *, items_named: str) -> click.Command:
+    """Return the command that takes items out of contexts of a kind."""
+    help_text = f"""
+    Take items out of CTX; `refold {kind} restore` brings them back.
+
+    {items_named} is an id, or the @version that `refold {kind} show` prints beside an item.
+
+    With --json: {{context, kind, version, items: [{{stream, version, id}}], tokens}}; an item is named by what brought
+    it, and tokens is what left.
+    """
+
+    @click.command("remove", help=help_text, short_help="Take items out.")
+    @click.argument("context", metavar="CTX", callback=existing)
+    @items(required=True, metavar=items_named)
+    @reason
+    @actor
+    @database
+    @as_json
+    def command(
+        context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
+    ) -> None:
+        with changing(location, actor) as store:
+            container = container_in(store, stream_of(store, context, (kind,)))
+            stream = container.stream
+            way_out = f"to take out: `refold {kind} show {container.id}` lists what there is"
+            leaving = named_items(stream, held_in(stream, container.shown_state), items, way_out)
+            with store.transaction():
+                _remove(container, leaving, reason)
+            tokens = totals_of(leaving).tokens
+            said = f"{counted(len(leaving), 'item')} removed, about {tokens:,} tokens"
+            report(container, said, {"items": named_shapes(leaving, stream), "tokens": tokens}, as_json=as_json)
+
+    return command
+
+
+def _remove(container: Container[Any], leaving: Sequence[Held], reason: str | None) -> None:
+    """From a pool an item is removed, which a merge hands on; from a queue it is evicted."""
+    if container.kind.name == "pool":
+        for held in leaving:
+            _remove_one(container, str(held.event.id), reason)
+    else:
+        changed(container, lambda _: Evict(tuple(held.ref for held in leaving), reason or NO_REASON))
+
+
+def _remove_one(container: Container[Any], item_id: str, reason: str | None) -> None:
+    changed(container, lambda _: Remove(item_id, reason))
+
+
+def restore_command(kind: str, *, items_named: str) -> click.Command:
+    """Return the command that puts items back into contexts of a kind."""
+    help_text = f"""
+    Put items back into CTX that had left it, as the newest; where there is no room the oldest leave.
+
+    {items_named} is an id, which means the item that left last with it, or the @version that `refold {kind} show
+    --evicted` prints beside an item.
+
+    With --json: {{context, kind, version, items: [{{stream, version, id}}], tokens, evicted}}; tokens is what came
+    back, evicted names items as items does.
+    """
+
+    @click.command("restore", help=help_text, short_help="Put items back.")
+    @click.argument("context", metavar="CTX", callback=existing)
+    @items(required=True, metavar=items_named)
+    @actor
+    @database
+    @as_json
+    def command(context: str, items: tuple[str, ...], actor: str, location: str, as_json: bool) -> None:
+        with changing(location, actor) as store:
+            container = container_in(store, stream_of(store, context, (kind,)))
+            stream = container.stream
+            way_out = f"to restore: `refold {kind} show {container.id} --evicted` lists what left"
+            left = {ref: Held(ref, one.held.event) for ref, one in departures_of(container).gone().items()}
+            back = named_items(stream, left, items, way_out)
+            evicted = made_room(container, changed(container, lambda _: Restore(tuple(back))))
+            shape = {
+                "items": named_shapes(back, stream),
+                "tokens": totals_of(back).tokens,
+                "evicted": named_shapes(evicted, stream),
+            }
+            said = f"{counted(len(back), 'item')} restored, about {totals_of(back).tokens:,} tokens"
+            said += f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
+            report(container, said, shape, as_json=as_json)
+
+    return command
+
+
+def show_command(kind: str, help_text: str, *, items_named: str) -> click.Command:
+    """Return the command that shows contexts of a kind; `items_named` stands for an item in its help."""
+
+    @click.command("show", help=help_text, short_help="Show what there is, now or at a moment of the past.")
+    @click.argument("reference", metavar="CTX[@V]", callback=parse_reference)
+    @items(required=False, metavar=items_named)
+    @click.option("--at", "moment", metavar="X", callback=address, help="The moment, if it is not in CTX@V.")
+    @click.option("--evicted", is_flag=True, help="What left, and why, instead of what is there.")
+    @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N items only.")
+    @database
+    @as_json
+    def command(
+        reference: Reference,
+        items: tuple[str, ...],
+        moment: str | None,
+        evicted: bool,
+        tail: int | None,
+        location: str,
+        as_json: bool,
+    ) -> None:
+        fault = None
+        if moment and reference.moments:
+            fault = "the moment is given twice: in CTX@V and with --at"
+        elif tail and (evicted or items):
+            fault = f"--tail goes with neither --evicted nor {items_named}"
+        if fault:
+            raise click.UsageError(fault, click.get_current_context())
+        with reading(location) as store:
+            view = items_seen(store, reference, moment, kind)
+            print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True, as_json=as_json)
+
+    return command
+
+
+@click.command("add", short_help="Put an item in.")
+@click.argument("context", metavar="CTX", callback=existing)
+@content("CONTENT")
+@is_json("CONTENT")
+@click.option("--description", metavar="TEXT", callback=optional_text, help="What it is about.")
+@create
+@limit
+@actor
+@database
+@as_json
+def add_to_queue(
+    context: str,
+    content: str,
+    is_json: bool,
+    description: str | None,
+    create: bool,
+    limit: int | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Put an item into the queue CTX, as the newest one; where there is no room the oldest leaves.
+
+    CONTENT is a text, or with --parse JSON; - takes it from stdin.
+
+    With --json: {context, kind, version, item: {stream, version, id}, replaced, evicted: [{stream, version, id}]};
+    items are named by what brought them, replaced is null in a queue.
+    """
+    item = ContextItem(parsed(content, is_json=is_json), description)
+    with changing(location, actor) as store:
+        add_to(container_for(store, context, "queue", create=create, limit=limit), item, as_json=as_json)
+
+
+queue = group(
+    "queue",
+    "Show, fill and search context queues: the newest items, up to a limit.",
+    [
+        show_command("queue", QUEUE_SHOW_HELP, items_named="ITEM"),
+        add_to_queue,
+        remove_command("queue", items_named="ITEM"),
+        restore_command("queue", items_named="ITEM"),
+        search_command("queue", "--context", "CTX"),
+    ],
+)
+
+
+@click.command("add", short_help="Put an item in.")
+@click.argument("context", metavar="CTX", callback=existing)
+@click.argument("item_id", metavar="ID", callback=required_text)
+@content("CONTENT")
+@click.option("--description", metavar="TEXT", callback=required_text, required=True, help="What it is about.")
+@is_json("CONTENT")
+@create
+@limit
+@actor
+@database
+@as_json
+def add_to_pool(
+    context: str,
+    item_id: str,
+    content: str,
+    description: str,
+    is_json: bool,
+    create: bool,
+    limit: int | None,
+    actor: str,
+    location: str,
+    as_json: bool,
+) -> None:
+    """
+    Put an item into the pool CTX, in the place of the one that has its ID; a new one is the newest, and where there is
+    no room the oldest leaves.
+
+    CONTENT is a text, or with --parse JSON; - takes it from stdin.
+
+    With --json: {context, kind, version, item: {stream, version, id}, replaced, evicted: [{stream, version, id}]};
+    items are named by what brought them, replaced is null where there was none.
+    """
+    item = ContextItem(parsed(content, is_json=is_json), description, item_id)
+    with changing(location, actor) as store:
+        add_to(container_for(store, context, "pool", create=create, limit=limit), item, as_json=as_json)
+
+
+pool = group(
+    "pool",
+    "Show, fill and search context pools: items by id, to be chosen by their descriptions.",
+    [
+        show_command("pool", POOL_SHOW_HELP, items_named="ID"),
+        add_to_pool,
+        remove_command("pool", items_named="ID"),
+        restore_command("pool", items_named="ID"),
+        search_command("pool", "--context", "CTX"),
+    ],
+)

@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from .options import checked_text
+from .args import checked_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+STDIN = "-"
 
 
 class OrderedGroup(click.Group):
@@ -27,10 +30,6 @@ def group(kind: str, help_text: str, commands: Iterable[click.Command]) -> click
     for command in commands:
         made.add_command(command)
     return made
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-STDIN = "-"
 
 
 def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:

@@ -29,7 +29,7 @@ from ...domain.window.state import complete as window_events
 from ..opening import KINDS
 from ..queries.origins import Item, births, full_ref
 from ..store import Store
-from .addresses import Reference, stream_of
+from .args import Reference, stream_of
 from .chat_views import SeenChat
 from .render import Entry, Left
 from .run_words import SeenRun

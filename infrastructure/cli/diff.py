@@ -19,15 +19,15 @@ from ...domain.pool.events import AddedEvent, QueueAppended
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
 from ..store import Store
-from .addresses import Reference, stream_of
-from .addresses import references as parse_references
+from .args import Reference, as_json, database, reading, stream_of
+from .args import references as parse_references
 from .context_views import Seen, view_of
 from .item_words import Row, body_of, print_rows, sort_of
-from .options import as_json, database, reading
-from .render import Entry, aligned, one_line, paint
-from .run_diff import print_run_diff
+from .render import Entry, aligned, item_shape, one_line, paint, print_json
 from .run_words import SeenRun
-from .shapes import item_shape, print_json
+from .runs import print_run_diff
+
+DIFFERENT = 1
 
 
 class Changes(NamedTuple):
@@ -98,9 +98,6 @@ def _said_in_chat(item: ChatItemEvent) -> bytes:
         parts = (msgspec.structs.replace(p, id="") if isinstance(p, Image) else p for p in bare.content)
         bare = msgspec.structs.replace(bare, content=tuple(parts))
     return msgspec.msgpack.encode(bare)
-
-
-DIFFERENT = 1
 
 
 class Side(NamedTuple):

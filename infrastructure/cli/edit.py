@@ -8,9 +8,8 @@ import click
 
 from ...domain.chat.eviction import Eviction
 from ...domain.errors import InvalidInputError
-from .addresses import existing, opened
+from .args import actor, as_json, changing, database, existing, opened, reason
 from .changes import items, named_items, note, report
-from .options import actor, as_json, changing, database, reason
 from .render import counted
 
 

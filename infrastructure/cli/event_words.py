@@ -71,6 +71,7 @@ from .render import (
     display_width,
     is_cut_short,
     joined,
+    json_text,
     named,
     one_line,
     paint,
@@ -80,7 +81,6 @@ from .render import (
     terminal_width,
 )
 from .run_words import run_summary
-from .shapes import json_text
 
 # What containers say where nobody gave a reason.
 REASONS = {"limit": "to make room", "evict": ""}

@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ...domain.trajectory import Trajectory, TrajectoryEdge
-from .addresses import address
+from .args import address, as_json, database, optional_text, reading, required_text
 from .changes import note
-from .options import as_json, database, optional_text, reading, required_text
-from .render import aligned, counted, cut, is_cut_short, joined, one_line, paint, terminal_width
-from .run_sessions import Wanted, run_at, wanted_runs
+from .item_list import print_head
+from .render import aligned, counted, cut, is_cut_short, joined, one_line, paint, print_json, terminal_width
 from .run_words import SeenRun
-from .shapes import print_json
-from .showing import print_head
+from .runs import Wanted, run_at, wanted_runs
 
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")
 POINTER = "*"
+NUMBER = click.IntRange(min=0)
 
 
 def print_graph(view: SeenRun, graph: Trajectory) -> None:
@@ -59,9 +58,6 @@ def _ends(edges: Sequence[TrajectoryEdge]) -> str:
 
 def _fitted(line: str) -> str:
     return cut(line, terminal_width()) if is_cut_short() else line
-
-
-NUMBER = click.IntRange(min=0)
 
 
 @click.command("graph")

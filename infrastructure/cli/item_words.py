@@ -15,8 +15,7 @@ from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
-from .render import TEXT_WIDTH_MIN, Entry, absolute, display_width, one_line, paint, terminal_width, wrapped
-from .shapes import json_text
+from .render import TEXT_WIDTH_MIN, Entry, absolute, display_width, json_text, one_line, paint, terminal_width, wrapped
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
 

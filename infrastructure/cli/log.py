@@ -1,30 +1,312 @@
-"""`refold log`: the events themselves, in the order they were recorded."""
+"""`refold log`: the events in the order they were recorded, or with --graph the contexts and their forks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any, get_args
+import heapq
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any, NamedTuple, get_args
 
 import click
 
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
-from ...projections.catalogue import CATALOGUE
-from ...projections.lineage import LINEAGE
+from ...domain.spans import Segment
+from ...projections.catalogue import CATALOGUE, CatalogueRow
+from ...projections.lineage import LINEAGE, LineageRow
 from ..log.codec import CODEC
 from ..store import Store
-from .addresses import Reference, position, stream_of
-from .addresses import reference as parse_reference
+from ..times import exact
+from .args import Reference, as_json, checked_text, database, position, reading, stream_of
+from .args import reference as parse_reference
 from .changes import note
 from .context_views import seen
 from .event_words import print_events, summary_of, type_of
-from .log_graph import families, print_lineage
-from .options import as_json, checked_text, database, reading
 from .readable import LeftOutError, Readable, rows_of
-from .shapes import event_shape, json_text, print_json_list
+from .render import (
+    absolute,
+    aligned,
+    counted,
+    cut,
+    event_shape,
+    is_cut_short,
+    json_text,
+    one_line,
+    paint,
+    print_json_list,
+    source_of,
+    terminal_width,
+)
 
+LANES_MAX = 24
+# A lane takes two columns, and lanes a third of the line.
+COLUMNS_A_LANE = 6
 PAGE_EVENTS = 512
+
+
+class Point(NamedTuple):
+    """
+    A version of a context: `kind` is `opened`, `forked`, `branched`, `merged`, `restored` or `head`.
+
+    `sources` are the versions of other contexts that it has something of. `is_head` is said of the newest version too
+    where something else happened with it.
+    """
+
+    stream: str
+    version: int
+    kind: str
+    recorded_at: int
+    is_head: bool = False
+    sources: tuple[Segment, ...] = ()
+    how: str = ""
+    actor: str = ""
+
+
+# The points of contexts that come from each other, by their streams, the oldest first; of each in order.
+Family = Mapping[str, Sequence[Point]]
+
+
+def families(contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow]) -> list[Family]:
+    """Return the points of all contexts; those that come from each other together, the oldest family first."""
+    rows = {row.key: row for row in sorted(contexts, key=lambda row: (row.opened_at, row.key))}
+    # What leads nowhere, or to where it comes from, cannot be drawn.
+    whole = [one for one in edges if one.source in rows and one.target in rows and one.source != one.target]
+    into: dict[str, list[LineageRow]] = {}
+    for edge in sorted(whole, key=_place_in_target):
+        into.setdefault(edge.target, []).append(edge)
+    members: dict[str, list[str]] = {}
+    names = _family_names(rows, whole)
+    for stream in rows:
+        members.setdefault(names[stream], []).append(stream)
+    related = {edge.source for edge in whole} | into.keys()
+    return [
+        {stream: list(_points(rows[stream], into.get(stream, ()), stream in related)) for stream in streams}
+        for streams in members.values()
+    ]
+
+
+def _place_in_target(edge: LineageRow) -> tuple[int, int]:
+    return edge.target_version, int(edge.key.rpartition("/")[2])
+
+
+def _family_names(streams: Iterable[str], edges: Iterable[LineageRow]) -> dict[str, str]:
+    """Return for each context one that stands for its family."""
+    neighbours: dict[str, list[str]] = {}
+    for edge in edges:
+        neighbours.setdefault(edge.source, []).append(edge.target)
+        neighbours.setdefault(edge.target, []).append(edge.source)
+    names: dict[str, str] = {}
+    for start in streams:
+        waiting = [start] if start not in names else []
+        while waiting:
+            stream = waiting.pop()
+            if stream not in names:
+                names[stream] = start
+                waiting += neighbours.get(stream, ())
+    return names
+
+
+def _points(row: CatalogueRow, edges: Iterable[LineageRow], is_related: bool) -> Iterator[Point]:
+    points = [_taken(list(same)) for _, same in groupby(edges, key=lambda edge: edge.target_version)]
+    if is_related and (not points or points[0].version > 1):
+        points.insert(0, Point(row.key, 1, "opened", row.opened_at))
+    if not points or points[-1].version < row.version:
+        points.append(Point(row.key, row.version, "head", row.changed_at))
+    yield from points[:-1]
+    yield points[-1]._replace(is_head=True)
+
+
+def _taken(edges: Sequence[LineageRow]) -> Point:
+    """Return what one event brought; a run goes back over several earlier rounds at once."""
+    first = edges[0]
+    sources = tuple(Segment(edge.source, edge.source_version) for edge in edges)
+    return Point(
+        first.target,
+        first.target_version,
+        first.kind,
+        first.recorded_at,
+        sources=sources,
+        how=first.how,
+        actor=first.actor,
+    )
+
+
+Place = tuple[str, int]
+
+
+def drawn_sources(point: Point) -> tuple[Segment, ...]:
+    """
+    Return the sources that a line is drawn to: of the rounds that a run goes back over the newest, as that goes back
+    over the others.
+    """
+    return point.sources[-1:]
+
+
+def ordered(family: Family) -> Iterator[Point]:
+    """Yield the points of a family in the order in which they are drawn."""
+    waits, followers = _dependencies(family)
+    ready = [place for place, count in reversed(waits.items()) if not count]
+    while ready:
+        place = ready.pop()
+        yield family[place[0]][place[1]]
+        free = []
+        for follower in followers.get(place, ()):
+            waits[follower] -= 1
+            if not waits[follower]:
+                free.append(follower)
+        ready += free
+
+
+def _dependencies(family: Family) -> tuple[dict[Place, int], dict[Place, list[Place]]]:
+    """Return how many points each one waits for, and which wait for each; the last of those is drawn first."""
+    waits = {(stream, index): min(index, 1) for stream, points in family.items() for index in range(len(points))}
+    forks, takers = _takers(family, waits)
+    followers: dict[Place, list[Place]] = {}
+    for stream, index in waits:
+        here, before = (stream, index), (stream, index - 1)
+        if index:
+            followers.setdefault(before, []).append(here)
+            for child in forks.get(before, ()):
+                waits[here] += 1
+                followers.setdefault(child, []).insert(0, here)
+    for place in waits:
+        followers.setdefault(place, []).extend((*reversed(takers.get(place, ())), *reversed(forks.get(place, ()))))
+    return waits, followers
+
+
+def _takers(family: Family, waits: dict[Place, int]) -> tuple[dict[Place, list[Place]], dict[Place, list[Place]]]:
+    """Return what was forked from each point, and what else has something of it; these wait for it."""
+    forks: dict[Place, list[Place]] = {}
+    others: dict[Place, list[Place]] = {}
+    by_time = sorted(waits, key=lambda place: family[place[0]][place[1]].recorded_at)
+    for place in by_time:
+        stream, index = place
+        for source in drawn_sources(family[stream][index]):
+            waits[place] += 1
+            (others if index else forks).setdefault(_place_of(family, source), []).append(place)
+    return forks, others
+
+
+def _place_of(family: Family, source: Segment) -> Place:
+    """Return the point of the source that its version lies at, or behind."""
+    index = bisect_right(family[source.stream], source.version, key=lambda point: point.version)
+    return source.stream, max(0, index - 1)
+
+
+def drawn(family: Family, lanes_max: int) -> Iterator[tuple[str, Point]]:
+    """Yield the points of a family in order, each with the lanes beside it; of more than `lanes_max` an ellipsis."""
+    lanes = _Lanes(lanes_max)
+    left = Counter({stream: len(points) for stream, points in family.items()})
+    left.update(source.stream for points in family.values() for point in points for source in drawn_sources(point))
+    for point in ordered(family):
+        sources = [source.stream for source in drawn_sources(point)]
+        yield lanes.line(point.stream, sources), point
+        for stream in (point.stream, *sources):
+            left[stream] -= 1
+            if not left[stream]:
+                lanes.close(stream)
+
+
+class _Lanes:
+    """Which context has which column."""
+
+    def __init__(self, lanes_max: int) -> None:
+        self._shown = [False] * lanes_max
+        self._columns: dict[str, int] = {}
+        self._free: list[int] = []
+
+    def line(self, stream: str, sources: Iterable[str]) -> str:
+        """Return the line of a point of a context, which gets a column if it has none."""
+        own = self._column(stream)
+        met = {self._columns[source] for source in sources}
+        first, last = min(own, *met, own), max(own, *met, own)
+        cells = []
+        for column, is_open in enumerate(self._shown):
+            is_between = first < column < last
+            mark = "*" if column == own else "+" if column in met else "|" if is_open else "-" if is_between else " "
+            cells.append(mark + ("-" if first <= column < last else " "))
+        text = "".join(cells).rstrip()
+        return text + " …" if len(self._columns) > len(self._shown) else text
+
+    def close(self, stream: str) -> None:
+        """Let another context have the column."""
+        column = self._columns.pop(stream)
+        heapq.heappush(self._free, column)
+        if column < len(self._shown):
+            self._shown[column] = False
+
+    def _column(self, stream: str) -> int:
+        if stream not in self._columns:
+            # What is free lies before all others, or behind them.
+            column = heapq.heappop(self._free) if self._free else len(self._columns)
+            self._columns[stream] = column
+            if column < len(self._shown):
+                self._shown[column] = True
+        return self._columns[stream]
+
+
+Line = tuple[str, Point]
+
+
+def print_lineage(families: Sequence[Family], *, as_json: bool) -> None:
+    """Print the points of families, a line for each, the lanes of their contexts in front."""
+    lanes_max = min(LANES_MAX, terminal_width() // COLUMNS_A_LANE) if is_cut_short() else LANES_MAX
+    if as_json:
+        print_json_list(_shape(point) for family in families for _, point in drawn(family, lanes_max))
+        return
+    # Contexts that have nothing to do with others follow each other in even columns.
+    for is_single, some in groupby(families, key=lambda family: len(family) == 1):
+        lines = [list(drawn(family, lanes_max)) for family in some]
+        for block in [[line for one in lines for line in one]] if is_single else lines:
+            _print_block(block)
+
+
+def _print_block(block: Sequence[Line]) -> None:
+    rows = [_cells(lanes, point) for lanes, point in block]
+    for (lanes, _), line in zip(block, aligned(rows), strict=True):
+        shown = cut(line, terminal_width()) if is_cut_short() else line
+        click.echo(lanes.replace("*", paint("*", "yellow")) + shown[len(lanes) :])
+
+
+def _cells(lanes: str, point: Point) -> tuple[str, ...]:
+    place = one_line(f"{point.stream.removeprefix('chat:')}@{point.version}")
+    return lanes, place, absolute(point.recorded_at), one_line(", ".join(_said(point)))
+
+
+def _said(point: Point) -> Iterator[str]:
+    by = f" by {point.actor}" if point.actor else ""
+    if point.sources:
+        newest = point.sources[-1]
+        source = source_of(newest.stream, newest.version)
+        how = f" ({point.how})" if point.how not in ("", "full") else ""
+        match point.kind:
+            case "restored" if len(point.sources) > 1:
+                yield f"goes back over {counted(len(point.sources), 'round')}, the last of them {source}{by}"
+            case "restored":
+                yield f"goes back over {source}{by}"
+            case "merged":
+                yield f"merged {source}{how}{by}"
+            case _:
+                yield f"{point.kind} from {source}{how}{by}"
+    elif point.kind == "opened":
+        yield "opened"
+    if point.is_head:
+        yield "head"
+
+
+def _shape(point: Point) -> dict[str, Any]:
+    return {
+        "stream": point.stream,
+        "version": point.version,
+        "kind": point.kind,
+        "is_head": point.is_head,
+        "how": point.how or None,
+        "recorded_at": exact(point.recorded_at),
+        "actor": point.actor or None,
+        "sources": [{"stream": source.stream, "version": source.version} for source in point.sources],
+    }
 
 
 def _types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

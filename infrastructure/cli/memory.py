@@ -14,16 +14,29 @@ from ...domain.memory.records import MemoryKind, MemoryRecord
 from ...domain.spans import Ref, refs_of
 from ..queries.origins import Item, births, full_ref
 from ..store import Store
-from .addresses import Reference, address, existing, stream_of
-from .addresses import reference as parse_reference
+from .args import (
+    Reference,
+    actor,
+    address,
+    as_json,
+    changing,
+    checked_text,
+    database,
+    existing,
+    optional_text,
+    reading,
+    reason,
+    required_text,
+    stream_of,
+)
+from .args import reference as parse_reference
 from .changes import items, note, report
 from .containers import named_shape
 from .context_kinds import content, group, is_json, parsed
 from .context_views import items_seen
-from .options import actor, as_json, changing, checked_text, database, optional_text, reading, reason, required_text
+from .item_list import print_shown, shown_of
 from .render import counted, one_line, source_of
 from .search import search_command
-from .showing import print_shown, shown_of
 
 
 def scope(ctx: click.Context, param: click.Parameter, value: str) -> str:

@@ -15,14 +15,24 @@ from ...projections.catalogue import CatalogueRow
 from ..queries.at import ContextDifference
 from ..store import Store
 from ..times import exact
-from .addresses import address
+from .args import actor, address, as_json, changing, checked_text, database, optional_text, reading, summed_up
 from .changes import note
-from .options import actor, as_json, changing, checked_text, database, optional_text, reading, summed_up
-from .render import aligned, cut, is_cut_short, one_line, paint, terminal_width, told
-from .shapes import context_shape, print_json, print_json_list
+from .render import (
+    aligned,
+    context_shape,
+    cut,
+    is_cut_short,
+    one_line,
+    paint,
+    print_json,
+    print_json_list,
+    terminal_width,
+    told,
+)
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 BARE_POSITION = re.compile(r"[0-9.]+")
+CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
 
 
 def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -92,9 +102,6 @@ def _shape(recorded: RecordedEvent) -> dict[str, Any]:
         "named_at": exact(recorded.recorded_at),
         "named_by": recorded.meta.actor,
     }
-
-
-CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
 
 
 @click.command("changes")

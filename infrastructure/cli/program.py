@@ -17,38 +17,38 @@ import click
 from click.shell_completion import shell_complete
 
 from ...domain.errors import ConcurrencyError, DamagedError, RefoldError
-from .options import DATABASE_HELP, optional_text
+from .args import DATABASE_HELP, optional_text
 from .render import one_line
 
 # The help is here, so that listing the commands imports none of them.
 COMMANDS = {
-    "import": ("import_files", "Bring transcripts in, each conversation as a context."),
-    "contexts": ("contexts", "List the contexts."),
+    "import": ("import_export:import_files", "Bring transcripts in, each conversation as a context."),
+    "contexts": ("contexts:contexts", "List the contexts."),
     "show": ("show", "Show a context, as it is or as it was."),
     "log": ("log", "List the events, oldest first."),
     "audit": ("audit", "List what became of the items of a context, or of a node: who, when, what, why."),
     "graph": ("graph", "Draw what an agent did in a session."),
     "search": ("search", "Find where something was said."),
     "diff": ("diff", "Compare two versions of a context, or two contexts."),
-    "fork": ("fork", "Make a context that begins as another one is, or was."),
-    "merge": ("merge", "Take what one context has into another one."),
+    "fork": ("branches:fork", "Make a context that begins as another one is, or was."),
+    "merge": ("branches:merge", "Take what one context has into another one."),
     "evict": ("edit:evict", "Take items out of the view of a chat."),
     "restore": ("edit:restore", "Put items back into the view."),
     "pin": ("edit:pin", "Let nothing evict items."),
     "unpin": ("edit:unpin", "Let items go again that were pinned."),
     "summarize": ("summarize", "Let a model write a summary in the place of older items."),
-    "queue": ("queue", "Show and change context queues."),
-    "pool": ("pool", "Show and change context pools."),
+    "queue": ("containers:queue", "Show and change context queues."),
+    "pool": ("containers:pool", "Show and change context pools."),
     "memory": ("memory", "Show and change what is remembered."),
     "moments": ("moments:moments", "List the named moments of the store, or name one."),
     "changes": ("moments:changes", "List the contexts that are different at two moments."),
     "replay": ("replay", "Compare what a model was sent with what another policy would send."),
-    "projections": ("projections", "List what is kept for answers, and how far it is behind."),
-    "rebuild": ("rebuild", "Make the rows of projections anew, or check them."),
+    "projections": ("projections:projections", "List what is kept for answers, and how far it is behind."),
+    "rebuild": ("projections:rebuild", "Make the rows of projections anew, or check them."),
     "run": ("run_worker", "Keep projections up to date until it is stopped."),
     "verify": ("verify", "Find out whether anything in the store is damaged."),
-    "export": ("export", "Write contexts with their past, or all, into a file."),
-    "stats": ("stats", "Count contexts, events and bytes."),
+    "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
+    "stats": ("contexts:stats", "Count contexts, events and bytes."),
 }
 COMPLETION = "_REFOLD_COMPLETE"
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130

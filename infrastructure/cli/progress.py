@@ -1,24 +1,31 @@
 """
-How far something is, on stderr: a bar where somebody can see it, lines now and then where nobody does.
+Commands that run long: how far they are, on stderr, and how they stop when somebody asks them to.
 
-rich is imported only where a bar is drawn.
+A terminal gets a bar, a file gets lines now and then. rich is imported only where a bar is drawn.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 import click
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
+from ...domain.errors import NotFoundError
 from ..projecting.building import Progress as RebuildTold
 from ..projecting.building import RebuildProgress
+from ..store import Store
+from .args import checked_text
 from .render import duration
 
 # What takes no longer than this is done before a line about it is read.
 LINES_EVERY_SECONDS = 5.0
+ASKING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -75,3 +82,41 @@ class _Lines:
 def _pace(progress: RebuildProgress) -> str:
     share = 100 * progress.done // progress.total if progress.total else 100
     return f"{share}%, {progress.rate:,.0f}/s, {duration(progress.seconds_left)} left"
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[threading.Event]:
+    """Yield an event that is set when somebody asks to stop; who asks a second time is obeyed at once."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+
+    before = {int(number): signal.signal(number, ask) for number in ASKING}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(checked_text, values)))
+
+
+names = click.argument("names", metavar="[NAME...]", nargs=-1, callback=_names)
+
+
+def known_names(store: Store, names: Sequence[str]) -> list[str]:
+    """
+    Return the names of projections, all where none is given, before any of them is touched.
+
+    Raises:
+        NotFoundError: there is no such projection.
+    """
+    known = [status.name for status in store.projections()]
+    for name in names:
+        if name not in known:
+            raise NotFoundError(f"there is no projection {name!r}: there are {', '.join(known)}")
+    return list(names) or known

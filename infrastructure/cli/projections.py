@@ -1,29 +1,53 @@
-"""`refold projections`: how the projections stand."""
+"""`refold projections` lists the projections; `refold rebuild` makes their rows anew, or checks them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import click
 import msgspec
 
+from ...domain.errors import InvalidInputError, ProjectionError, StorageUnavailableError
+from ..projecting.rebuild import Difference, RebuildReport
 from ..projecting.status import ProjectionStatus
-from .options import as_json, database, keeping
-from .render import aligned, counted, cut, one_line, paint
-from .shapes import print_json_list
+from ..store import Store
+from .args import as_json, database, keeping
+from .progress import asked_to_stop, known_names, names, projection_progress
+from .render import (
+    aligned,
+    counted,
+    cut,
+    duration,
+    is_cut_short,
+    json_text,
+    one_line,
+    paint,
+    print_json_list,
+    terminal_width,
+)
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
 # On a server a position is one of each slice, and too long for a table.
 POSITION_WIDTH = 16
 SHOWN_MAX = 10
+# Processes take a second to start: below this one process is as quick.
+SHARED_EVENTS_MIN = 500_000
+WORKERS_MAX = 256
+DASK_SECONDS = 10
+FAILED = 1
 
 
 @click.command("projections")
 @database
 @as_json
-def command(location: str, as_json: bool) -> None:
+def projections(location: str, as_json: bool) -> None:
     """
     List the projections: what contexts, searches, past views and more are answered from.
 
@@ -82,3 +106,236 @@ def _notes(status: ProjectionStatus) -> list[tuple[str, str]]:
         half = f"a rebuild was left behind {counted(status.rebuilt, 'event')}: `refold rebuild {status.name}` goes on"
         notes.append((half, "yellow"))
     return notes
+
+
+Outcome = RebuildReport | ProjectionError
+
+
+def is_fine(outcome: Outcome) -> bool:
+    """Return whether it was done, and nothing was found to be wrong."""
+    return isinstance(outcome, RebuildReport) and outcome.is_done and not outcome.differing
+
+
+def report_shape(name: str, outcome: Outcome) -> dict[str, Any]:
+    """Return what became of a projection."""
+    if isinstance(outcome, ProjectionError):
+        nothing = RebuildReport(projection=name, is_done=False)
+        return {**report_shape(name, nothing), "stopped_at": outcome.event, "error": outcome.reason}
+    shape = {**msgspec.structs.asdict(outcome), "seconds": round(outcome.seconds, 3)}
+    differences = [
+        {"key": one.key, "live": _plain(one.live), "rebuilt": _plain(one.rebuilt)} for one in outcome.differences
+    ]
+    return {**shape, "differences": differences, "stopped_at": None, "error": None}
+
+
+def _plain(row: Any) -> Any:
+    return msgspec.to_builtins(row)
+
+
+def print_report(name: str, outcome: Outcome, *, is_check: bool) -> None:
+    """Print what became of a projection; what is wrong with it on lines of their own."""
+    if isinstance(outcome, ProjectionError):
+        where = f"it cannot fold {outcome.event}: {outcome.reason}; mend the projection, then rebuild it"
+        click.echo(f"{name}: " + paint(one_line(where), "red"))
+    elif not outcome.is_done:
+        click.echo(f"{name}: {_stopped(outcome, is_check)}")
+    elif not is_check:
+        pace = f"{counted(outcome.events, 'event')} in {duration(outcome.seconds)}"
+        click.echo(f"{name}: {counted(outcome.rows, 'row')} of {pace}{_aside(outcome)}")
+    elif not outcome.differing:
+        click.echo(f"{name}: {counted(outcome.rows, 'row')}, all as the events give them{_aside(outcome)}")
+    else:
+        differ = f"{counted(outcome.differing, 'row')} not as the events give them: `refold rebuild {name}` mends that"
+        click.echo(f"{name}: " + paint(differ, "red"))
+        _print_differences(outcome)
+
+
+def _aside(report: RebuildReport) -> str:
+    return f", without {counted(report.set_aside, 'event')} set aside" if report.set_aside else ""
+
+
+def _stopped(report: RebuildReport, is_check: bool) -> str:
+    if is_check:
+        return "stopped: nothing was changed"
+    done = f"{counted(report.events, 'event')} done"
+    return f"stopped with {done}: `refold rebuild {report.projection}` goes on there"
+
+
+def _print_differences(report: RebuildReport) -> None:
+    for difference in report.differences:
+        for line in _told(difference):
+            click.echo(cut(line, terminal_width()) if is_cut_short() else line)
+    left = report.differing - len(report.differences)
+    if left:
+        click.echo(f"  and {counted(left, 'row')} more")
+
+
+def _told(difference: Difference) -> Iterator[str]:
+    """A row that is there on one side alone as a whole, else the fields of it that differ: what is, what should be."""
+    key, live, rebuilt = one_line(difference.key), _plain(difference.live), _plain(difference.rebuilt)
+    if live is None or rebuilt is None:
+        yield f"  - {key}: it is missing" if live is None else f"  + {key}: it should not be there"
+        return
+    for field, value in rebuilt.items():
+        if live[field] != value:
+            now, then = one_line(json_text(live[field])), one_line(json_text(value))
+            yield f"  ~ {key}: {field} is {now}, and should be {then}"
+
+
+Workers = tuple[Executor | None, int | None]
+
+
+def workers_options(command: Any) -> Any:
+    """Give a command the options `--workers` and `--dask`."""
+    number = click.IntRange(1, WORKERS_MAX)
+    workers = click.option("--workers", type=number, metavar="N", help="So many processes; 1 for this one alone.")
+    dask = click.option("--dask", metavar="ADDRESS", help="The workers of a Dask cluster, tcp://HOST:PORT.")
+    return workers(dask(command))
+
+
+@contextmanager
+def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> Iterator[Workers]:
+    """
+    Yield who is to rebuild, and in how many partitions: all cores where the log is long and nothing is said.
+
+    Raises:
+        InvalidInputError: the package for Dask is missing, or the address cannot be one.
+        StorageUnavailableError: no cluster answers there.
+    """
+    if dask is not None:
+        with _dask_client(dask) as client:
+            yield client.get_executor(), sum(client.nthreads().values()) or None
+        return
+    number = _default_number(store) if number is None else number
+    if number == 1:
+        yield None, None
+        return
+    # Neither threads nor locks of this process come along, as they would with a fork.
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(number, mp_context=spawning, initializer=_leave_interrupts_to_parent) as executor:
+        yield executor, number
+
+
+def _default_number(store: Store) -> int:
+    return (os.cpu_count() or 1) if store.now().events >= SHARED_EVENTS_MIN else 1
+
+
+def _leave_interrupts_to_parent() -> None:
+    """Ctrl-C reaches all processes of a terminal; the parent tells the others at which page to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _dask_client(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise InvalidInputError("A Dask cluster takes another package: pip install 'refold[dask]'") from error
+    try:
+        client: Any = distributed.Client
+        return client(address, timeout=DASK_SECONDS, set_as_default=False)
+    except ValueError as error:
+        raise InvalidInputError(f"{address!r} is no address of a Dask scheduler: {error}") from error
+    except OSError as error:
+        raise StorageUnavailableError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
+@click.command("rebuild")
+@names
+@click.option("--all", "of_all", is_flag=True, help="All projections.")
+@click.option("--check", "only_check", is_flag=True, help="Compare with the rows there are; change nothing.")
+@click.option("--restart", is_flag=True, help="Begin anew where an earlier rebuild was stopped.")
+@workers_options
+@database
+@as_json
+def rebuild(
+    names: tuple[str, ...],
+    of_all: bool,
+    only_check: bool,
+    restart: bool,
+    workers: int | None,
+    dask: str | None,
+    location: str,
+    as_json: bool,
+) -> int:
+    """
+    Make the rows of projections anew from the log; `refold projections` lists their names.
+
+    Readers see the old rows until the new ones are complete. Ctrl-C stops it, and the next rebuild goes on there. With
+    --check rows that are not what the events give are shown, and the exit code is 1 where there are some. A long log is
+    folded by a process for each core, or as many as --workers says, or by a Dask cluster.
+
+    With --json: an array of {projection, is_done, rows, events, seconds, differing, differences: [{key, live,
+    rebuilt}], set_aside, stopped_at, error}; a row that is not there is null.
+    """
+    fault = _misuse(names, of_all, only_check, restart) or _misuse_of_workers(workers, dask, only_check)
+    if fault:
+        raise click.UsageError(fault, click.get_current_context())
+    with (
+        keeping(location) as store,
+        rebuilding_workers(store, 1 if only_check else workers, dask) as (executor, partitions),
+        asked_to_stop() as stop,
+    ):
+
+        def work(name: str) -> RebuildReport:
+            with projection_progress("checking" if only_check else "rebuilding") as progress:
+                if only_check:
+                    return store.check(name, progress=progress, stop=stop.is_set)
+                return store.rebuild(
+                    name,
+                    restart=restart,
+                    progress=progress,
+                    stop=stop.is_set,
+                    executor=executor,
+                    partitions=partitions,
+                )
+
+        outcomes = _outcomes(known_names(store, names), work, stop.is_set)
+        printed = _print_json(outcomes) if as_json else _print(outcomes, only_check)
+    return 0 if printed else FAILED
+
+
+def _misuse(names: tuple[str, ...], of_all: bool, only_check: bool, restart: bool) -> str | None:
+    if of_all == bool(names):
+        return "give the names of projections, or --all"
+    return "--restart goes without --check, which begins anew each time" if only_check and restart else None
+
+
+def _misuse_of_workers(workers: int | None, dask: str | None, only_check: bool) -> str | None:
+    if workers is not None and dask is not None:
+        return "--workers goes without --dask, whose cluster has workers of its own"
+    return (
+        "--check is done by this process: leave --workers and --dask out" if only_check and (workers or dask) else None
+    )
+
+
+def _outcomes(
+    names: Sequence[str], work: Callable[[str], RebuildReport], is_stopped: Callable[[], bool]
+) -> Iterator[tuple[str, Outcome]]:
+    """Go on with the others where one projection cannot fold an event."""
+    for name in names:
+        try:
+            yield name, work(name)
+        except ProjectionError as error:
+            yield name, error
+        if is_stopped():
+            return
+
+
+def _print_json(outcomes: Iterator[tuple[str, Outcome]]) -> bool:
+    fine: list[bool] = []
+
+    def shapes() -> Iterator[dict[str, Any]]:
+        for name, outcome in outcomes:
+            fine.append(is_fine(outcome))
+            yield report_shape(name, outcome)
+
+    print_json_list(shapes())
+    return all(fine)
+
+
+def _print(outcomes: Iterator[tuple[str, Outcome]], is_check: bool) -> bool:
+    fine = True
+    for name, outcome in outcomes:
+        print_report(name, outcome, is_check=is_check)
+        fine = fine and is_fine(outcome)
+    return fine

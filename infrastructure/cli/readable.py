@@ -18,7 +18,7 @@ from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Projection
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
-from .options import reading, summed_up
+from .args import reading, summed_up
 from .render import counted
 
 PAGE_EVENTS = 512

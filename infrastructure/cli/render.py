@@ -1,7 +1,13 @@
-"""Output for people: names of items, times, numbers, tables and the colours of a terminal."""
+"""
+Output for people and for programs: names, times, tables and colours, and the shapes of `--json`.
+
+The shapes are stable. A field may be added; none changes its meaning or goes away. Times are UTC with microseconds,
+positions are text (compare them with nothing but themselves), an unknown value is null.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,15 +15,39 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import click
+
+from ...domain.chat.events import ChatItemEvent
 from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref, Span
 from ...domain.totals import Totals
+from ...projections.catalogue import CatalogueRow
+from ..plain_data import plain_fields, plain_item
 from ..queries.origins import Item, place_of
-from ..times import time_of
+from ..times import exact, time_of
 
 RANGES_SHOWN_MAX = 5
+UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
+JUST_NOW_SECONDS = 5
+FEW_SECONDS = 10
+# Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text; of the
+# latter, joiners stay, which belong to the spelling of words and of emoji.
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+DEFAULT_WIDTH = 100
+WIDTH_MIN = 40
+# Beside the longest names, text is still to be read.
+TEXT_WIDTH_MIN = 16
+STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+INDENT = 2
+# The line breaks of the JSON itself stay.
+UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
+NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def counted(count: int, noun: str) -> str:
@@ -70,12 +100,6 @@ def _ranges(spans: Iterable[Span]) -> Iterator[str]:
         for run in span.ranges():
             place = place_of(Ref(run.start, span.stream), "")
             yield place if len(run) == 1 else f"{place}..{run[-1]}"
-
-
-UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
-JUST_NOW_SECONDS = 5
-FEW_SECONDS = 10
 
 
 def absolute(microseconds: int) -> str:
@@ -138,19 +162,6 @@ class Left(NamedTuple):
     how: str
     reason: str | None
     version: int
-
-
-# Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text; of the
-# latter, joiners stay, which belong to the spelling of words and of emoji.
-UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
-DEFAULT_WIDTH = 100
-WIDTH_MIN = 40
-# Beside the longest names, text is still to be read.
-TEXT_WIDTH_MIN = 16
-STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
 def escaped(text: str) -> str:
@@ -248,3 +259,88 @@ def paint(text: str, style: str) -> str:
     if not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
         return text
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+
+
+Shape = dict[str, Any]
+
+
+def context_shape(row: CatalogueRow) -> Shape:
+    """Return a context of the list: who opened it, how long it is, who changed it when."""
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "version": row.version,
+        "items": row.items,
+        "turns": row.turns,
+        "tokens": row.tokens,
+        "user": row.user or None,
+        "session": row.session or None,
+        "agent": row.agent or None,
+        "source": row.source or None,
+        "parent": row.parent or None,
+        "opened_at": exact(row.opened_at),
+        "changed_at": exact(row.changed_at),
+        "changed_by": row.changed_by or None,
+    }
+
+
+def item_shape(entry: Entry) -> Shape:
+    """
+    Return an item with the place where it was added: another stream than the shown one where it came by a fork or a
+    merge.
+    """
+    recorded = entry.recorded
+    return {
+        "version": recorded.version,
+        "stream": recorded.stream,
+        "position": str(recorded.position),
+        "recorded_at": exact(recorded.recorded_at),
+        "actor": recorded.meta.actor,
+        # Only a chat knows pins.
+        **({"pinned": entry.is_pinned} if isinstance(entry.item, ChatItemEvent) else {}),
+        "item": plain_item(entry.item),
+    }
+
+
+def event_shape(recorded: RecordedEvent) -> Shape:
+    """Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out."""
+    meta = recorded.meta
+    return {
+        "position": str(recorded.position),
+        "stream": recorded.stream,
+        "version": recorded.version,
+        "recorded_at": exact(recorded.recorded_at),
+        "actor": meta.actor,
+        "correlation_id": meta.correlation_id,
+        "causation": meta.causation,
+        "idempotency_key": meta.idempotency_key,
+        "type": str(recorded.event.__struct_config__.tag),
+        "event": plain_fields(recorded.event, recorded.stream),
+        "digest": recorded.digest.hex(),
+    }
+
+
+def json_text(value: Any, *, indent: int = 0) -> str:
+    """Return `value` as JSON whose text cannot steer a terminal: such characters are written by their number."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent or None)
+    is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return (UNSAFE_IN_JSON if is_unicode else NOT_ASCII).sub(_numbered, text)
+
+
+def _numbered(found: re.Match[str]) -> str:
+    units = found.group().encode("utf-16-be")
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
+
+
+def print_json(value: Any) -> None:
+    """Print one value over several lines."""
+    click.echo(json_text(value, indent=INDENT))
+
+
+def print_json_list(values: Iterable[Any]) -> None:
+    """Print an array, one entry a line, each as soon as it is there."""
+    opening = "["
+    for value in values:
+        click.echo(f"{opening}\n{json_text(value)}", nl=False)
+        opening = ","
+    click.echo("[]" if opening == "[" else "\n]")

@@ -10,13 +10,11 @@ import click
 from ...domain.chat.items import ChatItem
 from ...domain.chat.replay import Replay, policy_of
 from ...domain.errors import InvalidInputError
-from .addresses import existing, opened
+from .args import as_json, database, existing, opened, reading, required_text
 from .changes import note
 from .chat_views import SeenChat
 from .item_words import Row, body_of, print_rows
-from .options import as_json, database, reading, required_text
-from .render import aligned, counted, one_line, paint
-from .shapes import item_shape, print_json
+from .render import aligned, counted, item_shape, one_line, paint, print_json
 
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
 FIELDS = ("tokens_then", "tokens_now", "cached_then", "cached_now")

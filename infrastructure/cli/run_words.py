@@ -7,7 +7,7 @@ from typing import Any
 
 from ...domain.canonical import parse_json
 from ...domain.log.ports import Log
-from ...domain.messages.reading import calls_of, field, kind_of
+from ...domain.messages import calls_of, field, kind_of
 from ...domain.spans import Ref
 from ...domain.trajectory import Run
 from ...domain.trajectory.events import (
@@ -36,8 +36,7 @@ from ...domain.trajectory.events import (
 )
 from ...domain.trajectory.nodes import node_name
 from ...domain.trajectory.state import type_of
-from .render import because, counted, joined, source_of
-from .shapes import json_text
+from .render import because, counted, joined, json_text, source_of
 
 
 class SeenRun:

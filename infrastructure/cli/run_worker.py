@@ -14,11 +14,12 @@ from ...domain.errors import StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
 from ..store import Store
-from .options import database, keeping, shown
+from .args import database, keeping, shown
+from .progress import asked_to_stop, known_names, names
 from .render import clock, counted, duration, one_line
-from .stopping import asked_to_stop, known_names, names
 
 Standing = Mapping[str, ProjectionStatus]
+SAID_EVERY_SECONDS = 10.0
 
 
 class WorkerLog:
@@ -70,9 +71,6 @@ class WorkerLog:
 
 def _events(status: ProjectionStatus) -> int:
     return Moment.parse(status.position).events
-
-
-SAID_EVERY_SECONDS = 10.0
 
 
 @click.command("run")

@@ -10,9 +10,8 @@ import click
 from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SEARCHED_KINDS, SearchHit
-from .options import as_json, checked_text, database, optional_text, summed_up
-from .render import cut, display_width, is_cut_short, one_line, paint, terminal_width
-from .shapes import print_json_list
+from .args import as_json, checked_text, database, optional_text, summed_up
+from .render import cut, display_width, is_cut_short, one_line, paint, print_json_list, terminal_width
 
 HITS = 20
 limit = click.option(

@@ -7,15 +7,14 @@ from typing import Any
 import click
 
 from ...domain.chat.context import ReadOnlyChatContext
-from .addresses import Reference, address
-from .addresses import reference as parse_reference
+from .args import Reference, address, as_json, database, reading
+from .args import reference as parse_reference
 from .chat_views import SeenChat
 from .context_views import seen
-from .options import as_json, database, reading
-from .run_show import print_run
+from .item_list import print_shown, shown_of
+from .render import print_json, print_json_list
 from .run_words import SeenRun
-from .shapes import print_json, print_json_list
-from .showing import print_shown, shown_of
+from .runs import print_run
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 # Those that an import comes out of as it came in.

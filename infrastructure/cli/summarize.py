@@ -9,12 +9,10 @@ import click
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import Summarized, SummaryUndone
 from ...domain.errors import DecisionRefusedError
-from ...domain.llm.base import LLM
-from ...domain.llm.errors import LLMAuthenticationError
-from .addresses import existing, opened
+from ...domain.llm.base import LLM, LLMAuthenticationError
+from .args import actor, as_json, changing, checked_text, database, existing, opened
 from .changes import after, note, report
 from .item_words import body_of
-from .options import actor, as_json, changing, checked_text, database
 from .render import count_of, counted, one_line
 
 KEYS = {

@@ -9,11 +9,10 @@ import msgspec
 
 from ...domain.errors import DamagedError, StorageReadOnlyError
 from ..verifying import Problem, Report
+from .args import as_json, database, keeping, reading, shown
 from .changes import note
-from .options import as_json, database, keeping, reading, shown
 from .progress import projection_progress
-from .render import counted, one_line, paint
-from .shapes import print_json
+from .render import counted, one_line, paint, print_json
 
 FAILED = 1
 

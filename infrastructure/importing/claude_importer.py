@@ -19,7 +19,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.source_shape import message_of
 from ...domain.formats.source_json import is_same
 from ...domain.ids import stream_id
-from ...domain.log.acting import acting
+from ...domain.log.envelope import acting
 from ..store import Store
 from .claude_sessions import Branch, fork_names, named_forks, new_branches
 from .reports import ImportedContext

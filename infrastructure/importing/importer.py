@@ -21,7 +21,7 @@ from ...domain.formats.anthropic.source_shape import source_messages
 from ...domain.formats.openai.send import openai_messages
 from ...domain.formats.source_json import is_same
 from ...domain.ids import stream_id
-from ...domain.log.acting import acting
+from ...domain.log.envelope import acting
 from ..store import Store
 from .claude_importer import planned_session, write_session
 from .claude_sessions import fork_names, named_forks, new_branches

@@ -17,8 +17,8 @@ from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturne
 from ...domain.errors import InvalidInputError, RefusedError
 from ...domain.formats.openai.receive import as_plain_data, shape_messages
 from ...domain.formats.send import Batch, arguments_of, turns_of
-from ...domain.log.acting import acting
 from ...domain.log.admission import JSON_DEPTH_MAX, is_deeper
+from ...domain.log.envelope import acting
 from ...domain.messages import message_to_dict
 from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered

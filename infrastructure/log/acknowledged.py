@@ -10,8 +10,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ...domain.concurrency.locks import synchronized
-from ...domain.concurrency.process_forks import fork_safe_lock
+from ...domain.concurrency.locks import fork_safe_lock, synchronized
 from ...domain.errors import LogWentBackError, Lost
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Receipt, StreamEnd

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from ...domain.concurrency.locks import News, locked
-from ...domain.concurrency.process_forks import renew_in_child
+from ...domain.concurrency.locks import News, locked, renew_in_child
 from ...domain.errors import StorageClosedError
 
 # What is left undone is done by the next process that writes.

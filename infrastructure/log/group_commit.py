@@ -19,8 +19,7 @@ from operator import attrgetter
 from queue import SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from ...domain.concurrency.locks import locked
-from ...domain.concurrency.process_forks import renew_in_child
+from ...domain.concurrency.locks import locked, renew_in_child
 from ...domain.concurrency.promises import Promise, Settled
 from ...domain.errors import RefoldError, StorageClosedError, StorageError
 from ...domain.log.ports import Pending

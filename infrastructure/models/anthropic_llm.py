@@ -8,7 +8,7 @@ from typing import Any
 
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
-from ...domain.llm.responses import LLMResponse
+from ...domain.llm.base import LLMResponse
 from ...domain.llm.tools import tool_schemas
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 

@@ -1,7 +1,7 @@
 """
 The common part of models over official clients: streaming an answer, and their errors as Refold's.
 
-From the errors of the clients and of what carries their bytes to those of `refold.domain.llm.errors`.
+From the errors of the clients and of what carries their bytes to those of `refold.domain.llm.base`.
 
 All three clients give the HTTP status with their errors; what has none never arrived, or broke off.
 """
@@ -17,15 +17,16 @@ from typing import Any
 
 from ...domain.chat.items import ChatRole
 from ...domain.chat.view import ChatView
-from ...domain.llm.base import LLM
-from ...domain.llm.errors import (
+from ...domain.llm.base import (
+    LLM,
     LLMAuthenticationError,
     LLMError,
     LLMRateLimitError,
     LLMRequestError,
+    LLMResponse,
     LLMUnavailableError,
+    TokenBudget,
 )
-from ...domain.llm.responses import LLMResponse, TokenBudget
 
 # By name, since which of them is installed is the clients' business.
 FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}

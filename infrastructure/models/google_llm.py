@@ -9,7 +9,7 @@ from typing import Any
 
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
-from ...domain.llm.responses import LLMResponse, TokenBudget
+from ...domain.llm.base import LLMResponse, TokenBudget
 from ...domain.llm.tools import tool_schemas
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
 

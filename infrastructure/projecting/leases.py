@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Literal, cast
 
 from ...domain.clock import Stopwatch
-from ...domain.concurrency.process_forks import renew_in_child
+from ...domain.concurrency.locks import renew_in_child
 from ...projections.contract import Projection
 from .store import ProjectionStore
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...domain.concurrency.locks import synchronized
-from ...domain.concurrency.process_forks import fork_safe_lock
+from ...domain.concurrency.locks import fork_safe_lock, synchronized
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
-from ...domain.concurrency.process_forks import renew_in_child
+from ...domain.concurrency.locks import renew_in_child
 from ...domain.errors import ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection

@@ -51,8 +51,8 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 @contextmanager
-def translated_for_eventsourcing(driver_error: type[Exception]) -> Iterator[None]:
-    """Turn Refold's errors, and the driver's, into those of `eventsourcing.persistence`."""
+def translated_for_eventsourcing(driver_error: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Turn Refold's errors, and the driver's where one is named, into those of `eventsourcing.persistence`."""
     try:
         yield
     except ConcurrencyError as error:
@@ -67,7 +67,7 @@ def translated_for_eventsourcing(driver_error: type[Exception]) -> Iterator[None
         raise _namesake(error)(str(error)) from error
 
 
-def _kind_of(error: StorageError, driver_error: type[Exception]) -> type[PersistenceError]:
+def _kind_of(error: StorageError, driver_error: type[Exception] | tuple[()]) -> type[PersistenceError]:
     if isinstance(error.__cause__, driver_error):
         return _namesake(error.__cause__)
     cannot_be_used = isinstance(error, StorageClosedError | StorageUnavailableError)

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from ...domain.errors import InvalidInputError, NotFoundError, RefusedError
-from ...domain.log.acting import acting
+from ...domain.log.envelope import acting
 from ...domain.trajectory import RunId
 from ...domain.trajectory.rounds import IMPORTED, are_same, bring_in, told_round
 from ..exchange.rehearsal import require_projectable, store_above

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...domain.errors import InvalidInputError, NotFoundError
-from ...domain.messages import message_to_dict
-from ...domain.messages.reading import kind_of
+from ...domain.messages import kind_of, message_to_dict
 from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
 from ...domain.trajectory.rounds import RoundChange, RoundEdge, RoundNode, RoundRecord, checked_round
 from ...domain.trajectory.rules import RESERVED, edge_type

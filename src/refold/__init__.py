@@ -36,8 +36,7 @@ from refold.domain.errors import (
     RefoldError,
     StorageError,
 )
-from refold.domain.log.acting import acting
-from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.envelope import RecordedEvent, acting
 from refold.domain.memory import InMemoryMemoryStore, MemoryKind, MemoryRecord, MemoryStore
 from refold.domain.pool import ContextItem as PoolItem
 from refold.domain.pool import ContextPool, ContextQueue

@@ -9,7 +9,7 @@ import pytest
 
 import refold as package
 from refold.domain.pool import ContextItem
-from refold.infrastructure.cli.addresses import Reference
+from refold.infrastructure.cli.args import Reference
 from refold.infrastructure.cli.context_views import items_seen
 from tests.cli.running import refold
 

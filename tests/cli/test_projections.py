@@ -14,8 +14,7 @@ import pytest
 import refold as package
 from refold.domain.words import words_of
 from refold.infrastructure.cli.progress import projection_progress
-from refold.infrastructure.cli.projections import SHOWN_MAX, _notes
-from refold.infrastructure.cli.rebuild import is_fine, print_report
+from refold.infrastructure.cli.projections import SHOWN_MAX, _notes, is_fine, print_report
 from refold.infrastructure.cli.render import duration
 from refold.infrastructure.projecting.building import RebuildProgress
 from refold.infrastructure.projecting.rebuild import Difference, RebuildReport

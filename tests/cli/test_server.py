@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from refold.infrastructure.cli.options import shown
+from refold.infrastructure.cli.args import shown
 from tests.cli.rounds import rounds
 from tests.cli.running import refold
 from tests.cli.stock import stock

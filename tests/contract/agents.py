@@ -8,7 +8,7 @@ import pytest
 
 from refold.domain.agent import Agent, AgentRegistry, StopReason, Turn
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from refold.domain.errors import ConcurrencyError, InvalidInputError, RefoldError
-from refold.domain.log.acting import acting
-from refold.domain.log.envelope import Meta
+from refold.domain.log.envelope import Meta, acting
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
 from tests.support.hostile_events import REFUSED

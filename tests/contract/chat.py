@@ -12,7 +12,7 @@ from refold.domain.chat.rules.commands import AddItems
 from refold.domain.concurrency.threads import to_async
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError, NotFoundError
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.concurrency import process_forks
+from refold.domain.concurrency import locks
 from refold.domain.errors import DecisionRefusedError, StorageUnavailableError
 from refold.projections.catalogue import CatalogueRow
 
@@ -315,7 +315,7 @@ def preforked_workers(place: str) -> Written:
 
 def read_for_too_long(place: str) -> Written:
     """Where another thread has the file in use for longer than a fork waits, a child must not use it, and says so."""
-    process_forks.PAUSE_SECONDS_MAX = 0.1
+    locks.PAUSE_SECONDS_MAX = 0.1
     store, children = refold.open(place), Children()
     written = write(store.chat("a"), "before", 3)
     is_reading, stop = threading.Event(), threading.Event()

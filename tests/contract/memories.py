@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from refold.domain.errors import ConcurrencyError
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 from refold.domain.memory import InMemoryMemoryStore, MemoryKind
 from refold.infrastructure.projecting.store import MemoryProjectionStore

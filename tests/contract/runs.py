@@ -11,7 +11,7 @@ import pytest
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError
 from refold.domain.ids import split_stream_id
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 from refold.domain.trajectory import Run, RunFactory, RunStateError
 from refold.domain.trajectory.identity import RunId, run_id_of

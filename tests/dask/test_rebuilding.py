@@ -13,8 +13,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
-from refold.infrastructure.cli import rebuild as workers
-from refold.infrastructure.cli.rebuild import rebuilding_workers
+from refold.infrastructure.cli import projections as workers
+from refold.infrastructure.cli.projections import rebuilding_workers
 from refold.infrastructure.projecting.partitions import PAGES_AT_ONCE
 from refold.infrastructure.projecting.rebuild import RebuildReport
 

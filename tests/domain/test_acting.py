@@ -8,8 +8,7 @@ import pytest
 
 from refold.domain.chat import ChatContext
 from refold.domain.concurrency.threads import to_async
-from refold.domain.log.acting import acting, current_meta
-from refold.domain.log.envelope import Meta
+from refold.domain.log.envelope import Meta, acting, current_meta
 from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED

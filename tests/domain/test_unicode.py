@@ -17,7 +17,7 @@ from refold.domain.chat import (
 from refold.domain.context.transaction import transaction
 from refold.domain.context.view import Durability
 from refold.domain.errors import InvalidInputError
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.log.memory_log import MemoryLog
 
 from .chat_events import OPENED

@@ -14,7 +14,6 @@ SMALL_ALLOWED = {
 }
 # Groups that import each other inside functions or for type checkers alone, by one of theirs.
 CIRCLES_ALLOWED = {
-    "refold.domain.agent.agent": "an agent runs turns, and a turn knows its agent",
     "refold.domain.chat.summarising": "a summary is asked for with a context, and contexts ask for summaries",
     "refold.domain.pool": "hooks get the pool injected that calls them",
 }

@@ -10,7 +10,7 @@ import pytest
 import refold
 from refold.domain.chat import ChatMessage, ChatRole, FunctionCall
 from refold.domain.errors import InvalidInputError
-from refold.domain.messages.records import AIMessage, HumanMessage
+from refold.domain.messages import AIMessage, HumanMessage
 from refold.projections.usage import UsageRow
 
 from ..model.editing_life import TellingLLM

@@ -11,8 +11,7 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ...concurrency.locks import synchronized
-from ...concurrency.process_forks import fork_safe_lock
+from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens

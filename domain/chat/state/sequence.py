@@ -15,8 +15,7 @@ from typing import overload
 
 import msgspec
 
-from ...concurrency.locks import synchronized
-from ...concurrency.process_forks import renew_in_child
+from ...concurrency.locks import renew_in_child, synchronized
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import ChatItemEvent

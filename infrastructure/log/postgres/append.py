@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psycopg
 
 from ....domain.clock import System
-from ....domain.concurrency.process_forks import renew_in_child
+from ....domain.concurrency.locks import renew_in_child
 from ....domain.errors import StorageBusyError, StorageUnavailableError
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression

@@ -13,8 +13,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ....domain.concurrency.locks import News, locked
-from ....domain.concurrency.process_forks import renew_in_child
+from ....domain.concurrency.locks import News, locked, renew_in_child
 from ....domain.errors import (
     DamagedError,
     RefoldError,

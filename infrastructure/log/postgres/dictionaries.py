@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ....domain.concurrency.process_forks import renew_in_child
+from ....domain.concurrency.locks import renew_in_child
 from ....domain.errors import DamagedError, StorageError
 from ..compression import DICTIONARY_EVENTS, Compression, train_dictionary
 from .connection import PostgresDatabase

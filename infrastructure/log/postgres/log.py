@@ -118,6 +118,8 @@ class PostgresLog:
         StorageUnavailableError: the database cannot be reached, or holds no log that this version understands.
     """
 
+    has_slices = True
+
     def __init__(
         self,
         url: str,
@@ -135,7 +137,7 @@ class PostgresLog:
         self._reader = Reader(self.database, "", codec, self._compression, self._went_back)
         self._pager = Pager(self.database, "")
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
-        self._news = News()
+        self.news = News()
         try:
             self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=create))
             self._dictionaries.use_newest()
@@ -238,7 +240,7 @@ class PostgresLog:
 
     def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
         """Wake those who wait for news, and count towards the dictionary."""
-        self._news.announce()
+        self.news.announce()
         if not self._compression.newest:
             receipts = [receipt for answer in answers if isinstance(answer, list) for receipt in answer]
             events = sum(len(receipt.events) for receipt in receipts if not receipt.replayed)
@@ -324,14 +326,14 @@ class PostgresLog:
         deadline = time.monotonic() + timeout_seconds
         heads = dict(seen.heads)
         while True:
-            count, began = self._news.count, time.monotonic()
+            count, began = self.news.count, time.monotonic()
             if any(last > heads.get(number, 0) for number, last in self._pager.ends().items()):
                 return
             now = time.monotonic()
             if now >= deadline:
                 return
             rest = min(max(POLL_SECONDS, REST_FACTOR * (now - began)), deadline - now)
-            self._news.wait_past(count, timeout_seconds=rest)
+            self.news.wait_past(count, timeout_seconds=rest)
 
     def streams(self, prefix: str = "") -> list[str]:
         return stream_ids(self.database, prefix)

@@ -24,7 +24,7 @@ from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
 
-from ....domain.concurrency.process_forks import keep_for_ever, renew_in_child
+from ....domain.concurrency.locks import keep_for_ever, renew_in_child
 
 PATIENCE_SECONDS = 30.0
 CANCEL_SECONDS = 5.0

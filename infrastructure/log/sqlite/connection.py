@@ -20,8 +20,7 @@ from typing import ClassVar, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
-from ....domain.concurrency.locks import locked
-from ....domain.concurrency.process_forks import keep_for_ever, renew_in_child
+from ....domain.concurrency.locks import keep_for_ever, locked, renew_in_child
 from ....domain.errors import (
     DamagedError,
     LogWentBackError,

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
-from ....domain.concurrency.locks import News, locked
-from ....domain.concurrency.process_forks import pause_for_forks
+from ....domain.concurrency.locks import News, locked, pause_for_forks
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
 from ....domain.log.envelope import Event, RecordedEvent
@@ -57,6 +56,8 @@ class SqliteLog:
         StorageUnavailableError: the file cannot be opened, is no database, or another program's.
     """
 
+    has_slices = False
+
     def __init__(
         self,
         path: str | Path,
@@ -75,7 +76,7 @@ class SqliteLog:
         self._marking_reader = Reader(codec.marking(), self._compression)
         self._sealer = Sealer(self._compression, self._reader)
         self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
-        self._news = News()
+        self.news = News()
         self._is_paused = False
         self._wake_behind = SEGMENT
         self._sealed_to = 0
@@ -165,7 +166,7 @@ class SqliteLog:
 
     def _announce(self) -> None:
         """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
-        self._news.announce()
+        self.news.announce()
         position = self._appender.position
         if position > self._wake_behind:
             self._wake_behind = (segment_of(position) + 1) * SEGMENT
@@ -343,11 +344,11 @@ class SqliteLog:
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         deadline = time.monotonic() + timeout_seconds
         while True:
-            count = self._news.count
+            count = self.news.count
             remaining = deadline - time.monotonic()
             if self.now().head(ONE_SEQUENCE) > seen.head(ONE_SEQUENCE) or remaining <= 0:
                 return
-            self._news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
+            self.news.wait_past(count, timeout_seconds=min(POLL_SECONDS, remaining))
 
     def streams(self, prefix: str = "") -> list[str]:
         with self.database.reading() as connection:

@@ -17,8 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from eventsourcing.persistence import InterfaceError
 
 from ....domain.clock import REAL_SYSTEM
-from ....domain.concurrency.locks import News, locked, synchronized
-from ....domain.concurrency.process_forks import pause_for_forks, renew_in_child
+from ....domain.concurrency.locks import News, locked, pause_for_forks, renew_in_child, synchronized
 from ...log.compression import Compression
 from ...log.group_commit import GroupCommitter, Ticket
 from ...log.records import Appended, Request

@@ -8,7 +8,7 @@ import pytest
 
 from refold.domain.agent import Agent, StopReason, Turn, UnroutableItemError, tool
 from refold.domain.errors import InvalidInputError, RefoldError
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.pool import ContextItem, ContextQueue
 
 from .agents import agent_with, run

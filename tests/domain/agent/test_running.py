@@ -19,7 +19,7 @@ from refold.domain.agent import (
     UnregisteredToolError,
     tool,
 )
-from refold.domain.agent.running import Gate
+from refold.domain.agent.agent import Gate
 from refold.domain.errors import InvalidInputError
 from refold.domain.hooks import AgentHook, HookRegistry
 from refold.domain.hooks.injecting import current_context_queue

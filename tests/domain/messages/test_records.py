@@ -13,11 +13,11 @@ from refold.domain.messages import (
     Message,
     SystemMessage,
     ToolMessage,
+    kind_of,
     message_from_dict,
     message_of,
     message_to_dict,
 )
-from refold.domain.messages.reading import kind_of
 
 CALL = {"name": "f", "args": {"x": 1}, "id": "1", "type": "tool_call"}
 

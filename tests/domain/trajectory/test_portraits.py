@@ -9,7 +9,7 @@ import pytest
 
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
-from refold.domain.log.acting import acting
+from refold.domain.log.envelope import acting
 from refold.domain.pool.read_only import ReadOnlyError
 from refold.domain.trajectory import RunFactory
 from refold.domain.trajectory import run as portrayed

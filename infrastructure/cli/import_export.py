@@ -1,23 +1,27 @@
-"""`refold import`: transcripts become contexts."""
+"""`refold import` makes contexts of transcripts; `refold export` writes contexts with their past into a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from ...domain.errors import InvalidInputError
-from ..exchange import TakenIn, take_in_events
+from ...domain.log.ports import LiveLog
+from ..exchange import TakenIn, export_events, take_in_events
+from ..exchange.parquet import export_parquet
 from ..importing import FORMATS, Format, ImportReport, Run, as_transcripts, import_as_runs, import_runs, read_runs
 from ..store import Store
-from .options import database, optional_text, shown, writing
+from .args import Reference, database, optional_text, reading, references, shown, stream_of, writing
+from .changes import note
 from .progress import progress_bar
-from .render import counted, one_line
+from .render import counted, joined, one_line
 
 OWN_FORMAT = "refold"
 HEADER = b'{"refold":'
+NAMED_MAX = 5
 
 
 def exports_among(files: Sequence[Path], form: str) -> list[Path]:
@@ -78,7 +82,7 @@ def _events_summary(done: TakenIn) -> str:
 @click.option("--as-runs", is_flag=True, help="Make runs of each, one for every question.")
 @click.option("--replace-surrogates", is_flag=True, help="Put U+FFFD for halves of characters, and go on.")
 @database
-def command(
+def import_files(
     files: tuple[Path, ...],
     form: Format,
     prefix: str | None,
@@ -120,8 +124,8 @@ def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool, 
             report = import_as_runs(store, as_transcripts(runs), user=user, progress=progress)
         else:
             report = import_runs(store, runs, user=user, progress=progress)
-    for note in report.notes or [note for run in runs for note in run.notes]:
-        click.echo(f"note: {one_line(note)}", err=True)
+    for line in report.notes or [line for run in runs for line in run.notes]:
+        click.echo(f"note: {one_line(line)}", err=True)
     click.echo(_summary(report, location, ("run", "node") if as_runs else ("context", "item")))
 
 
@@ -132,3 +136,52 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)}" if report.items else ""
     told = f": {counts}{written}" if counts else ""
     return f"{shown(location)}: {counted(len(report.contexts), whole)}{told}"
+
+
+Progress = Callable[[int, int], None]
+
+
+@click.command("export")
+@click.argument("contexts", metavar="[CTX...]", nargs=-1, callback=references)
+@click.option(
+    "--output",
+    "-o",
+    "path",
+    metavar="FILE",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to; a file that is there is replaced.",
+)
+@click.option("--parquet", is_flag=True, help="The log as a Parquet table, for DuckDB, Polars, Spark and others.")
+@database
+def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, location: str) -> None:
+    """
+    Write contexts with their whole past, or all there are, into a file that `refold import` takes in.
+
+    What they were forked from, and what was merged into them, comes along. The file is JSON Lines, and is replaced as
+    a whole: where the export fails, it stays as it was.
+    """
+    if any(reference.moments for reference in contexts):
+        raise click.UsageError("the whole past is written: leave out @V", click.get_current_context())
+    with reading(location) as store:
+        streams = [stream_of(store, reference.context) for reference in contexts] or None
+        with progress_bar("exporting") as progress:
+            export = _export_parquet if parquet else _export_events
+            written = export(store.log, path, streams, progress)
+    click.echo(f"{one_line(str(path))}: {written}")
+
+
+def _export_parquet(log: LiveLog, path: Path, streams: list[str] | None, progress: Progress | None) -> str:
+    return counted(export_parquet(log, path, streams, progress=progress), "event")
+
+
+def _export_events(log: LiveLog, path: Path, streams: list[str] | None, progress: Progress | None) -> str:
+    report = export_events(log, path, streams, progress=progress)
+    if report.along:
+        note(f"{_listed(report.along)} came along: the others name them")
+    return f"{counted(report.streams, 'context')}, {counted(report.events, 'event')}"
+
+
+def _listed(streams: tuple[str, ...]) -> str:
+    more = len(streams) - NAMED_MAX
+    return joined([*map(one_line, streams[:NAMED_MAX]), *([f"and {more:,} more"] if more > 0 else [])])

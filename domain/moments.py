@@ -1,4 +1,4 @@
-"""Names for moments of a whole store: a stream of its own, so that who gave them and when is known too."""
+"""Moments of a whole store that have a name: a stream of its own, so that who named them and when is known, too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ..context.attachment import Home
-from ..context.decider import Decider
-from ..context.journal import Journal
-from ..context.view import Place
-from ..ids import require_name
-from ..log.admission import VersionName
-from ..positions import Moment
+from .context.attachment import Home
+from .context.decider import Decider
+from .context.journal import Journal
+from .context.view import Place
+from .ids import require_name
+from .log.admission import VersionName
+from .positions import Moment
+
+STREAM = "store:moments"
 
 
 class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="t", tag="store.moment_named.v1"):
@@ -27,9 +29,6 @@ class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field
 
 
 StoreEvent = MomentNamed
-
-
-STREAM = "store:moments"
 Names = Mapping[str, str]
 
 

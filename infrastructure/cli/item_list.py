@@ -1,4 +1,4 @@
-"""Printing the items of a context: the part of `refold show` that every kind of context shares."""
+"""The items of a context, printed as `refold show` prints them, for every kind of context."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..queries.origins import Item, event_at, id_of
 from ..times import exact
 from .context_views import Seen, View
 from .item_words import Row, about, body_of, print_rows, speaker_of
-from .render import Entry, Left, counted, escaped, one_line, paint, source_of, told
-from .shapes import item_shape, print_json
+from .render import Entry, Left, counted, escaped, item_shape, one_line, paint, print_json, source_of, told
 
 
 class Shown(NamedTuple):

@@ -1,0 +1,389 @@
+"""
+Messages in the form of agent frameworks: records of them, cleaning, and a compact text.
+
+Messages may be those of this module, objects of other packages, and dicts. Objects are known by the names of their
+classes, those of base classes among them, else by `type` or `role`; dicts by `type` or `role`. Nothing is imported for
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from dataclasses import field as field_of
+from typing import Any, ClassVar, Literal
+
+from .errors import InvalidInputError
+from .frozen import FrozenDict, freeze, thaw
+
+Kind = Literal["user", "assistant", "tool", "system"]
+
+KINDS: dict[str, Kind] = {
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "ToolMessage": "tool",
+    "SystemMessage": "system",
+    "human": "user",
+    "ai": "assistant",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "system": "system",
+}
+CALL_KEYS = ("tool_calls", "function_call")
+# Some providers repeat calls among the parts of the content.
+CALL_PARTS = ("tool_use", "server_tool_use", "function_call", "tool_call")
+HEADING = "=== CURRENT CONTEXT ===\n"
+SEPARATOR = "\n\n---\n\n"
+NOTHING = "None"
+# Within parts that are not text: a picture's data would drown what is said.
+VALUE_CHARACTERS_MAX = 200
+VALUE_CHARACTERS_SHOWN = 40
+
+
+def field(message: Any, name: str) -> Any:
+    """Return a field of a message, None where it has none."""
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def kind_of(message: Any) -> Kind | None:
+    """Return whose message it is, or None for what is no message of the four kinds."""
+    names: list[Any] = [] if isinstance(message, Mapping) else [base.__name__ for base in type(message).__mro__]
+    names += [field(message, "type"), field(message, "role")]
+    return next((KINDS[name] for name in names if isinstance(name, str) and name in KINDS), None)
+
+
+def calls_of(message: Any) -> list[Any]:
+    """Return an assistant message's tool calls; those in `additional_kwargs` where it has no others."""
+    calls = field(message, "tool_calls") or (field(message, "additional_kwargs") or {}).get("tool_calls")
+    return list(calls or ())
+
+
+def invalid_calls_of(message: Any) -> list[Any]:
+    """Return the calls that a model asked for in a form that cannot be read."""
+    return list(field(message, "invalid_tool_calls") or ())
+
+
+def is_blank(value: Any) -> bool:
+    """Return whether an id is no id: absent, or nothing but white space."""
+    return value is None or not str(value).strip()
+
+
+@dataclass(frozen=True)
+class Message:
+    """
+    What all messages have: `content` is a text, or a list of texts and dicts.
+
+    Lists and dicts are frozen copies, equal to plain ones.
+    """
+
+    content: Any = ""
+    name: str | None = None
+    additional_kwargs: Mapping[str, Any] = field_of(default_factory=FrozenDict)
+    response_metadata: Mapping[str, Any] = field_of(default_factory=FrozenDict)
+    id: str | None = None
+    type: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, freeze(getattr(self, one.name)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of the message, and `id` where it has one."""
+        record = {
+            "type": type(self).__name__,
+            "content": thaw(self.content),
+            "name": self.name or "",
+            "additional_kwargs": thaw(self.additional_kwargs),
+            "response_metadata": thaw(self.response_metadata),
+            **self._own_fields(),
+        }
+        return record if self.id is None else {**record, "id": self.id}
+
+    def _own_fields(self) -> dict[str, Any]:
+        return {}
+
+
+class HumanMessage(Message):
+    """A message of the user."""
+
+    type = "human"
+
+
+class SystemMessage(Message):
+    """Instructions to the model."""
+
+    type = "system"
+
+
+@dataclass(frozen=True)
+class AIMessage(Message):
+    """A message of the model, with the tools that it asked for: dicts with `name`, `args` and `id`."""
+
+    tool_calls: Sequence[Any] = ()
+    invalid_tool_calls: Sequence[Any] = ()
+    type = "ai"
+
+    def _own_fields(self) -> dict[str, Any]:
+        return {"tool_calls": thaw(self.tool_calls), "invalid_tool_calls": thaw(self.invalid_tool_calls)}
+
+
+@dataclass(frozen=True)
+class ToolMessage(Message):
+    """The answer of a tool; `status` is "success" or "error", and recorded where it is not the first."""
+
+    tool_call_id: str = ""
+    status: str = "success"
+    type = "tool"
+
+    def _own_fields(self) -> dict[str, Any]:
+        own = {"tool_call_id": self.tool_call_id}
+        return own if self.status == "success" else {**own, "status": self.status}
+
+
+CLASSES: dict[Kind, type[Message]] = {
+    "user": HumanMessage,
+    "assistant": AIMessage,
+    "tool": ToolMessage,
+    "system": SystemMessage,
+}
+
+
+def message_of(message: Any) -> Message:
+    """
+    Return a message of any make as one of these classes.
+
+    Raises:
+        InvalidInputError: it is not one of the four kinds.
+    """
+    kind = kind_of(message)
+    if kind is None:
+        raise InvalidInputError(
+            f"a {type(message).__name__} is no message: give a HumanMessage, AIMessage, ToolMessage or "
+            "SystemMessage, or a dict whose `type` or `role` says which it is"
+        )
+    made: dict[str, Any] = {
+        "content": _or(field(message, "content"), ""),
+        "name": field(message, "name") or None,
+        "additional_kwargs": field(message, "additional_kwargs") or {},
+        "response_metadata": field(message, "response_metadata") or {},
+        "id": field(message, "id") or None,
+    }
+    if kind == "assistant":
+        made |= {"tool_calls": calls_of(message), "invalid_tool_calls": invalid_calls_of(message)}
+    elif kind == "tool":
+        made["tool_call_id"] = _or(field(message, "tool_call_id"), "")
+        made["status"] = field(message, "status") or "success"
+    return CLASSES[kind](**made)
+
+
+def message_to_dict(message: Any) -> dict[str, Any]:
+    """
+    Return the record of a message of any make.
+
+    Raises:
+        InvalidInputError: it is not one of the four kinds.
+    """
+    return message_of(message).to_dict()
+
+
+def message_from_dict(record: Any) -> Message | None:
+    """
+    Return the message of a record, or None for an unknown type and for a tool's without an id.
+
+    System messages come back, which the seed promises and does not do.
+    """
+    if not isinstance(record, Mapping):
+        return None
+    kind = kind_of(record)
+    if kind is None or (kind == "tool" and is_blank(record.get("tool_call_id"))):
+        return None
+    return message_of(record)
+
+
+def _or(value: Any, absent: Any) -> Any:
+    return absent if value is None else value
+
+
+class _Waiting:
+    """An assistant message whose calls are being answered, and the answers so far, in the order they came."""
+
+    def __init__(self, message: Any, ids: Iterable[str]) -> None:
+        self.message = message
+        self.results: list[Any] = []
+        self._missing = Counter(ids)
+
+    @property
+    def is_answered(self) -> bool:
+        return not self._missing
+
+    def take(self, result: Any) -> None:
+        """Keep a result that was waited for; another one, or the same again, is nobody's."""
+        answered = str(field(result, "tool_call_id"))
+        if answered in self._missing:
+            self._missing -= Counter([answered])
+            self.results.append(result)
+
+
+def clean_messages(messages: Iterable[Any]) -> list[Any]:
+    """
+    Return the messages that can be replayed, the very objects that were given, in their order.
+
+    System messages are left out. An assistant message with calls is kept as it is if a result of every call follows
+    before anybody else speaks. Else its calls and their results are left out, and a copy with its text alone stays if
+    it has any. Calls without an id wait for nothing.
+    """
+    kept: list[Any] = []
+    waiting: _Waiting | None = None
+    for message in messages:
+        kind = kind_of(message)
+        if kind == "system":
+            continue
+        if kind == "tool":
+            if waiting is not None:
+                waiting.take(message)
+            continue
+        kept += _settled(waiting)
+        ids = _ids_called(message) if kind == "assistant" else []
+        waiting = _Waiting(message, ids) if ids else None
+        if waiting is None:
+            kept.append(message)
+    return kept + _settled(waiting)
+
+
+def _settled(waiting: _Waiting | None) -> list[Any]:
+    if waiting is None:
+        return []
+    if waiting.is_answered:
+        return [waiting.message, *waiting.results]
+    text = _without_calls(field(waiting.message, "content"))
+    return [_said_only(waiting.message, text)] if text else []
+
+
+def _ids_called(message: Any) -> list[str]:
+    ids = [field(call, "id") for call in calls_of(message)]
+    return [str(call_id) for call_id in ids if not is_blank(call_id)]
+
+
+def _without_calls(content: Any) -> Any:
+    """Return content without the calls among its parts; nothing where only blank texts are left."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    given = content if isinstance(content, Sequence) else ()
+    parts = [part for part in given if field(part, "type") not in CALL_PARTS]
+    return parts if any(map(_says_something, parts)) else []
+
+
+def _says_something(part: Any) -> bool:
+    text = part if isinstance(part, str) else field(part, "text")
+    return bool(text.strip()) if isinstance(text, str) else True
+
+
+def _said_only(message: Any, content: Any) -> Any:
+    """Return a message with this content and no calls, of the same make where that is possible."""
+    extra = field(message, "additional_kwargs") or {}
+    change: dict[str, Any] = {
+        "content": content,
+        "tool_calls": [],
+        "invalid_tool_calls": [],
+        "additional_kwargs": {key: value for key, value in extra.items() if key not in CALL_KEYS},
+    }
+    if isinstance(message, Mapping):
+        return {**message, **{key: value for key, value in change.items() if key in message}}
+    if hasattr(message, "model_copy"):
+        return message.model_copy(update=change)
+    own = {key: field(message, key) for key in ("name", "response_metadata", "id")}
+    return AIMessage(**change, **{key: value for key, value in own.items() if value is not None})
+
+
+def build_current_context(messages: Iterable[Any]) -> str:
+    """
+    Return messages as blocks of text under a heading, "None" for none at all.
+
+    The first message, the user's query, is left out, whatever it is. Of calls only names and arguments are shown.
+    """
+    given = list(messages)
+    if not given:
+        return NOTHING
+    return HEADING + SEPARATOR.join(map(_block, given[1:]))
+
+
+def _block(message: Any) -> str:
+    kind = kind_of(message)
+    if kind is not None:
+        return _BLOCKS[kind](message)
+    if hasattr(message, "content"):
+        return f"[{type(message).__name__}]\n{_text_of(message.content)}"
+    return str(message)
+
+
+def _system(message: Any) -> str:
+    return f"[System]\n{_text_of(field(message, 'content'))}"
+
+
+def _user(message: Any) -> str:
+    return f"[User]\n{_text_of(field(message, 'content'))}"
+
+
+def _tool(message: Any) -> str:
+    # The blank before the line's end is the seed's.
+    return f"<results>\n[Tool:{field(message, 'name') or 'tool'}]\n{_text_of(field(message, 'content'))} \n</results>"
+
+
+def _assistant(message: Any) -> str:
+    text = _text_of(field(message, "content"))
+    lines = [f"[Assistant]\n{text}"] if text.strip() else []
+    if calls := calls_of(message):
+        lines.append(f"[Assistant:tool_calls]\n{_json([_compact_call(call) for call in calls])}")
+    if invalid := invalid_calls_of(message):
+        lines.append(f"[Assistant:invalid_tool_calls]\n{_json([_compact_invalid(call) for call in invalid])}")
+    return "\n".join(lines) or "[Assistant]\n(Empty)"
+
+
+_BLOCKS: dict[Kind, Callable[[Any], str]] = {
+    "system": _system,
+    "user": _user,
+    "tool": _tool,
+    "assistant": _assistant,
+}
+
+
+def _compact_call(call: Any) -> dict[str, Any]:
+    # In `additional_kwargs` a call lies one level deeper, under `function`.
+    said = field(call, "function") or call
+    args = field(said, "args")
+    return {"name": field(said, "name"), "args": field(said, "arguments") if args is None else args}
+
+
+def _compact_invalid(call: Any) -> dict[str, Any]:
+    return {"name": field(call, "name"), "error": field(call, "error")}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _text_of(content: Any) -> str:
+    """Return content as text: of a list, texts as they are and other parts as JSON."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list | tuple):
+        return str(content)
+    return "\n".join(_part(part) for part in content if field(part, "type") not in CALL_PARTS)
+
+
+def _part(part: Any) -> str:
+    text = part if isinstance(part, str) else field(part, "text")
+    return text if isinstance(text, str) else _json(_shortened(part))
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > VALUE_CHARACTERS_MAX:
+        return f"{value[:VALUE_CHARACTERS_SHOWN]}... ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return {key: _shortened(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shortened(inner) for inner in value]
+    return value

@@ -1,0 +1,361 @@
+"""Runs on the command line: finding the run of a session, printing its graph, and comparing two graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.ids import parse_address, split_stream_id, stream_id
+from ...domain.messages import Message, kind_of, message_to_dict
+from ...domain.trajectory import QueuedStep, RunId, Trajectory, TrajectoryDiff, TrajectoryEdge, TrajectoryNode
+from ...domain.trajectory.history import compared
+from ...domain.trajectory.identity import KIND, run_id_of
+from ...domain.trajectory.state import QUEUES
+from ...projections.catalogue import CatalogueRow
+from ..store import Store
+from .args import address, reading, summed_up
+from .context_views import view_of
+from .item_list import head_shape, print_head
+from .render import (
+    TEXT_WIDTH_MIN,
+    aligned,
+    counted,
+    joined,
+    json_text,
+    one_line,
+    paint,
+    print_json,
+    source_of,
+    terminal_width,
+    wrapped,
+)
+from .run_words import SeenRun, message_text, value_text
+
+INDENT = 4
+SPEAKER_WIDTH = 11
+
+
+class Wanted(NamedTuple):
+    """An address as typed: a session or a run, its user, round and agent, and the moment."""
+
+    name: str
+    user: str | None
+    round: int | None
+    sub: int | None
+    moment: str | None
+
+
+def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
+    """
+    Return the streams of the runs that may be meant, the newest round first, and the moment.
+
+    Raises:
+        NotFoundError: there is no such session, round or agent.
+        InvalidInputError: users have sessions of that name.
+        UsageError: a run is named, and what is said beside it goes with sessions.
+    """
+    with reading(location) as store:
+        named = _named_run(store, wanted)
+    if named is not None:
+        if (wanted.user, wanted.round, wanted.sub) != (None, None, None):
+            fault = f"--user, --round and --sub go with a session, and this is {named[0]}"
+            raise click.UsageError(fault, click.get_current_context())
+        stream, moment = named
+        return [stream], moment
+    runs = _runs_of_session(summed_up(location, lambda store: store.contexts()), wanted)
+    return [run.stream for run in sorted(runs, reverse=True)], wanted.moment
+
+
+def run_at(store: Store, streams: Sequence[str], moment: str | None) -> SeenRun:
+    """
+    Return the first of some runs, newest first, that there was at a moment.
+
+    Raises:
+        NotFoundError: there was none yet, or no such version or name.
+    """
+    for stream in streams:
+        view = view_of(store, stream, moment)
+        assert isinstance(view, SeenRun)
+        if view.version or not _is_of_all(moment):
+            return view
+    raise NotFoundError(f"{streams[-1]} was not opened yet at {moment}")
+
+
+def _is_of_all(moment: str | None) -> bool:
+    """Return whether a moment is one of the whole log: versions and names are those of one run."""
+    return moment is not None and not isinstance(parse_address(moment), int | str)
+
+
+def _named_run(store: Store, wanted: Wanted) -> tuple[str, str | None] | None:
+    """Return the run that is named by its context's id, with a moment behind it or without."""
+    bare = wanted.name.removeprefix(f"{KIND}:")
+    # In the id of a run is no @.
+    context, at, moment = bare.partition("@")
+    try:
+        is_run = bool(store.log.head(stream_id(KIND, context)))
+    except InvalidInputError:
+        return None
+    if not is_run or not at:
+        return (stream_id(KIND, context), wanted.moment) if is_run else None
+    if wanted.moment is not None:
+        fault = "the moment is given twice: in RUN@V and with --at"
+        raise click.UsageError(fault, click.get_current_context())
+    ctx = click.get_current_context()
+    return stream_id(KIND, context), address(ctx, ctx.command.params[0], moment)
+
+
+def _runs_of_session(rows: Iterable[CatalogueRow], wanted: Wanted) -> list[RunId]:
+    runs = [run for run in runs_in(rows) if run.session_id == wanted.name and wanted.user in (None, run.user_id)]
+    users = sorted({run.user_id for run in runs})
+    if not users:
+        whose = "" if wanted.user is None else f" of {wanted.user!r}"
+        raise NotFoundError(f"there is no session {wanted.name!r}{whose}: `refold contexts` lists the runs")
+    if len(users) > 1:
+        named = ", ".join(map(repr, users))
+        raise InvalidInputError(f"session {wanted.name!r} is one of {named}: say whose with --user")
+    found = [run for run in runs if run.sub_id == (wanted.sub or 0) and wanted.round in (None, run.run_id)]
+    if not found:
+        there = ", ".join(split_stream_id(run.stream)[1] for run in sorted(runs))
+        raise NotFoundError(f"session {wanted.name!r} has no such round or agent: its runs are {there}")
+    return found
+
+
+def runs_in(rows: Iterable[CatalogueRow]) -> Iterator[RunId]:
+    """Yield which runs there are among the contexts of a store."""
+    for row in rows:
+        if row.kind == KIND:
+            try:
+                yield run_id_of(row.id)
+            except InvalidInputError:
+                # Adopted under an id that names no session.
+                continue
+
+
+def run_shape(view: SeenRun) -> dict[str, Any]:
+    """Return a round: its own nodes, with the edges that lead to them, its pointers, steps and messages."""
+    run, graph = view.run, view.run.graph()
+    own = own_nodes(view)
+    names = {node.name for node in own}
+    return {
+        **head_shape(view),
+        "round": run.run_id,
+        "sub": run.sub_id,
+        "closed": run.is_closed,
+        "goes_back_over": [{"stream": one.stream, "version": one.version} for one in run.rounds],
+        "root": graph.root,
+        "initial": graph.initial,
+        "pointers": [name for name in graph if name in graph.pointers],
+        "nodes": [node_shape(node, graph) for node in own],
+        "edges": [edge_shape(edge) for edge in graph.edges if edge.target in names],
+        "steps": {queue: [{**step, "version": step.version} for step in run.steps(queue)] for queue in QUEUES},
+        "messages": [message_to_dict(message) for message in run.messages()],
+    }
+
+
+def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
+    """Return the nodes that the round itself registered."""
+    return [node for node in view.run.graph().nodes.values() if node.birth.rpartition("@")[0] == view.stream]
+
+
+def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
+    """Return a node of a graph: what it is called, where it was registered, and its attributes."""
+    stream, _, version = node.birth.rpartition("@")
+    return {
+        "name": node.name,
+        "type": node.type,
+        "label": node.label,
+        "stream": stream,
+        "version": int(version),
+        "round": node.run_id,
+        "sub": node.sub_id,
+        "created_at": node.created_at,
+        "pointer": node.name in graph.pointers,
+        "attributes": dict(node.attributes),
+    }
+
+
+def edge_shape(edge: TrajectoryEdge) -> dict[str, Any]:
+    """Return an edge by the names of its ends."""
+    return {"source": edge.source, "target": edge.target, "type": edge.type}
+
+
+def place_in(view: SeenRun, node: TrajectoryNode) -> str:
+    """Return where a node was registered: `@3`, or with the stream where that was another round."""
+    stream, _, version = node.birth.rpartition("@")
+    return f"@{version}" if stream == view.stream else node.birth
+
+
+def print_run(view: SeenRun, *, as_json: bool) -> None:
+    """Print a round, for people or as JSON."""
+    if as_json:
+        print_json(run_shape(view))
+        return
+    own = own_nodes(view)
+    steps = {queue: view.run.steps(queue) for queue in QUEUES}
+    messages = view.run.messages()
+    print_head(view, _run_counts(view, len(own), sum(map(len, steps.values())), len(messages)))
+    if view.run.rounds:
+        click.echo(paint(_wrapped("goes back over " + _rounds(view), 0), "dim"))
+    _print_nodes(view, own)
+    _print_steps(steps)
+    _print_messages(messages)
+
+
+def _run_counts(view: SeenRun, nodes: int, steps: int, messages: int) -> str:
+    counts = [counted(nodes, "node"), counted(len(view.run.get_active_branch()), "pointer")]
+    counts += [counted(steps, "step")] if steps else []
+    counts += [counted(messages, "message")] if messages else []
+    return joined([*counts, "closed" if view.run.is_closed else ""])
+
+
+def _print_nodes(view: SeenRun, own: Sequence[TrajectoryNode]) -> None:
+    leading: dict[str, list[TrajectoryEdge]] = {node.name: [] for node in own}
+    for edge in view.run.graph().edges:
+        if edge.target in leading:
+            leading[edge.target].append(edge)
+    for node in own:
+        click.echo("\n" + "\n".join(_node(view, node, leading[node.name])))
+
+
+def _print_steps(steps: Mapping[str, Sequence[QueuedStep]]) -> None:
+    for queue, held in steps.items():
+        if held:
+            click.echo(f"\n{paint(queue, 'bold')}")
+        for step in held:
+            params = json_text(step["params"]) if step["params"] else ""
+            click.echo(_wrapped(f"{source_of('', step.version)}  {step['name']} {params}", INDENT))
+
+
+def _rounds(view: SeenRun) -> str:
+    return ", ".join(source_of(one.stream, one.version) for one in view.run.rounds)
+
+
+def _node(view: SeenRun, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]) -> Iterator[str]:
+    pointer = paint("  (pointer)", "green") if node.name in view.run.graph().pointers else ""
+    yield f"{paint(one_line(place_in(view, node)), 'dim')}  {paint(one_line(node.name), 'cyan')}{pointer}"
+    from_where = [f"{edge.type} from {edge.source}" for edge in leading]
+    if from_where:
+        yield paint(_wrapped(one_line(", ".join(from_where)), INDENT), "dim")
+    for name, value in node.attributes.items():
+        # What says nothing is left out; JSON has it.
+        if value not in (None, "", [], {}):
+            yield _wrapped(f"{name}: {value_text(value)}", INDENT)
+
+
+def _print_messages(messages: Iterable[Message]) -> None:
+    for index, message in enumerate(messages):
+        if not index:
+            click.echo(f"\n{paint('messages', 'bold')}")
+        first, *rest = _lines(message_text(message_to_dict(message)), INDENT + SPEAKER_WIDTH)
+        speaker = f"{kind_of(message):<{SPEAKER_WIDTH}}"
+        click.echo("\n".join([" " * INDENT + speaker + first.lstrip(), *rest]).rstrip())
+
+
+def _wrapped(text: str, indent: int) -> str:
+    return "\n".join(_lines(text, indent))
+
+
+def _lines(text: str, indent: int) -> list[str]:
+    width = max(terminal_width() - indent, TEXT_WIDTH_MIN)
+    return [" " * indent + line for line in wrapped(text, width)]
+
+
+def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool) -> bool:
+    """Print what makes the graph `after` of the graph `before`, and return whether there is anything."""
+    old, new = before.run.graph(), after.run.graph()
+    difference = _difference(before, old, after, new)
+    if as_json:
+        sides = {"from": _side_shape(before, old), "to": _side_shape(after, new)}
+        print_json({**sides, **(_numbers(difference) if stat else _lists(difference, old, new))})
+        return bool(difference)
+    labels = (one_line(f"{side.stream}@{side.version}") for side in (before, after))
+    click.echo(paint(" -> ".join(labels), "bold"))
+    click.echo(paint(_diff_counts(difference), "dim"))
+    if stat:
+        _print_table(difference)
+    else:
+        _print_lines(difference)
+    return bool(difference)
+
+
+def _difference(before: SeenRun, old: Trajectory, after: SeenRun, new: Trajectory) -> TrajectoryDiff:
+    """Rounds of one session have nodes in common; those of other runs are the same where they are called the same."""
+    if before.run.identity[:2] != after.run.identity[:2]:
+        old, new = _by_name(old), _by_name(new)
+    return compared(old, new)
+
+
+def _by_name(graph: Trajectory) -> Trajectory:
+    nodes = [msgspec.structs.replace(node, birth=node.name) for node in graph.nodes.values()]
+    return Trajectory(nodes, graph.edges, root=graph.root, initial=graph.initial, pointers=graph.pointers)
+
+
+def _side_shape(view: SeenRun, graph: Trajectory) -> dict[str, Any]:
+    kind, context = split_stream_id(view.stream)
+    numbers = {"nodes": len(graph), "edges": len(graph.edges), "pointers": len(graph.pointers)}
+    return {"context": context, "kind": kind, "version": view.version, **numbers}
+
+
+def _lists(difference: TrajectoryDiff, old: Trajectory, new: Trajectory) -> dict[str, Any]:
+    return {
+        "nodes_added": [node_shape(new.nodes[name], new) for name in difference.nodes_added],
+        "nodes_removed": [node_shape(old.nodes[name], old) for name in difference.nodes_removed],
+        "changed": [change._asdict() for change in difference.changed],
+        "edges_added": [edge_shape(edge) for edge in difference.edges_added],
+        "edges_removed": [edge_shape(edge) for edge in difference.edges_removed],
+        "pointers_added": list(difference.pointers_added),
+        "pointers_removed": list(difference.pointers_removed),
+    }
+
+
+def _numbers(difference: TrajectoryDiff) -> dict[str, int]:
+    return {name: len(entries) for name, entries in msgspec.structs.asdict(difference).items()}
+
+
+def _diff_counts(difference: TrajectoryDiff) -> str:
+    numbers = _numbers(difference)
+    changed = len({change.node for change in difference.changed})
+    nodes = f"nodes: {numbers['nodes_added']} added, {numbers['nodes_removed']} removed, {changed} changed"
+    return f"{nodes}; edges: {numbers['edges_added']} added, {numbers['edges_removed']} removed"
+
+
+def _print_table(difference: TrajectoryDiff) -> None:
+    numbers = _numbers(difference)
+    rows = [
+        (what, f"+{numbers[f'{what}_added']}", f"-{numbers[f'{what}_removed']}")
+        for what in ("nodes", "edges", "pointers")
+    ]
+    for line in aligned([*rows, ("attributes", f"~{numbers['changed']}", "")], right=(1, 2)):
+        click.echo("  " + line)
+
+
+def _print_lines(difference: TrajectoryDiff) -> None:
+    styles = {"+": "green", "-": "red", "~": "yellow"}
+    for part in (_nodes(difference), _edges(difference), _pointers(difference)):
+        for index, (mark, text) in enumerate(part):
+            click.echo(("" if index else "\n") + paint(f"{mark} {one_line(text)}", styles[mark]))
+
+
+def _nodes(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
+    yield from (("-", name) for name in difference.nodes_removed)
+    yield from (("+", name) for name in difference.nodes_added)
+    for change in difference.changed:
+        yield "~", f"{change.node} {change.attribute}: {value_text(change.old)} -> {value_text(change.new)}"
+
+
+def _edges(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
+    yield from (("-", _edge(edge)) for edge in difference.edges_removed)
+    yield from (("+", _edge(edge)) for edge in difference.edges_added)
+
+
+def _edge(edge: TrajectoryEdge) -> str:
+    return f"{edge.source} -> {edge.target} ({edge.type})"
+
+
+def _pointers(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
+    yield from (("-", f"pointer {name}") for name in difference.pointers_removed)
+    yield from (("+", f"pointer {name}") for name in difference.pointers_added)

@@ -1,13 +1,13 @@
 """
-A run's state as a graph: what lies where, what is called how, and what leads to what.
+A run's state as a graph, with the names of its vertices; and the same graph by names alone.
 
-The graph goes over the run and the earlier rounds that it goes back over, oldest first. Between two rounds in a row
-stand bridges: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds.
+The graph has the vertices of the run and of the earlier rounds that it goes back over, oldest first. Bridges join two
+rounds in a row: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,17 +15,15 @@ import msgspec
 
 from ..canonical import parse_json
 from ..frozen import FrozenDict, freeze
-from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref
 from .errors import NodeNotFoundError
 from .events import NodeEvent, NodeRegistered
 from .identity import RunId
 from .nodes import DESCRIPTION, NODE_TYPES, BaseIR, node_name, numbered_name, own_fields, parse_node_name
-from .state import Change, Edge, Row, RunState, Vertex, leaves_of, row_of, type_of
+from .state import Change, Edge, Edges, RunState, Vertex, leaves_of, row_of, type_of
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, reached
 
 BRIDGE = "continues_to"
-Edges = OrderedMap[Ref, Row[Edge]]
 
 
 class RunGraph:
@@ -133,30 +131,50 @@ class RunGraph:
         place = self._places.get(ref.stream)
         if place is None or ref.version not in self.rounds[place][1].vertices:
             return False
-        return not any(
-            (Ref(ref.version) if stream == ref.stream else ref) in state.removed
-            for stream, state in self.rounds[place:]
-        )
+        return self.removal_of(ref) is None
 
     def round_of(self, ref: Ref) -> RunState:
         """Return the state of the round that registered a vertex."""
         return self.rounds[self._places[ref.stream]][1]
 
+    def _rounds_since(self, ref: Ref) -> Iterator[tuple[str, RunState, Ref]]:
+        """Yield the rounds from that of a vertex on: stream, state, and the vertex as that round names it."""
+        for stream, state in self.rounds[self._places[ref.stream] :]:
+            yield stream, state, Ref(ref.version) if stream == ref.stream else ref
+
     def changes_of(self, ref: Ref) -> list[tuple[str, Change]]:
         """Return the changes of a vertex in their order, each with the stream that recorded it."""
-        found: list[tuple[str, Change]] = []
-        for stream, state in self.rounds[self._places[ref.stream] :]:
-            seen = Ref(ref.version) if stream == ref.stream else ref
-            found += [(stream, change) for change in row_of(state.changes.get(seen))]
-        return found
+        return [
+            (stream, change)
+            for stream, state, named in self._rounds_since(ref)
+            for change in row_of(state.changes.get(named))
+        ]
 
     def removal_of(self, ref: Ref) -> Ref | None:
         """Return the event that removed a vertex, None where it was not."""
-        for stream, state in self.rounds[self._places[ref.stream] :]:
-            version = state.removed.get(Ref(ref.version) if stream == ref.stream else ref)
+        for stream, state, named in self._rounds_since(ref):
+            version = state.removed.get(named)
             if version is not None:
                 return Ref(version, stream)
         return None
+
+    def attributes_of(self, ref: Ref) -> dict[str, Any]:
+        """Return the attributes of a vertex by name, the description first."""
+        event = self.event(ref)
+        attributes = {DESCRIPTION: event.description, **parse_json(event.fields)}
+        for _, change in self.changes_of(ref):
+            attributes.update((one.name, parse_json(one.new)) for one in change.changes)
+        return attributes
+
+    def description_of(self, ref: Ref) -> Any:
+        """Return the description of a vertex, without a look at its fields, which may be long."""
+        changes = (one for _, change in reversed(self.changes_of(ref)) for one in reversed(change.changes))
+        newest = next((one for one in changes if one.name == DESCRIPTION), None)
+        return self.event(ref).description if newest is None else parse_json(newest.new)
+
+    def old_values_of(self, ref: Ref) -> list[dict[str, Any]]:
+        """Return the values of the changed attributes before each change."""
+        return [{one.name: parse_json(one.old) for one in change.changes} for _, change in self.changes_of(ref)]
 
     @cached_property
     def there(self) -> dict[str, list[Vertex]]:
@@ -196,15 +214,13 @@ class RunGraph:
         return self._there(found)
 
     def _added(self, ref: Ref, side: Callable[[RunState], Edges]) -> list[Edge]:
-        found: list[Edge] = []
-        for stream, state in self.rounds[self._places[ref.stream] :]:
-            if stream != ref.stream and not state.touches_past:
-                continue
-            seen = Ref(ref.version) if stream == ref.stream else ref
-            found += [
-                Edge(_absolute(edge.end, stream), edge.type, edge.version) for edge in row_of(side(state).get(seen))
-            ]
-        return found
+        return [
+            Edge(_absolute(edge.end, stream), edge.type, edge.version)
+            for stream, state, named in self._rounds_since(ref)
+            # A later round that touches no earlier one need not put its edges together for this.
+            if stream == ref.stream or state.touches_past
+            for edge in row_of(side(state).get(named))
+        ]
 
     def _there(self, edges: Iterable[Edge]) -> list[Edge]:
         return [edge for edge in edges if self.is_there(edge.end)]
@@ -246,7 +262,10 @@ class RunGraph:
 
     def led_to(self, refs: Iterable[Ref]) -> set[Ref]:
         """Return the vertices to which a way leads from one of `refs`."""
-        return set(reached(refs, lambda ref: [edge.end for edge in self.successors(ref)]))
+        return set(reached(refs, self._ends_of))
+
+    def _ends_of(self, ref: Ref) -> list[Ref]:
+        return [edge.end for edge in self.successors(ref)]
 
     def closes_cycle(self, source: Ref, target: Ref) -> bool:
         """Return whether an edge would close a cycle; quick where no edge ever led backward, and this does not."""
@@ -255,7 +274,7 @@ class RunGraph:
             return True
         if places[0] < places[1] and not any(state.goes_backward for _, state in self.rounds):
             return False
-        return source in self.led_to([target])
+        return source in reached([target], self._ends_of)
 
 
 def _count(state: RunState, name: str) -> int:
@@ -269,36 +288,16 @@ def _absolute(ref: Ref, stream: str) -> Ref:
     return ref if ref.stream else Ref(ref.version, stream)
 
 
-def attributes_of(graph: RunGraph, ref: Ref) -> dict[str, Any]:
-    """Return the attributes of a vertex by name, the description first."""
-    event = graph.event(ref)
-    attributes = {DESCRIPTION: event.description, **parse_json(event.fields)}
-    for _, change in graph.changes_of(ref):
-        attributes.update((one.name, parse_json(one.new)) for one in change.changes)
-    return attributes
-
-
-def description_of(graph: RunGraph, ref: Ref) -> Any:
-    """Return the description of a vertex, without a look at its fields, which may be long."""
-    changes = (one for _, change in reversed(graph.changes_of(ref)) for one in reversed(change.changes))
-    newest = next((one for one in changes if one.name == DESCRIPTION), None)
-    return graph.event(ref).description if newest is None else parse_json(newest.new)
-
-
-def old_values(graph: RunGraph, ref: Ref) -> dict[int, dict[str, Any]]:
-    """Return what the changed attributes had before each change, by number from 0."""
-    changes = graph.changes_of(ref)
-    return {
-        number: {one.name: parse_json(one.old) for one in change.changes} for number, (_, change) in enumerate(changes)
-    }
-
-
 # The names of a round's vertices, by the versions that registered them.
 Names = dict[int, str]
 
 
-def drawn(graph: RunGraph, identity: RunId) -> Trajectory:
-    """Return the graph of a run and the rounds it goes back over; `identity` is that of the run."""
+def trajectory_of(graph: RunGraph, identity: RunId) -> Trajectory:
+    """
+    Return the whole graph by names; `identity` is that of the run.
+
+    This is done for ten thousand nodes at a time, so it goes over each round once and asks nothing twice.
+    """
     names = _names(graph)
     added = _added_edges(graph, names)
     nodes: list[TrajectoryNode] = []
@@ -394,7 +393,7 @@ def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[
 
 # They come by the ten thousand, and nothing that they refer to refers back: the collector need not look at them.
 class LazyAttributes(msgspec.Struct, gc=False, eq=False):
-    """The attributes of a vertex, put together when somebody looks: most nodes of a graph nobody does look at."""
+    """The attributes of a vertex, put together at the first look: nobody looks at most nodes of a graph."""
 
     _graph: RunGraph
     _stream: str
@@ -405,7 +404,7 @@ class LazyAttributes(msgspec.Struct, gc=False, eq=False):
     def _values(self) -> FrozenDict[str, Any]:
         found = self._found
         if found is None:
-            found = self._found = freeze(attributes_of(self._graph, Ref(self._version, self._stream)))
+            found = self._found = freeze(self._graph.attributes_of(Ref(self._version, self._stream)))
         return found
 
     def __getitem__(self, name: str) -> Any:
@@ -420,7 +419,7 @@ class LazyAttributes(msgspec.Struct, gc=False, eq=False):
     def __repr__(self) -> str:
         return repr(self._values)
 
-    # A Struct cannot have Mapping for a base, so what that brings is taken one by one.
+    # A Struct cannot have Mapping for a base, so its methods are taken one by one.
     get, keys, items, values = Mapping.get, Mapping.keys, Mapping.items, Mapping.values
     __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
     __hash__ = None  # type: ignore[assignment]  # as Mapping has it
@@ -440,7 +439,7 @@ def typed_node(
     ref: Ref,
     identity: RunId,
     attributes: Mapping[str, Any],
-    history: Mapping[int, Mapping[str, Any]],
+    history: Sequence[dict[str, Any]],
 ) -> BaseIR:
     """Return a vertex as a node of its type, with these attributes; `identity` is that of the run."""
     event, node_type = graph.event(ref), graph.type_of(ref)
@@ -451,7 +450,7 @@ def typed_node(
         session_id=identity.session_id,
         run_id=round_numbers(graph, ref.stream, identity)[0],
         created_at=event.created_at,
-        history=freeze(history),
+        history=freeze(dict(enumerate(history))),
         extra=freeze({name: value for name, value in attributes.items() if name not in (*required, DESCRIPTION)}),
         **{name: freeze(attributes.get(name)) for name in required},
     )

@@ -1,5 +1,5 @@
 """
-What became of a node: each version of it, with who made it, when, and because of what.
+The versions of a node, with who made each, when, and because of what; and the difference between two graphs.
 
 A version of a node is an event about it: that it was registered, or met again, changed, described, or removed. They
 are counted from 1 over all rounds that the run goes back over.
@@ -8,7 +8,7 @@ are counted from 1 over all rounds that the run goes back over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,11 +25,12 @@ from .nodes import DATA, DESCRIPTION
 from .trajectory import Trajectory, TrajectoryEdge
 
 MICROSECONDS = 1_000_000
+T = TypeVar("T")
 
 
 class NodeVersion(NamedTuple):
     """
-    One version of a node: the vertex that bears it, what kind of event made it, and its attributes afterwards.
+    One version of a node: its vertex, the kind of event that made it, and its attributes afterwards.
 
     `kind` is `registered`, `met_again`, `changed`, `portrait` or `removed`.
     """
@@ -79,7 +80,7 @@ def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref) -> list[Node
     vertices = graph.vertices_named(node_type, event.label) if node_type in DATA else [ref]
     places = [place for vertex in vertices for place in _places(graph, vertex, stream)]
     versions: list[NodeVersion] = []
-    # What each vertex says; where the newest is removed, the node says again what the one before it does.
+    # The attributes of each vertex; where the newest is removed, the node has those of the one before it again.
     living: dict[Ref, dict[str, Any]] = {}
     for place, recorded in zip(places, _read(log, places), strict=True):
         kind, attributes = _after(recorded, living.pop(place.vertex, {}), is_first=not versions)
@@ -93,7 +94,7 @@ def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref) -> list[Node
 
 def attribute_versions(versions: Iterable[NodeVersion], attribute: str | None) -> list[AttributeVersion]:
     """
-    Return what changed from version to version, of one attribute or of all.
+    Return the changes from version to version, of one attribute or of all.
 
     Raises:
         NotFoundError: the node never had such an attribute.
@@ -104,8 +105,8 @@ def attribute_versions(versions: Iterable[NodeVersion], attribute: str | None) -
     for version in versions:
         names.update(dict.fromkeys(version.attributes))
         for name in {**before, **version.attributes}:
-            if attribute in (None, name) and _is_told(version, name, before):
-                found.append(_told(version, name, before))
+            if attribute in (None, name) and _is_changed(version, name, before):
+                found.append(_attribute_version(version, name, before))
         before = version.attributes
     if attribute is not None and attribute not in names:
         raise NotFoundError(f"the node never had an attribute {attribute!r}: it has {', '.join(names)}")
@@ -128,27 +129,8 @@ def numbered_version(versions: Sequence[NodeVersion], name: str, number: int) ->
     return found
 
 
-def overwritten_values(versions: Iterable[NodeVersion], vertex: Ref) -> dict[int, dict[str, Any]]:
-    """Return the values before each change of one vertex, by number from 0, as a node's `history` has them."""
-    found: list[dict[str, Any]] = []
-    before: dict[str, Any] = {}
-    for version in versions:
-        if version.vertex != vertex:
-            # Data that are met again are another vertex, which begins anew.
-            continue
-        event = version.recorded.event
-        if version.kind == "changed":
-            found.append({one.name: before.get(one.name) for one in event.changes})
-        elif version.kind == "portrait":
-            found.append({DESCRIPTION: before.get(DESCRIPTION)})
-        before = version.attributes
-    return dict(enumerate(found))
-
-
 def made_at(recorded: RecordedEvent) -> float:
-    """
-    Return when what an event says of a node was so, in seconds since 1970; an import has it from before its record.
-    """
+    """Return when a node came to be as an event says, in seconds since 1970; for an import before its record."""
     event = recorded.event
     given = event.created_at if isinstance(event, NodeEvent) else getattr(event, "made_at", None)
     return recorded.recorded_at / MICROSECONDS if given is None else float(given)
@@ -173,7 +155,7 @@ def _read(log: Log, places: Iterable[_Place]) -> list[RecordedEvent]:
 
 
 def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -> tuple[str, dict[str, Any]]:
-    """Return what kind of version an event made, and the attributes after it."""
+    """Return the kind of version that an event made, and the attributes after it."""
     event = recorded.event
     match event:
         case NodeEvent(description=description, fields=fields):
@@ -187,14 +169,14 @@ def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -
     raise AssertionError(f"{recorded.reference} is no version of a node")
 
 
-def _is_told(version: NodeVersion, name: str, before: dict[str, Any]) -> bool:
+def _is_changed(version: NodeVersion, name: str, before: dict[str, Any]) -> bool:
     if version.kind == "changed":
-        # That somebody set a value that it had already is told as well.
+        # A change to the value that the attribute had already counts as well.
         return any(one.name == name for one in version.recorded.event.changes)
     return name not in before or name not in version.attributes or before[name] != version.attributes[name]
 
 
-def _told(version: NodeVersion, name: str, before: dict[str, Any]) -> AttributeVersion:
+def _attribute_version(version: NodeVersion, name: str, before: dict[str, Any]) -> AttributeVersion:
     recorded = version.recorded
     return AttributeVersion(
         version=version.version,
@@ -237,31 +219,34 @@ class TrajectoryDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(before: Trajectory, after: Trajectory) -> TrajectoryDiff:
-    """Return what is different between two graphs. What is in both has the name that it has in the second."""
+    """Return the difference between two graphs. A node that is in both has its name of the second."""
     old = {node.birth: node for node in before.nodes.values()}
     new = {node.birth: node for node in after.nodes.values()}
-    # Two nodes may bear one name, each in its time; so all is compared by births.
-    now_called = {node.name: new[birth].name if birth in new else node.name for birth, node in old.items()}
+    # Two nodes may have one name, each in its time; so all is compared by births.
+    name_now = {node.name: new[birth].name if birth in new else node.name for birth, node in old.items()}
     old_edges, new_edges = _edges_by_births(before), _edges_by_births(after)
     old_pointers, new_pointers = _pointers_by_births(before), _pointers_by_births(after)
     return TrajectoryDiff(
-        nodes_added=tuple(node.name for birth, node in new.items() if birth not in old),
-        nodes_removed=tuple(node.name for birth, node in old.items() if birth not in new),
+        nodes_added=tuple(node.name for node in _only_in_first(new, old)),
+        nodes_removed=tuple(node.name for node in _only_in_first(old, new)),
         changed=tuple(
             change
             for birth, node in new.items()
             if birth in old
             for change in _changed(node.name, old[birth].attributes, node.attributes)
         ),
-        edges_added=tuple(edge for births, edge in new_edges.items() if births not in old_edges),
+        edges_added=tuple(_only_in_first(new_edges, old_edges)),
         edges_removed=tuple(
-            _renamed(edge, now_called) for births, edge in old_edges.items() if births not in new_edges
+            msgspec.structs.replace(edge, source=name_now[edge.source], target=name_now[edge.target])
+            for edge in _only_in_first(old_edges, new_edges)
         ),
-        pointers_added=tuple(sorted(name for birth, name in new_pointers.items() if birth not in old_pointers)),
-        pointers_removed=tuple(
-            sorted(now_called[name] for birth, name in old_pointers.items() if birth not in new_pointers)
-        ),
+        pointers_added=tuple(sorted(_only_in_first(new_pointers, old_pointers))),
+        pointers_removed=tuple(sorted(name_now[name] for name in _only_in_first(old_pointers, new_pointers))),
     )
+
+
+def _only_in_first(first: Mapping[Any, T], second: Mapping[Any, T]) -> list[T]:
+    return [value for key, value in first.items() if key not in second]
 
 
 def _edges_by_births(graph: Trajectory) -> dict[tuple[str, str, str, bool], TrajectoryEdge]:
@@ -271,10 +256,6 @@ def _edges_by_births(graph: Trajectory) -> dict[tuple[str, str, str, bool], Traj
 
 def _pointers_by_births(graph: Trajectory) -> dict[str, str]:
     return {graph.nodes[name].birth: name for name in graph.pointers}
-
-
-def _renamed(edge: TrajectoryEdge, names: Mapping[str, str]) -> TrajectoryEdge:
-    return msgspec.structs.replace(edge, source=names[edge.source], target=names[edge.target])
 
 
 def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ChangedAttribute]:

@@ -22,7 +22,7 @@ from ..errors import InvalidInputError
 from ..llm.base import LLM, collect
 from ..spans import Ref
 from .descriptions import in_daemon_thread
-from .graph import RunGraph, attributes_of
+from .graph import RunGraph
 from .nodes import DATA, DESCRIPTION
 
 NO_PREVIEW = "No preview available."
@@ -130,7 +130,7 @@ PART_CHARACTERS_MAX = 4_000
 
 def portrait_question(graph: RunGraph, ref: Ref) -> str:
     """Return the question about one vertex, a data node."""
-    node_type, attributes = graph.type_of(ref), attributes_of(graph, ref)
+    node_type, attributes = graph.type_of(ref), graph.attributes_of(ref)
     action, state = _came_from(graph, ref)
     shown = (DESCRIPTION, *PREVIEWED.get(node_type, ()))
     details = {name: value for name, value in attributes.items() if name not in shown}
@@ -167,7 +167,7 @@ def _told(graph: RunGraph, ref: Ref | None) -> dict[str, Any]:
     """Return a node as a dict; an empty one for none."""
     if ref is None:
         return {}
-    return {**attributes_of(graph, ref), "type": graph.type_of(ref), "label": graph.event(ref).label}
+    return {**graph.attributes_of(ref), "type": graph.type_of(ref), "label": graph.event(ref).label}
 
 
 def _part(values: dict[str, Any]) -> str:

@@ -1,11 +1,17 @@
-"""A round as a value."""
+"""
+One round of one agent as a value: its own nodes, the edges between them, its pointers and messages.
+
+A run is exported as one, and made from one. Nodes are named by the round alone: `Type(label)` is the newest of that
+name in it, `Type(label)#1` the oldest of several. Nodes of earlier rounds, and bridges between rounds, are not in it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,25 +22,28 @@ from ..log.envelope import RecordedEvent, acting
 from ..spans import Ref
 from .commands import AddEdge, ImportNode, ModifyNode, MovePointers, WritePortrait
 from .events import PortraitWritten
-from .graph import RunGraph, attributes_of, old_values
+from .graph import RunGraph
 from .history import made_at
 from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, require_fields
 from .rules import stored_fields
 from .run import Run
 from .state import QUERY
 
+# The name of the version at which a run held what was imported, and nothing else.
+IMPORTED = "imported"
 
-class RoundChange(msgspec.Struct, frozen=True, kw_only=True):
+
+class RoundChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    What attributes had before a change, and who made it, when (in seconds since 1970); None where that is not known.
+    A change of a node: the old values of attributes, the actor, and the time in seconds since 1970, where known.
 
-    `is_portrait` says that a model, `model`, made it.
+    `portrait` is a description by a model, `model`; `registered` begins the history of a node, and changes nothing.
     """
 
-    old: dict[str, Any]
+    kind: Literal["registered", "changed", "portrait"]
     actor: str | None = None
     at: float | None = None
-    is_portrait: bool = False
+    old: dict[str, Any] = msgspec.field(default_factory=dict)
     model: str | None = None
 
 
@@ -60,9 +69,9 @@ class RoundEdge(msgspec.Struct, frozen=True):
 
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A round: nodes in the order in which they were registered; `version` is that of the run that it was told from.
+    A round: nodes in the order in which they were registered; `version` is that of the run that was exported.
 
-    User, session and version are None where that is not known. `messages` are records.
+    User, session and version are None where they are not known. `messages` are records.
     """
 
     run_id: int
@@ -82,57 +91,41 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
         return next((node.name for node in self.nodes if node.type == "Query"), None)
 
 
-def names_in_round(nodes: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """
-    Yield the names of nodes, given by type and label in their order: the last of each name has it, the others a number.
-    """
-    keys = list(nodes)
-    total = Counter(keys)
+def names_in_round(nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the names of nodes, given by type and label: the last of each name has it, the others a number."""
+    total = Counter(nodes)
     seen: Counter[tuple[str, str]] = Counter()
-    for key in keys:
+    for key in nodes:
         seen[key] += 1
         yield node_name(*key, seen[key] if seen[key] < total[key] else None)
 
 
 def are_same(given: RoundRecord, present: RoundRecord) -> bool:
-    """
-    Return whether two records say the same of a round. Who did it does not count, nor a time that one does not know.
-    """
+    """Return whether two records hold the same. Actors do not count, nor a time that one of them does not know."""
     return (
         len(given.nodes) == len(present.nodes)
-        and all(map(_is_same_node, sorted(given.nodes, key=_name), sorted(present.nodes, key=_name)))
+        and all(map(_is_same_node, *(sorted(one.nodes, key=attrgetter("name")) for one in (given, present))))
         and set(given.edges) == set(present.edges)
         and given.pointers == present.pointers
         and _is_same(given.messages, present.messages)
     )
 
 
-def _name(node: RoundNode) -> str:
-    return node.name
-
-
 def _is_same_node(given: RoundNode, present: RoundNode) -> bool:
+    times = ((node.created_at, *(change.at for change in node.changes)) for node in (given, present))
     return (
         given.name == present.name
         and _is_same(given.attributes, present.attributes)
         and _is_same([change.old for change in given.changes], [change.old for change in present.changes])
-        and all(map(_is_same_time, _times(given), _times(present)))
+        and all(None in pair or pair[0] == pair[1] for pair in zip(*times, strict=True))
     )
-
-
-def _times(node: RoundNode) -> list[float | None]:
-    return [node.created_at, *(change.at for change in node.changes)]
-
-
-def _is_same_time(given: float | None, present: float | None) -> bool:
-    return None in (given, present) or given == present
 
 
 def _is_same(given: Any, present: Any) -> bool:
     return canonical_json(given, what="a round") == canonical_json(present, what="a round")
 
 
-def told_round(run: Run) -> RoundRecord:
+def export_round(run: Run) -> RoundRecord:
     """
     Return the round of a run, or of a view of its past, without what lies in other rounds.
 
@@ -146,12 +139,19 @@ def told_round(run: Run) -> RoundRecord:
     # Alone, so that edges to other rounds lead nowhere.
     graph = RunGraph(msgspec.structs.replace(state, past=()))
     refs = list(graph.vertices())
-    names = dict(zip(refs, names_in_round((graph.type_of(ref), graph.event(ref).label) for ref in refs), strict=True))
+    keys = [(graph.type_of(ref), graph.event(ref).label) for ref in refs]
+    names = dict(zip(refs, names_in_round(keys), strict=True))
     return RoundRecord(
         run_id=run.run_id,
         sub_id=run.sub_id,
         nodes=tuple(_node(graph, ref, name, recorded) for ref, name in names.items()),
-        edges=tuple(dict.fromkeys(edge for ref in refs for edge in _edges(graph, ref, names))),
+        edges=tuple(
+            dict.fromkeys(
+                RoundEdge(names[edge.end], name, edge.type)
+                for ref, name in names.items()
+                for edge in graph.predecessors(ref)
+            )
+        ),
         pointers=frozenset(names[ref] for ref in state.pointers if ref in names),
         messages=tuple(parse_json(event.record) for event in state.messages.values()),
         user_id=run.user_id,
@@ -163,32 +163,23 @@ def told_round(run: Run) -> RoundRecord:
 
 def _node(graph: RunGraph, ref: Ref, name: str, recorded: Sequence[RecordedEvent]) -> RoundNode:
     event = graph.event(ref)
-    changes = zip(graph.changes_of(ref), old_values(graph, ref).values(), strict=True)
+    changes = zip(graph.changes_of(ref), graph.old_values_of(ref), strict=True)
     return RoundNode(
         name=name,
         type=graph.type_of(ref),
         label=event.label,
-        attributes=attributes_of(graph, ref),
+        attributes=graph.attributes_of(ref),
         created_at=event.created_at,
         actor=recorded[ref.version - 1].meta.actor,
         changes=tuple(_change(recorded[change.version - 1], old) for (_, change), old in changes),
     )
 
 
-def _change(recorded: RecordedEvent, old: dict[str, object]) -> RoundChange:
-    event = recorded.event
-    is_portrait = isinstance(event, PortraitWritten)
-    return RoundChange(
-        old=old,
-        actor=recorded.meta.actor,
-        at=made_at(recorded),
-        is_portrait=is_portrait,
-        model=event.model if is_portrait else None,
-    )
-
-
-def _edges(graph: RunGraph, ref: Ref, names: Mapping[Ref, str]) -> list[RoundEdge]:
-    return [RoundEdge(names[edge.end], names[ref], edge.type) for edge in graph.predecessors(ref)]
+def _change(recorded: RecordedEvent, old: dict[str, Any]) -> RoundChange:
+    event, actor, at = recorded.event, recorded.meta.actor, made_at(recorded)
+    if isinstance(event, PortraitWritten):
+        return RoundChange(kind="portrait", actor=actor, at=at, old=old, model=event.model)
+    return RoundChange(kind="changed", actor=actor, at=at, old=old)
 
 
 def checked_round(record: RoundRecord) -> RoundRecord:
@@ -286,11 +277,7 @@ def _require_acyclic(record: RoundRecord) -> None:
         ) from error
 
 
-# What the version is named at which a run held what was brought in, and nothing else.
-IMPORTED = "imported"
-
-
-def bring_in(run: Run, record: RoundRecord) -> None:
+def import_round(run: Run, record: RoundRecord) -> None:
     """
     Record a checked round in a run that holds nothing yet; the caller's transaction makes it all or nothing.
 
@@ -299,11 +286,11 @@ def bring_in(run: Run, record: RoundRecord) -> None:
     """
     if run._state.vertices or run._state.messages:
         raise DecisionRefusedError(f"{run.stream} holds something already: a round is brought into an empty run")
-    _Bringing(run, record).carry_out()
+    _RoundImport(run, record).carry_out()
 
 
-class _Bringing:
-    """A round on its way into a run; `_refs` are the vertices so far, by the names that the round has for them."""
+class _RoundImport:
+    """The import of a round; `_refs` are the vertices so far, by the names that the round has for them."""
 
     def __init__(self, run: Run, record: RoundRecord) -> None:
         self._run, self._record = run, record
@@ -325,7 +312,7 @@ class _Bringing:
         self._run._change(command, None, None, catch_up=False)
 
     def _called(self, name: str) -> str:
-        """Return what the run calls a node at this moment."""
+        """Return the name that the run has for a node at this moment."""
         return self._run._graph.name_of(self._refs[name])
 
     def _registered(self, node: RoundNode) -> list[RoundEdge]:
@@ -354,7 +341,8 @@ class _Bringing:
         return [edge for edge in edges if edge not in own]
 
     def _change(self, node: RoundNode, change: RoundChange, new: dict[str, Any]) -> None:
-        is_portrait = change.is_portrait and node.type in DATA and change.old == {DESCRIPTION: ""}
+        # Only an empty description of data can be written by a model.
+        is_portrait = change.kind == "portrait" and node.type in DATA and change.old == {DESCRIPTION: ""}
         with acting(actor=change.actor):
             if is_portrait:
                 self._do(WritePortrait(self._refs[node.name], new[DESCRIPTION], change.model, change.at))

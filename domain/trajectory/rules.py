@@ -58,7 +58,7 @@ from .events import (
     StepsCleared,
     StepTaken,
 )
-from .graph import RunGraph, attributes_of, description_of
+from .graph import RunGraph
 from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, own_fields, require_fields
 from .state import EMPTY, QUERY, QUEUES, RestoredRounds, RunState, complete, fold, recorded_event
 
@@ -198,7 +198,7 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
     if command.label is not None and command.type in DATA:
         known = graph.find(node_name(command.type, command.label))
     if known is not None:
-        before = attributes_of(graph, known)
+        before = graph.attributes_of(known)
         described_before = before.pop(DESCRIPTION)
         description = description or described_before
         fields = {**before, **fields}
@@ -342,7 +342,7 @@ def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
         InvalidInputError: a value that is no JSON, or a description that is no text.
     """
     ref = graph.resolve(command.name)
-    before = attributes_of(graph, ref)
+    before = graph.attributes_of(ref)
     changes: list[AttributeChange] = []
     for name, value in command.changes.items():
         if name not in before:
@@ -419,7 +419,7 @@ def _new_pointers(refs: Iterable[Ref], graph: RunGraph) -> tuple[Ref, ...]:
 
 def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
     """Return whether a vertex is data, in the graph, and without a description."""
-    return graph.is_there(ref) and graph.type_of(ref) in DATA and not description_of(graph, ref)
+    return graph.is_there(ref) and graph.type_of(ref) in DATA and not graph.description_of(ref)
 
 
 def _write_portrait(command: WritePortrait, graph: RunGraph) -> PortraitWritten | PortraitDiscarded:

@@ -55,7 +55,7 @@ from .events import (
     StepRefused,
     StepTaken,
 )
-from .graph import RunGraph, attributes_of, drawn, old_values, typed_node
+from .graph import RunGraph, trajectory_of, typed_node
 from .history import (
     AttributeVersion,
     NodeVersion,
@@ -64,7 +64,6 @@ from .history import (
     compared,
     node_versions,
     numbered_version,
-    overwritten_values,
 )
 from .identity import RunId, flushed_end, is_run_id, run_id_of
 from .nodes import DATA, BaseIR, node_name
@@ -278,7 +277,7 @@ class Run(HomedContext):
         """Warn of each value that gets another type, which is allowed."""
         graph = self._graph
         ref = graph.find(command.name)
-        before = {} if ref is None else attributes_of(graph, ref)
+        before = {} if ref is None else graph.attributes_of(ref)
         for name, value in command.changes.items():
             old = before.get(name)
             if old is not None and value is not None and type(old) is not type(value):
@@ -389,7 +388,9 @@ class Run(HomedContext):
     def get_all_historical_trajectories(self) -> dict[int, Trajectory]:
         """Return the graphs of the earlier rounds, each alone, by their numbers."""
         return {
-            opened.round: drawn(RunGraph(past.state), RunId(self.user_id, self.session_id, opened.round, opened.sub))
+            opened.round: trajectory_of(
+                RunGraph(past.state), RunId(self.user_id, self.session_id, opened.round, opened.sub)
+            )
             for past in self._state.past
             if (opened := past.state.opened) is not None
         }
@@ -692,8 +693,10 @@ class Run(HomedContext):
         """
         versions = self.versions(name)
         wanted = numbered_version(versions, name, version)
-        history = overwritten_values(versions[: wanted.version], wanted.vertex)
-        return typed_node(self._graph, wanted.vertex, self.identity, wanted.attributes, history)
+        # Its first version registered the vertex, each other one changed it.
+        changes = [one for one in versions[: wanted.version] if one.vertex == wanted.vertex][1:]
+        old_values = self._graph.old_values_of(wanted.vertex)[: len(changes)]
+        return typed_node(self._graph, wanted.vertex, self.identity, wanted.attributes, old_values)
 
     def _ever_named(self, name: str) -> Ref:
         graph = self._graph
@@ -707,7 +710,7 @@ class Run(HomedContext):
         state = self._state
         shown = self._shown
         if shown is None or shown[0] is not state:
-            shown = (state, drawn(self._graph, self.identity))
+            shown = (state, trajectory_of(self._graph, self.identity))
             self._shown = shown
         return shown[1].trimmed() if trimmed else shown[1]
 
@@ -842,7 +845,7 @@ class Run(HomedContext):
 
     def _typed_node(self, ref: Ref) -> BaseIR:
         graph = self._graph
-        return typed_node(graph, ref, self.identity, attributes_of(graph, ref), old_values(graph, ref))
+        return typed_node(graph, ref, self.identity, graph.attributes_of(ref), graph.old_values_of(ref))
 
     def _names(self, refs: Iterable[Ref]) -> list[str]:
         return list(dict.fromkeys(map(self._graph.name_of, refs)))

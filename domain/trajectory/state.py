@@ -1,4 +1,9 @@
-"""The parts of a run's state: vertices, edges, changes and descriptions, and rows of them."""
+"""
+The folded state of a run, and the fold.
+
+A state is a value: it never changes, and a change costs the same whatever it holds. Vertices are named by `Ref`s;
+one without a stream lies in the run itself, the others in the earlier rounds that the run goes back over.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +43,13 @@ from .events import (
     StepsCleared,
     StepTaken,
 )
-from .nodes import node_name
+from .nodes import DESCRIPTION, node_name
 
 T = TypeVar("T")
 QUERY = "Query"
-# A row of things that are linked, the newest in front: to add one costs the same however many there are. Plain tuples:
-# Python frees a long chain of those without running out of stack, and the collector soon leaves them alone.
+QUEUES = ("pre", "todo", "post")
+# A linked list, the newest in front: to add one costs the same however many there are. It is of plain tuples: Python
+# frees a long chain of those without running out of stack, and the collector soon leaves them alone.
 Row = tuple[T, "Row[T] | None"]
 
 
@@ -62,6 +68,9 @@ class Edge(msgspec.Struct, frozen=True, gc=False):
     end: Ref
     type: str
     version: int
+
+
+Edges = OrderedMap[Ref, Row[Edge]]
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -85,20 +94,9 @@ class Vertex(msgspec.Struct, frozen=True, gc=False):
     before: int
 
 
-class Portrait(msgspec.Struct, frozen=True, gc=False):
-    """How far the portrait of a node is: `requested`, `written`, `failed` or `discarded`, and how often it failed."""
-
-    status: str
-    failures: int = 0
-    error: str = ""
-
-
 def type_of(event: NodeEvent) -> str:
     """Return the type of the node that an event registered."""
     return event.type if isinstance(event, NodeRegistered) else QUERY
-
-
-QUEUES = ("pre", "todo", "post")
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -131,7 +129,7 @@ class Steps(msgspec.Struct, frozen=True):
     def plus(self, version: int, step: StepQueued) -> Steps:
         """Return the queues with one more step at the end of its own."""
         held = self.waiting.get(step.queue) or OrderedMap()
-        return msgspec.structs.replace(self, waiting={**self.waiting, step.queue: held.plus(version, step)})
+        return replace(self, waiting={**self.waiting, step.queue: held.plus(version, step)})
 
     def without_first(self, queue: str) -> Steps:
         """Return the queues when the first step of one was taken."""
@@ -142,9 +140,8 @@ class Steps(msgspec.Struct, frozen=True):
         taken = self.taken.plus(version, step)
         returned = self.returned.get(queue, ())
         if returned:
-            return msgspec.structs.replace(self, taken=taken, returned={**self.returned, queue: returned[1:]})
-        waiting = {**self.waiting, queue: self.waiting[queue].minus(version)}
-        return msgspec.structs.replace(self, taken=taken, waiting=waiting)
+            return replace(self, taken=taken, returned={**self.returned, queue: returned[1:]})
+        return replace(self, taken=taken, waiting={**self.waiting, queue: self.waiting[queue].minus(version)})
 
     def given_back(self, version: int) -> Steps:
         """Return the queues when a step that was taken is the first of its own again."""
@@ -152,21 +149,16 @@ class Steps(msgspec.Struct, frozen=True):
         if step is None:
             raise DamagedError(f"step {version} of a run", "it was given back, and had not been taken")
         returned = ((version, step), *self.returned.get(step.queue, ()))
-        return msgspec.structs.replace(
-            self, taken=self.taken.minus(version), returned={**self.returned, step.queue: returned}
-        )
+        return replace(self, taken=self.taken.minus(version), returned={**self.returned, step.queue: returned})
 
     def without(self, queues: Iterable[str]) -> Steps:
         """Return the queues when some of them were cleared."""
         left = set(queues)
-        return msgspec.structs.replace(
+        return replace(
             self,
             waiting={name: held for name, held in self.waiting.items() if name not in left},
             returned={name: held for name, held in self.returned.items() if name not in left},
         )
-
-
-EdgesBySource = OrderedMap[Ref, Row[Edge]]
 
 
 class Outgoing:
@@ -174,18 +166,16 @@ class Outgoing:
 
     __slots__ = ("_into", "_made", "_vertices")
 
-    def __init__(
-        self, vertices: OrderedMap[int, Vertex], into: OrderedMap[Ref, Row[Edge]], made: EdgesBySource | None = None
-    ) -> None:
+    def __init__(self, vertices: OrderedMap[int, Vertex], into: Edges, made: Edges | None = None) -> None:
         self._vertices, self._into, self._made = vertices, into, made
 
     @property
-    def made(self) -> EdgesBySource | None:
+    def made(self) -> Edges | None:
         """The edges by their sources, if there are any and they are put together."""
         return self._made or None
 
     @property
-    def by_source(self) -> EdgesBySource:
+    def by_source(self) -> Edges:
         """The edges by their sources: those of each in the order in which they came."""
         if self._made is None:
             self._made = OrderedMap.of(_by_source(self._vertices, self._into))
@@ -197,7 +187,7 @@ class Outgoing:
     __hash__ = None  # type: ignore[assignment]  # equal by value, as the maps are
 
 
-def _by_source(vertices: OrderedMap[int, Vertex], into: OrderedMap[Ref, Row[Edge]]) -> dict[Ref, Row[Edge]]:
+def _by_source(vertices: OrderedMap[int, Vertex], into: Edges) -> dict[Ref, Row[Edge]]:
     edges = [
         (source, Edge(Ref(vertex.version), vertex.event.edge, vertex.version))
         for vertex in vertices.values()
@@ -221,34 +211,30 @@ class PastRound(NamedTuple):
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    What a run is at one version; see the fields.
-
-    `vertices`: all that were registered, removed ones too, by version. `newest`: the version of the newest one that
-    bears a name, by that. `removed`, `changes`, `portraits`: by vertex, also of earlier rounds. `out` and
-    `into`: the edges by their ends; those that came with a node are only in `out`, the node has its sources.
-    `counts`: how many nodes of a type there ever were. `touches_past`: whether vertices of earlier rounds were
-    changed or joined; `goes_backward`: whether an edge leads into an older vertex. `past`: the rounds of `pins`,
-    looked up; empty where only the run itself was folded.
-    """
+    """The state of a run at one version. Maps by vertex also hold vertices of earlier rounds."""
 
     version: int = 0
     opened: RunOpened | None = None
     is_closed: bool = False
+    # The version that registered the query, 0 where there is none.
     query: int = 0
+    # All that were registered, removed ones too, by version; and the newest version of each name.
     vertices: OrderedMap[int, Vertex] = msgspec.field(default_factory=OrderedMap)
     newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
     removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
     changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
-    into: OrderedMap[Ref, Row[Edge]] = msgspec.field(default_factory=OrderedMap)
+    # Edges by their targets, without those that came with a node: the node has its sources. `out` has all of them.
+    into: Edges = msgspec.field(default_factory=OrderedMap)
     pointers: OrderedMap[Ref, None] = msgspec.field(default_factory=OrderedMap)
+    # How many nodes of a type there ever were.
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    portraits: OrderedMap[Ref, Portrait] = msgspec.field(default_factory=OrderedMap)
     steps: Steps = msgspec.field(default_factory=Steps)
     messages: OrderedMap[int, MessageRecorded] = msgspec.field(default_factory=OrderedMap)
     names: dict[str, int] = msgspec.field(default_factory=dict)
+    # Whether vertices of earlier rounds were changed or joined, and whether an edge leads into an older vertex.
     touches_past: bool = False
     goes_backward: bool = False
+    # The earlier rounds, and what they hold; the latter is empty where only the run itself was folded.
     pins: tuple[Segment, ...] = ()
     past: tuple[PastRound, ...] = ()
     out: Outgoing = msgspec.field(default_factory=lambda: Outgoing(OrderedMap(), OrderedMap()))
@@ -287,8 +273,7 @@ class _Fold:
         self._into, made = draft_of(state.into), state.out.made
         # What nobody asked for yet is put together when somebody does.
         self._out = None if made is None else draft_of(made)
-        self._pointers, self._portraits = draft_of(state.pointers), draft_of(state.portraits)
-        self._counts, self._names = dict(state.counts), state.names
+        self._pointers, self._counts, self._names = draft_of(state.pointers), dict(state.counts), state.names
         self._steps, self._messages = state.steps, draft_of(state.messages)
         self._touches_past, self._goes_backward = state.touches_past, state.goes_backward
         self._pins, self._past = state.pins, state.past
@@ -309,7 +294,6 @@ class _Fold:
             into=into,
             pointers=settled(self._pointers, base.pointers),
             counts=self._counts,
-            portraits=settled(self._portraits, base.portraits),
             steps=self._steps,
             messages=settled(self._messages, base.messages),
             names=self._names,
@@ -332,14 +316,25 @@ class _Fold:
                 self._pointers[Ref(self._version)] = None
             case NodeChanged(node=node, changes=changes):
                 self._change(node, changes)
-            case PortraitRequested() | PortraitWritten() | PortraitFailed() | PortraitDiscarded():
-                self._portray(event)
-            case StepQueued() | StepTaken() | StepReturned() | StepsCleared() | StepRefused():
-                self._step(event)
+            case PortraitWritten(node=node, description=description):
+                new = canonical_json(description, what="a description")
+                self._change(node, (AttributeChange(DESCRIPTION, b'""', new),))
+            case NodeRemoved():
+                self._remove(event)
+            case EdgeAdded():
+                self._add_edge(event)
+            case PointersMoved(left=left, joined=joined):
+                self._move_pointers(left, joined)
             case MessageRecorded():
                 self._messages[self._version] = event
-            case NodeRemoved() | EdgeAdded() | PointersMoved():
-                self._reshape(event)
+            case StepQueued():
+                self._steps = self._steps.plus(self._version, event)
+            case StepTaken(queue=queue):
+                self._steps = self._steps.without_first(queue)
+            case StepReturned(step=step):
+                self._steps = self._steps.given_back(step)
+            case StepsCleared(queues=queues):
+                self._steps = self._steps.without(queues)
             case RestoredRounds(event=restored, past=past):
                 self._pins, self._past = restored.rounds, past
             case RoundsRestored(rounds=rounds):
@@ -350,6 +345,8 @@ class _Fold:
                 self._opened = event
             case RunClosed():
                 self._is_closed = True
+            case StepRefused() | PortraitRequested() | PortraitFailed() | PortraitDiscarded():
+                pass  # These are recorded, and change nothing.
 
     def _register(self, event: NodeRegistered) -> None:
         self._add_vertex(event.type, event)
@@ -376,56 +373,26 @@ class _Fold:
         self._changes[node] = Change(self._version, changes), self._changes.get(node)
         self._touches_past = self._touches_past or bool(node.stream)
 
-    def _reshape(self, event: NodeRemoved | EdgeAdded | PointersMoved) -> None:
-        if isinstance(event, PointersMoved):
-            self._move(event.left, event.joined)
-        elif isinstance(event, NodeRemoved):
-            self._removed[event.node] = self._version
-            self._move((event.node,), event.joined)
-            self._touches_past = self._touches_past or bool(event.node.stream)
-            if event.node == Ref(self._query):
-                self._query = 0
-        else:
-            source, target, edge = event.source, event.target, event.edge
-            if self._out is not None:
-                self._out[source] = Edge(target, edge, self._version), self._out.get(source)
-            self._into[target] = Edge(source, edge, self._version), self._into.get(target)
-            self._touches_past = self._touches_past or bool(source.stream or target.stream)
-            self._goes_backward = self._goes_backward or not is_forward(event.source, event.target)
+    def _remove(self, event: NodeRemoved) -> None:
+        self._removed[event.node] = self._version
+        self._move_pointers((event.node,), event.joined)
+        self._touches_past = self._touches_past or bool(event.node.stream)
+        if event.node == Ref(self._query):
+            self._query = 0
 
-    def _move(self, left: Iterable[Ref], joined: Iterable[Ref]) -> None:
+    def _add_edge(self, event: EdgeAdded) -> None:
+        source, target = event.source, event.target
+        if self._out is not None:
+            self._out[source] = Edge(target, event.edge, self._version), self._out.get(source)
+        self._into[target] = Edge(source, event.edge, self._version), self._into.get(target)
+        self._touches_past = self._touches_past or bool(source.stream or target.stream)
+        self._goes_backward = self._goes_backward or not is_forward(source, target)
+
+    def _move_pointers(self, left: Iterable[Ref], joined: Iterable[Ref]) -> None:
         for ref in left:
             self._pointers.pop(ref, None)
         for ref in joined:
             self._pointers[ref] = None
-
-    def _portray(self, event: PortraitRequested | PortraitWritten | PortraitFailed | PortraitDiscarded) -> None:
-        before = self._portraits.get(event.node) or Portrait("requested")
-        match event:
-            case PortraitRequested():
-                now = replace(before, status="requested")
-            case PortraitWritten(description=description):
-                now = replace(before, status="written")
-                new = canonical_json(description, what="a description")
-                self._change(event.node, (AttributeChange("description", b'""', new),))
-            case PortraitFailed(error=error):
-                now = Portrait("failed", before.failures + 1, error)
-            case PortraitDiscarded():
-                now = replace(before, status="discarded")
-        self._portraits[event.node] = now
-
-    def _step(self, event: StepQueued | StepTaken | StepReturned | StepsCleared | StepRefused) -> None:
-        match event:
-            case StepQueued():
-                self._steps = self._steps.plus(self._version, event)
-            case StepTaken(queue=queue):
-                self._steps = self._steps.without_first(queue)
-            case StepReturned(step=step):
-                self._steps = self._steps.given_back(step)
-            case StepsCleared(queues=queues):
-                self._steps = self._steps.without(queues)
-            case StepRefused():
-                pass  # It never was in.
 
 
 def is_forward(source: Ref, target: Ref) -> bool:
@@ -445,7 +412,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRou
     if RoundsRestored not in map(type, events):
         return events
     last = next(event for event in reversed(events) if isinstance(event, RoundsRestored))
-    return [_restored(log, last) if event is last else event for event in events]
+    return [RestoredRounds(last, past_rounds(log, last)) if event is last else event for event in events]
 
 
 def past_rounds(log: Log, event: RoundsRestored) -> tuple[PastRound, ...]:
@@ -462,16 +429,12 @@ def recorded_event(event: RunEvent | RestoredRounds) -> RunEvent:
     return event.event if isinstance(event, RestoredRounds) else event
 
 
-def _restored(log: Log, event: RoundsRestored) -> RestoredRounds:
-    return RestoredRounds(event, past_rounds(log, event))
-
-
 def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ...]:
     """
-    Return the vertices of one run that have no successor in it; data too. `gone_since` names those that
-    were removed by others.
-    """
+    Return the vertices of one run that have no successor in it; data too.
 
+    `gone_since` names those that others removed.
+    """
     out = state.out.by_source
 
     def is_gone(ref: Ref) -> bool:

@@ -27,7 +27,7 @@ from ...domain.trajectory.events import (
     RunEvent,
     RunOpened,
 )
-from ...domain.trajectory.graph import RunGraph, drawn
+from ...domain.trajectory.graph import RunGraph, trajectory_of
 from ...domain.trajectory.nodes import own_fields
 from ...domain.trajectory.state import EMPTY, QUERY, PastRound, RestoredRounds, fold, leaves_of
 from ...projections.trajectory_keys import place_in, runs_prefix
@@ -58,7 +58,7 @@ def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajec
     pins = tuple(Segment(one.stream, one.state.version) for one in past)
     pointers = tuple(_seen(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
     events = _events(last, RestoredRounds(RoundsRestored(rounds=pins), past), pointers)
-    return drawn(RunGraph(fold(EMPTY, events)), _identity(last))
+    return trajectory_of(RunGraph(fold(EMPTY, events)), _identity(last))
 
 
 def _rounds(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> list[_Round]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .form import RoundPaths, round_paths, write_round_files
+from .files import ReadRound, RoundPaths, load_meta_from_json, read_round_files, round_paths, write_round_files
 from .importing import ImportedRound, import_round_files
-from .reading import ReadRound, load_meta_from_json, read_round_files
 
 __all__ = [
     "ImportedRound",

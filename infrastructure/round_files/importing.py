@@ -14,11 +14,10 @@ import msgspec
 from ...domain.errors import InvalidInputError, NotFoundError, RefusedError
 from ...domain.log.envelope import acting
 from ...domain.trajectory import RunId
-from ...domain.trajectory.rounds import IMPORTED, are_same, bring_in, told_round
+from ...domain.trajectory.rounds import IMPORTED, are_same, export_round, import_round
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
-from .form import rounds_in
-from .reading import ReadRound, read_round_files
+from .files import ReadRound, read_round_files, rounds_in
 
 
 class ImportedRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +81,7 @@ def _is_present(store: Store, read: ReadRound, identity: RunId) -> bool:
         return False
     run = store.run(*identity, create=False)
     views = [run, *([run.at(IMPORTED)] if IMPORTED in run.names() else [])]
-    if not any(are_same(read.record, told_round(view)) for view in views):
+    if not any(are_same(read.record, export_round(view)) for view in views):
         raise InvalidInputError(
             f"{read.path} differs from the run {identity.stream!r}, which is there already: the store is the truth, "
             "so import the file under another session"
@@ -104,7 +103,7 @@ def _imported(store: Store, read: ReadRound, identity: RunId, *, is_present: boo
     if not is_present:
         # Who did what is in the file, if anywhere.
         with acting(actor="import"), store.transaction():
-            bring_in(store.run(*identity, agent=record.agent), record)
+            import_round(store.run(*identity, agent=record.agent), record)
     return ImportedRound(
         run=identity,
         outcome="unchanged" if is_present else "added",

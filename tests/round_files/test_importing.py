@@ -7,7 +7,7 @@ import pytest
 
 import refold
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, NotFoundError
-from refold.domain.trajectory.rounds import bring_in
+from refold.domain.trajectory.rounds import import_round
 from refold.infrastructure.round_files import import_round_files, read_round_files, write_round_files
 
 from .rounds import ACTION, ASKS, QUERY, SESSION, USER, busy_run, next_run, write_original
@@ -101,7 +101,7 @@ def test_a_run_that_holds_something_takes_no_round(store: refold.Store, tmp_path
     record = read_round_files(tmp_path, 0).record
 
     with pytest.raises(DecisionRefusedError, match="is brought into an empty run"):
-        bring_in(run, record)
+        import_round(run, record)
 
 
 def test_who_imported_is_recorded(other: refold.Store, tmp_path: Path) -> None:

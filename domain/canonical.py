@@ -2,7 +2,7 @@
 Canonical JSON: one text for one value, keys sorted, no blanks, UTF-8.
 
 Open JSON in events lies in this form, so that equal values have equal bytes and equal digests. Calls are hashed in
-it, so that a call can be told from another one under the same idempotency key.
+it, so that two different calls under the same idempotency key are known as different.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-What an item of a queue, a pool or a memory holds, as an event keeps it.
+The content of an item of a queue, a pool or a memory, as an event keeps it.
 
 A text stays a text, other JSON is kept in its canonical form, and an msgspec Struct, a pydantic model or a dataclass
-as JSON beside the name of its class. What comes out is equal to what went in, or it is refused on the way in.
+as JSON beside the name of its class. A content that would not come back equal is refused.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def is_blank(value: Any) -> bool:
 @dataclass(frozen=True)
 class Message:
     """
-    What all messages have: `content` is a text, or a list of texts and dicts.
+    The base of all messages: `content` is a text, or a list of texts and dicts.
 
     Lists and dicts are frozen copies, equal to plain ones.
     """
@@ -302,7 +302,7 @@ def build_current_context(messages: Iterable[Any]) -> str:
     """
     Return messages as blocks of text under a heading, "None" for none at all.
 
-    The first message, the user's query, is left out, whatever it is. Of calls only names and arguments are shown.
+    The first message, the user's query, is left out, whatever it is. Calls are shown by name and arguments alone.
     """
     given = list(messages)
     if not given:

@@ -209,8 +209,8 @@ def draft_of(base: OrderedMap[K, V]) -> MapDraft[K, V]:
     """
     Return a draft that begins with what is in `base`.
 
-    What grows from nothing is a plain dict until it is settled. A fold of ten thousand events then pays for no version
-    in between, nor for anything that stands between it and the dict.
+    A map that begins empty is a plain dict until it is settled: a fold of ten thousand events makes no versions in
+    between.
     """
     return _Versions(base) if base else {}
 

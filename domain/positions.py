@@ -85,7 +85,7 @@ class Partition(NamedTuple):
     """
     One of `of` partitions of a log: the streams whose slice leaves `number` when it is divided by `of`.
 
-    What shares a root shares a slice, and so is in one partition: contexts of a session, and forks with their parents.
+    Streams that share a root share a slice, and so a partition: contexts of a session, and forks with their parents.
     """
 
     number: int

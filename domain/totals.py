@@ -1,5 +1,5 @@
 """
-What a container holds, or by how much an event makes it grow or shrink.
+The number of items and tokens of a container, or the change of them by an event.
 
 An event says its change, so that totals can be kept without looking an item up.
 """

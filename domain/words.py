@@ -52,7 +52,7 @@ def parse_query(query: str) -> tuple[Term, ...]:
     """
     Return what must all be found: words, "phrases", and beginnings of words (`begin*`); no other sign has a meaning.
 
-    What is several words here, like `foo-bar` or a run of ideographs, is looked for as a phrase.
+    A term of several words, like `foo-bar` or a run of ideographs, is looked for as a phrase.
 
     Raises:
         InvalidInputError: there is no letter or digit in it.
@@ -78,7 +78,7 @@ def words_of(text: str) -> str:
     Return the words of a text, in their order, with a blank between them.
 
     A word is letters, digits and the marks that belong to them, in lower case, without accents, cut off behind
-    WORD_LENGTH_MAX characters. What follows behind WORDS_BYTES_MAX bytes of different words is left out.
+    WORD_LENGTH_MAX characters. Words behind WORDS_BYTES_MAX bytes of different words are left out.
     """
     words = _spread(text).split()
     if max(map(len, words), default=0) > WORD_LENGTH_MAX:
@@ -107,7 +107,7 @@ class _Spreading(dict[int, str | None]):
 def _spread_character(char: str) -> str | None:
     category = unicodedata.category(char)
     if _SELECTORS.match(char) or category == "Me" or (category == "Cf" and char != "\u200b"):
-        # What hides within a word, or only says how it looks, does not end it.
+        # Characters that are invisible within a word, or only say how it looks, do not end it.
         return None
     if category[0] not in "LN" and category not in ("Mn", "Mc", "Co"):
         return " "

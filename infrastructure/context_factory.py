@@ -194,7 +194,7 @@ class ContextFactory:
 
     @classmethod
     def clear_context(cls) -> None:
-        """Let go of all contexts: who asks again gets new ones. What a database holds stays."""
+        """Let go of all contexts: the next call makes new ones. A database keeps its events."""
         cls._contexts.clear_context()
 
     @classmethod
@@ -204,7 +204,7 @@ class ContextFactory:
         """
         Let go of the contexts of a session, a round or one agent, and return how many there were.
 
-        What a database holds stays. What a detached session holds goes with its last context.
+        A database keeps its events. A detached session goes with its last context.
         """
         return cls._contexts.release_context(user_id, session_id, run_id, sub_id)
 

@@ -69,7 +69,7 @@ IDENTITY = ("user", "session", "agent")
 
 class Opening(NamedTuple):
     """
-    What is to be opened: the kind of context, its first event as it would be, and the command that records it.
+    A context to be opened: its kind, its first event as it would be, and the command that records it.
 
     The first event of a context that exists must say the same of each field in `settled` that is given here.
     """
@@ -104,7 +104,7 @@ def open_journal(
         first = _checked(log, stream, wanted)
     elif not create:
         raise NotFoundError(f"there is no {wanted.kind} context {context_id!r}: `refold contexts` lists them")
-    # What another program wrote may begin with any event.
+    # A stream of another program may begin with any event.
     place = Place(stream, root_of(first, stream), getattr(first, "agent", None))
     journal: Journal[Any] = Journal(log, place, wanted.decider, version=version, digest=digest, unflushed=unflushed)
     if not version:

@@ -252,8 +252,8 @@ class Store:
         """
         Return the context of a request to an agent, with the window of its session and this store's memory.
 
-        A request without a session has a window of its own. What is recorded through it bears the trace, and the
-        endpoint as the actor where nobody else is said to act.
+        A request without a session has a window of its own. Its events bear the trace, and the endpoint as the actor
+        unless another one is given.
 
         Raises:
             InvalidInputError: the session's or trace's id cannot be that of a window, or the window has another budget
@@ -334,7 +334,7 @@ class Store:
         """
         Write a detached context, with its whole past, into this store; from then on it is kept here.
 
-        What it was forked from, and what was merged into it, comes along under ids made from `context_id`.
+        The contexts that it was forked from, and those merged into it, come along under ids made from `context_id`.
 
         Raises:
             InvalidInputError: it is kept in a store already, the id cannot be one, or a run goes back over rounds that
@@ -683,7 +683,7 @@ class Store:
         """
         Return the nodes of a session, of one round or one agent of it, or those of a type.
 
-        They come as they are now, round after round in the order of registration. What was removed is not among them.
+        They come as they are now, round after round in the order of registration. Removed ones are not among them.
 
         Raises:
             InvalidInputError: a part that cannot be one, or no such type.
@@ -799,8 +799,8 @@ class Store:
 
         With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in so many
         `partitions`, as many as this machine has cores where that is left out. They open the store at its location, and
-        must be able to import a projection of one's own. What is not `stays_in_slice`, or is searched, and a store in
-        memory, is rebuilt by this process.
+        must be able to import a projection of one's own. This process alone rebuilds a projection that is not
+        `stays_in_slice` or is searched, and a store in memory.
 
         Raises:
             NotFoundError: there is no such projection.
@@ -848,8 +848,8 @@ class Store:
         """
         Look at everything: versions, positions, digests, references, large texts, keys, and every projection.
 
-        What is wrong is in the report. With `repair` projections that are not what their fold gives are rebuilt; no
-        event is touched.
+        The report lists all problems. With `repair` projections that differ from their fold are rebuilt; no event is
+        touched.
         """
         return verify(self.log, self._projections, self._runner.projections.values(), repair=repair, progress=progress)
 

@@ -138,9 +138,9 @@ class Agent(Guarded):
     """
     Runs turns one after the other.
 
-    What their tools give is routed: an item without an id is appended to `context_queue`, one with an id is added to
-    `context_pool`, a turn is put behind the others. Of a list of these each is routed, its items for the queue all or
-    none. All else `run()` yields.
+    The values that tools give are routed: an item without an id is appended to `context_queue`, one with an id is added
+    to `context_pool`, a turn is put behind the others. A list of these is routed one by one, its items for the queue
+    all or none. `run()` yields all other values.
 
     With `store` the queue and the pool are kept, under `context_id` or else `agent-` and the name, and an agent of
     the same name goes on with them; given ones are used as they are.
@@ -257,8 +257,8 @@ class Agent(Guarded):
         """
         Run the turns until none waits, and yield each value that is not routed, with its turn.
 
-        What a tool raises ends the run and its turn; the turns behind it wait for the next run. So it is when the
-        run is left early: the turn that runs is stopped, as `StopReason.CANCELLED`, and is not put back.
+        An error of a tool ends the run and its turn; the turns behind it wait for the next run. Leaving the run early
+        does the same: the turn that runs is stopped, as `StopReason.CANCELLED`, and is not put back.
 
         Raises:
             SafeExecutionError: the agent runs already.
@@ -313,7 +313,7 @@ class Agent(Guarded):
         routing.require_items(self.name, turn.tool.__name__, self.context_queue, self.context_pool)
         for given in routing.turns:
             self._require_accepted(given)
-        # Whoever runs the agent may have said who acts; else it is the agent.
+        # The caller of `run()` may have said who acts; else it is the agent.
         actor = current_meta(default_actor=self.name, idempotency_key=None).actor
         with acting(actor=actor):
             if routing.queued:

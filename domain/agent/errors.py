@@ -1,5 +1,5 @@
 """
-What can go wrong with agents, turns and tools, in the tree of `domain/errors.py` and under the seed's names.
+The errors of agents, turns and tools, in the tree of `domain/errors.py` and under the seed's names.
 
     RefoldError
     ├── RefusedError

@@ -77,7 +77,7 @@ class _Call(NamedTuple):
 
 class BaseTool:
     """
-    What tools have in common; `tool` makes them.
+    The base of tools; `tool` makes them.
 
     Its `hooks` are pairs of a type and a hook.
     """
@@ -131,7 +131,7 @@ class BaseTool:
         try:
             yield
         finally:
-            # Set together, so that of two runs at a time one is told of and not a mixture.
+            # Set together, so that two runs at a time never show a mixture of both.
             self.metadata.start_time, self.metadata.end_time = started, utc_now()
 
 

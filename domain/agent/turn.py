@@ -141,7 +141,7 @@ async def produced(start: Callable[[], AsyncGenerator[T]], seconds: float) -> As
     finally:
         producer.cancel()
         await asyncio.wait([producer])
-        # What it raised when it was stopped is nobody's business, but must have been looked at.
+        # An error that it raised when it was stopped concerns nobody, but asyncio warns of one that nobody looked at.
         if not producer.cancelled():
             producer.exception()
 
@@ -184,7 +184,7 @@ class TurnMetadata:
 
 class Turn(Guarded, Generic[T]):
     """
-    What is to be done: a tool, by its name or itself, and its arguments.
+    A call to be made: a tool, by its name or itself, and its arguments.
 
     Functions among the arguments are called when the turn runs. It may take `timeout` seconds of the tool's time;
     what the consumer of a tool that yields does in between does not count.
@@ -230,7 +230,7 @@ class Turn(Guarded, Generic[T]):
         """
         Give the turn these hooks for the block, behind its own; they are not saved with it.
 
-        What it is given within the block is gone behind it, so that it does not pile up when the turn runs again.
+        Hooks that are added within the block are removed at its end: they would pile up when the turn runs again.
 
         Raises:
             SafeExecutionError: the turn runs already, with the hooks of somebody else.

@@ -49,7 +49,7 @@ class Promise(Settled[Result]):
     """
     A result that another thread may settle, without locks that could stay locked.
 
-    Whoever waits for it calls `look_after` now and then, so that a thread that has ended is started again.
+    A waiting thread calls `look_after` now and then, so that a worker thread that has ended is started again.
     """
 
     __slots__ = ("_callbacks", "_is_done", "_look_after", "_sleep")

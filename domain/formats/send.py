@@ -77,7 +77,7 @@ def _is_imported(items: Sequence[ChatItemEvent], bearing: Sequence[int]) -> bool
     )
 
 
-# What is sent where a provider insists on something that did not happen.
+# Sent where a provider insists on something that did not happen.
 DUMMY_FIRST = "(empty)"
 DUMMY_LAST = "."
 NO_OUTPUT = "No output was recorded for this call."
@@ -138,7 +138,7 @@ class UniqueIds:
     """
     Gives each call an id of its own: its own id where that is free, else with the next free number behind it.
 
-    What comes later changes no id that was given, so that the beginning of a conversion stays as it is.
+    Later items change no id that was given, so that the beginning of a conversion stays as it is.
     """
 
     def __init__(self, cleaned: Callable[[str], str]) -> None:
@@ -167,7 +167,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     """
     Return the arguments of a call as the object that providers want.
 
-    No text and `null` are no arguments. What is no JSON object is handed over as it stands, as `arguments`.
+    An empty text and `null` are no arguments. A text that is no JSON object is handed over as it is, as `arguments`.
     """
     if text == "{}":
         return {}

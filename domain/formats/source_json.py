@@ -119,6 +119,6 @@ def _prefixed(message: MessageAdded, prefix: str) -> MessageAdded:
     text = " ".join(part for part in parts if isinstance(part, str))
     images = [part for part in parts if isinstance(part, Image)]
     content = f"{prefix}\n\nUser: {text}"
-    # What lay beside an imported message was about its text as it was.
+    # The patch of an imported message was made for its text as it was.
     origin = None if message.origin is None else Origin(starts=message.origin.starts)
     return msgspec.structs.replace(message, content=(content, *images) if images else content, origin=origin)

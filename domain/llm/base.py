@@ -107,7 +107,7 @@ async def collect(answer: AsyncIterable[LLMResponse | ResponseChunk]) -> LLMResp
     """
     Return the whole of an answer: its text joined, and the metadata of all its pieces, later ones winning.
 
-    What came before a piece with `restart` in its metadata is thrown away (`FallbackLLM(buffer=False)`).
+    Pieces before one with `restart` in its metadata are thrown away (`FallbackLLM(buffer=False)`).
     """
     texts: list[str] = []
     metadata: dict[str, Any] = {}

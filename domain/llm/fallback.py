@@ -271,7 +271,7 @@ class FallbackLLM(LLM):
 
     def _call_failed(self, call: _Call, reason: str) -> None:
         if call.has_failed:
-            # It has told so by an event, and raises now: one failure.
+            # It has sent an event of this failure, and raises now: that is one failure.
             return
         call.has_failed = True
         self._failed(call.index, reason)

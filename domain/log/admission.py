@@ -1,9 +1,9 @@
 """
 The door of every log: which events are taken.
 
-Whatever a log takes can be read again as it is, and every projection, view and form can do something with it. So the
-types of all fields are looked at here, the bounds of numbers, and open JSON. Each log calls `admitted` where it encodes
-an event, so that there is no way past it: calls, imports, files of events and whoever writes to a log directly.
+Every event that a log takes can be read again, folded by every projection, shown and converted. So the types of all
+fields, the bounds of numbers and open JSON are checked here. Each log calls `admitted` where it encodes an event, so
+there is no way past it: for calls, imports, files of events, and programs that write to a log directly.
 
 Classes of events say of a field what its type does not: `Json`, `VersionNumber` and the like; where it takes more than
 one field to see, they have a method `require_admissible`. Reading does not ask for that, so that an event that is in a
@@ -81,7 +81,7 @@ def _require_order(priority: float) -> None:
         raise InvalidInputError("a priority that is no number cannot be put in order")
 
 
-# What the types of fields are called that say more than a type of Python's does.
+# Names of types of fields that say more than a type of Python's does.
 Json = Annotated[bytes, _Looked(_require_json)]
 JsonObject = Annotated[bytes, _Looked(_require_object)]
 StreamName = Annotated[str, _Looked(_require_stream)]
@@ -119,7 +119,7 @@ def admitted(event: Any, stream: str) -> bytes:
     Return the payload of an event that is to be appended to `stream`, which is then sure to be read and folded.
 
     Raises:
-        InvalidInputError: it is none that a log takes; the message says why.
+        InvalidInputError: no log takes it; the message says why.
     """
     try:
         decode, names_items = _DOORS.get(event.__class__) or _door_of(event.__class__)
@@ -175,7 +175,7 @@ def _double_of(struct: Any) -> Any:
     return msgspec.defstruct(
         struct.__name__,
         fields,
-        # What looks at all of it may ask it as it would ask an event.
+        # A check of the whole event may ask it as it would ask an event.
         bases=(struct,),
         namespace={"__post_init__": look_at} if looks or requires else {},
         tag=config.tag,

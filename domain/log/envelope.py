@@ -1,5 +1,5 @@
 """
-What surrounds an event: where it lies, when and why it was recorded, and the digest that chains its stream.
+The envelope of an event: its place, when and why it was recorded, and the digest that chains its stream.
 
 The digest is blake2b-256 over the msgpack array `[previous digest, stream, version, slice, number,
 recorded_at, actor, correlation_id, causation, idempotency_key, key_id, payload]`, with the fingerprint of the call
@@ -35,9 +35,9 @@ _FINGERPRINT = attrgetter("fingerprint")
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """
-    Who recorded an event and why. `causation` is `stream@version` of the event that it follows from.
+    The actor of an event and its reason. `causation` is `stream@version` of the event that it follows from.
 
-    `fingerprint` says of which call it is, where that has an idempotency key (see `canonical.fingerprint`).
+    `fingerprint` names the call that made it, where that has an idempotency key (see `canonical.fingerprint`).
     """
 
     actor: str | None = None
@@ -168,7 +168,7 @@ def acting(
     """
     Name the actor, the trace and the cause of all events that are recorded within the block.
 
-    What an inner block leaves out it takes from the outer one. `because` is a recorded event, or its
+    An inner block takes from the outer one what it does not give itself. `because` is a recorded event, or its
     reference `stream@version`. Follows the flow of control, also through `await` (contextvars).
     """
     for text, what in ((actor, "the actor"), (correlation_id, "the correlation id")):

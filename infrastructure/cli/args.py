@@ -91,7 +91,7 @@ def keeping(location: str) -> Iterator[Store]:
     Open a database that is there together with what is kept of its projections, which one for reading does without.
     """
     with reading(location):
-        # Whatever is wrong with the file is found before it is opened for writing.
+        # Faults of the file are found before it is opened for writing.
         pass
     with open_store(location, create=False) as store:
         yield store
@@ -193,7 +193,7 @@ def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _parsed(text: str) -> Reference:
-    """Ids hold neither `@` nor `..`, so all parts can be told from each other."""
+    """Ids hold neither `@` nor `..`, so each part is clear."""
     context, at, moment = checked_text(text).partition("@")
     if not context or (at and not moment):
         raise click.BadParameter(f"{text!r} should be a context, or a context and a moment like support@3")

@@ -68,7 +68,7 @@ POOL_SHOW_HELP = """
 
 
 class _Quiet(Change):
-    """A change that nobody is asked about, nor told of."""
+    """A change without hooks: no hook is asked before it, or called after it."""
 
     def __init__(self, prepare: Callable[[ContainerState], Command]) -> None:
         self._prepare = prepare

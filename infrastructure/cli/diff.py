@@ -45,7 +45,7 @@ class Changes(NamedTuple):
 def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
     """Return what makes the items `after` of the items `before`."""
     olds, news = [_said(entry.item) for entry in before], [_said(entry.item) for entry in after]
-    # What they begin with in common is nearly everything, and costs the matcher most.
+    # The common beginning is nearly everything, and costs the matcher most.
     start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
     removed: list[Entry] = []
     added: list[Entry] = []

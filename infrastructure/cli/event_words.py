@@ -82,7 +82,7 @@ from .render import (
 )
 from .run_words import run_summary
 
-# What containers say where nobody gave a reason.
+# The reason that containers record where nobody gave one.
 REASONS = {"limit": "to make room", "evict": ""}
 
 

@@ -40,7 +40,7 @@ def exports_among(files: Sequence[Path], form: str) -> list[Path]:
 
 
 def _is_export(path: Path) -> bool:
-    # What cannot be read is told of by who reads it.
+    # The reader reports a file that cannot be read.
     with suppress(OSError), path.open("rb") as file:
         return file.read(len(HEADER)) == HEADER
     return False

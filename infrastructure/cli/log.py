@@ -71,7 +71,7 @@ Family = Mapping[str, Sequence[Point]]
 def families(contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow]) -> list[Family]:
     """Return the points of all contexts; those that come from each other together, the oldest family first."""
     rows = {row.key: row for row in sorted(contexts, key=lambda row: (row.opened_at, row.key))}
-    # What leads nowhere, or to where it comes from, cannot be drawn.
+    # An edge to nothing, or to its own place, cannot be drawn.
     whole = [one for one in edges if one.source in rows and one.target in rows and one.source != one.target]
     into: dict[str, list[LineageRow]] = {}
     for edge in sorted(whole, key=_place_in_target):
@@ -239,7 +239,7 @@ class _Lanes:
 
     def _column(self, stream: str) -> int:
         if stream not in self._columns:
-            # What is free lies before all others, or behind them.
+            # Free lanes are before all others, or behind them.
             column = heapq.heappop(self._free) if self._free else len(self._columns)
             self._columns[stream] = column
             if column < len(self._shown):

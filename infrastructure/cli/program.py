@@ -141,7 +141,7 @@ def _invoke(arguments: list[str]) -> int:
 def _prepare_streams() -> None:
     # Housekeeping that fails in the background is tried again, and no concern of who typed a command.
     logging.getLogger("refold").addHandler(SILENT)
-    # What a terminal's encoding cannot show is shown by its number; it is no reason to stop.
+    # A character that the terminal's encoding does not have is printed as its number; it is no reason to stop.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

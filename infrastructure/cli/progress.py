@@ -23,14 +23,14 @@ from ..store import Store
 from .args import checked_text
 from .render import duration
 
-# What takes no longer than this is done before a line about it is read.
+# A shorter piece of work is done before anybody has read a line about it.
 LINES_EVERY_SECONDS = 5.0
 ASKING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that is told how much of how much is done; None where stderr is no terminal."""
+    """Yield a function to call with how much of how much is done; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -44,7 +44,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def projection_progress(doing: str) -> Iterator[RebuildTold]:
-    """Yield a function that is told how far the making of a projection is, which is called `doing`."""
+    """Yield a function to call with the progress of a rebuild; `doing` names it in the output."""
     if not sys.stderr.isatty():
         yield _Lines(doing, REAL_SYSTEM)
         return

@@ -53,7 +53,7 @@ class WorkerLog:
         return {status.name: status for status in self._store.projections() if status.name in self._names}
 
     def _done(self, before: Standing, now: Standing) -> str:
-        """Those that came on alike are told of together."""
+        """Return the figures, in one phrase for all projections that have the same."""
         alike: dict[tuple[int, int], list[str]] = {}
         for name, status in now.items():
             events = _events(status) - _events(before[name])

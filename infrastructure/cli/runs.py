@@ -241,7 +241,7 @@ def _node(view: SeenRun, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]
     if from_where:
         yield paint(_wrapped(one_line(", ".join(from_where)), INDENT), "dim")
     for name, value in node.attributes.items():
-        # What says nothing is left out; JSON has it.
+        # Empty fields are left out; JSON has them.
         if value not in (None, "", [], {}):
             yield _wrapped(f"{name}: {value_text(value)}", INDENT)
 

@@ -51,7 +51,7 @@ def _report(location: str, repair: bool) -> Report:
         if repair:
             raise
     except DamagedError as error:
-        # So badly that not even its parts can be told from each other.
+        # The damage is so bad that not even the parts of the file can be found.
         problem = Problem("database", shown(location), error.reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
     with reading(location) as store, projection_progress("checking") as progress:

@@ -44,7 +44,7 @@ def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
     """
     Return the messages and the system text of a context that was imported, or None where nothing of it was.
 
-    What was added since has the shape that follows from its items; neighbours of one role are then one message.
+    Items that were added since have the plain shape; neighbours of one role are then one message.
     """
     listed = list(items)
     if listed and all(beside_of(item) is None for item in listed):
@@ -62,7 +62,7 @@ def source_messages(items: Iterable[ChatItemEvent]) -> list[AnthropicMessage]:
 
 
 def beside_of(item: ChatItemEvent) -> Beside | None:
-    """Return what lies beside an item of an Anthropic message, or None."""
+    """Return the part of `Origin.rest` about Anthropic, or None."""
     if item.origin is None or b'"anthropic"' not in item.origin.rest:
         return None
     beside = parse_json(item.origin.rest).get("anthropic")
@@ -79,7 +79,7 @@ def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
 
 def require_shape(items: Sequence[ChatItemEvent]) -> None:
     """
-    Require that messages can be made of items and of all that lies beside them, before they are taken in.
+    Require that messages can be made of items and of their origins, before they are recorded.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: they cannot.

@@ -192,7 +192,7 @@ class _Shaper:
         whole = {"whole": message, "items": len(items)}
         return _with_origins([(items[0], whole), *((item, {}) for item in items[1:])], fields.where)
 
-    # What people and models say
+    # Messages of people and models
 
     def _spoken(self, index: int, role: str, fields: Fields) -> list[Draft]:
         content = fields.content()
@@ -265,7 +265,7 @@ class _Shaper:
         patch = difference(plain_call(called)["function"], call.value)
         return called, {"legacy": True, **({"call": {"in": {"function": patch}}} if patch else {})}
 
-    # What functions return
+    # Outputs of functions
 
     def _returned(self, index: int, role: str, fields: Fields) -> Draft:
         item_id = self._id("output_", index, 0)

@@ -65,7 +65,7 @@ def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
     """
     Return the message that was, or is to be, made of these neighbouring items.
 
-    What lies beside them counts for nothing where it is of no shape that an import gives it.
+    An origin of a shape that no import gives is ignored.
     """
     try:
         return _message_of(group, [rest_of(item) for item in group])
@@ -75,7 +75,7 @@ def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
 
 def require_shape(items: Sequence[ChatItemEvent]) -> None:
     """
-    Require that messages can be made of items and of all that lies beside them, before they are taken in.
+    Require that messages can be made of items and of their origins, before they are recorded.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: they cannot.
@@ -116,7 +116,7 @@ def plain_call(item: FunctionCalled) -> dict[str, Any]:
 
 
 def rest_of(item: ChatItemEvent) -> dict[str, Any]:
-    """Return what lies beside an item: the parsed `Origin.rest`."""
+    """Return the parsed `Origin.rest` of an item."""
     return parse_json(item.origin.rest) or {} if item.origin else {}
 
 
@@ -140,7 +140,7 @@ def _content(content: str | tuple[str | Image, ...], rest: dict[str, Any]) -> An
 
 
 def image_part(image: Image) -> dict[str, Any]:
-    """Return the part of an image; the usual detail goes without saying."""
+    """Return the part of an image; the default detail is left out."""
     detail = {} if image.inference_detail == "auto" else {"detail": image.inference_detail}
     return {"type": "image_url", "image_url": {"url": image.image, **detail}}
 

@@ -100,7 +100,7 @@ class _Reader:
             self._drafts[-1][1]["after"] = self._kept
         items: list[ChatItemEvent] = []
         for item, beside in self._drafts:
-            # Instructions that stood in the input are marked as coming from here, whatever lies beside them.
+            # Instructions in the input are marked as coming from here, whatever their origin holds.
             rest = canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
             starts = not (type(item) is FunctionCalled and items and _speaks(items[-1]))
             items.append(msgspec.structs.replace(item, origin=Origin(starts=starts, rest=rest)))

@@ -92,7 +92,7 @@ class _Input:
         beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
         made = None
         if beside:
-            # What lies beside it counts for nothing where it is of no shape that an import gives it.
+            # An origin of a shape that no import gives is ignored.
             with suppress(*MISSHAPEN):
                 came = item_as_came(item, beside)
                 before, after = list(beside.get("before", ())), list(beside.get("after", ()))

@@ -84,7 +84,7 @@ def item_as_came(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
 
 
 def plain_item(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
-    """Return the plain form of an item: what it is sent as when nothing but its parts and cuts lies beside it."""
+    """Return the plain form of an item: as it is sent when its origin holds parts and cuts alone."""
     if isinstance(item, FunctionCalled):
         return {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
     if isinstance(item, FunctionReturned):

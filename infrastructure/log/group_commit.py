@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from operator import attrgetter
 from queue import SimpleQueue
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from ...domain.concurrency.locks import locked, renew_in_child
+from ...domain.concurrency.locks import locked, pause_for_forks, renew_in_child
 from ...domain.concurrency.promises import Promise, Settled
 from ...domain.errors import RefoldError, StorageClosedError, StorageError
 from ...domain.log.ports import Pending
@@ -27,6 +27,18 @@ from ...domain.log.ports import Pending
 T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
+
+
+class Paused(Protocol):
+    """A database that a process lets go of while it forks."""
+
+    def leave(self, seconds: float) -> None:
+        """Let go of it, if it is free within this time; nobody commits meanwhile."""
+
+    def come_back(self) -> None:
+        """End what `leave` began."""
+
+
 GROUP_MAX = 256
 CLOSED = "the store is closed: open it again"
 INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
@@ -44,19 +56,38 @@ class GroupCommitter(Generic[Request, Result]):
     """
     Gives requests to `commit` in groups, in the order they came, one group at a time.
 
-    `commit_alone` is the quick way for a request that comes when there is nothing else to do.
+    `commit_alone` is the quick way for a request that comes when there is nothing else to do. `paused` is a database
+    that no connection to may be carried over a fork: no group is committed while the process forks.
     """
 
     def __init__(
         self,
         commit: Callable[[list[Ticket[Request, Result]]], None],
         commit_alone: Callable[[Request], Result] | None = None,
+        paused: Paused | None = None,
     ) -> None:
         self._commit = commit
         self._commit_alone = commit_alone
+        self._paused = paused
+        self._has_turn = False
         self._closed = False
         self._after_fork()
         renew_in_child(self)
+        if paused is not None:
+            pause_for_forks(self)
+
+    def _before_fork(self, seconds: float) -> None:
+        self._has_turn = self._turn.acquire(timeout=seconds)
+        if self._has_turn and self._paused is not None:
+            self._paused.leave(seconds)
+
+    def _fork_is_over(self) -> None:
+        if self._paused is not None:
+            self._paused.come_back()
+        if self._has_turn:
+            self._has_turn = False
+            self._turn.release()
+            self._hand_on()
 
     def _after_fork(self) -> None:
         # Requests that are queued or being committed at a fork are the parent's.
@@ -144,13 +175,11 @@ class GroupCommitter(Generic[Request, Result]):
         self._hand_on()
         return result
 
-    def pause(self, seconds: float) -> bool:
-        """Wait, at most so long, until no group is being committed, and keep it so until `go_on`; say whether it is."""
-        return self._turn.acquire(timeout=seconds)
-
-    def go_on(self) -> None:
-        """End a pause."""
-        self._turn.release()
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep groups from being committed during a block, which works on the writing connection itself."""
+        with self._turn:
+            yield
         self._hand_on()
 
     def close(self) -> None:

@@ -6,6 +6,6 @@ The package looks through this module for a factory, so exactly one is here:
 `PERSISTENCE_MODULE=refold.infrastructure.postgres`, and where the database is, are all an application has to say.
 """
 
-from ..recorders.postgres.recorders import PostgresFactory
+from ..recorders.postgres import PostgresFactory
 
 __all__ = ["PostgresFactory"]

@@ -38,8 +38,7 @@ from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition, Position
 from ..databases import open_database
 from ..log.codec import CODEC, tag_of
-from .event_recorders import LAST, PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page
-from .factory import whole_number
+from .recorders import LAST, PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, whole_number
 from .stored_events import translated_for_eventsourcing
 
 ONE_SEQUENCE = -1

@@ -140,7 +140,9 @@ def originator_of(stream: str, id_type: IdType) -> UUID | str:
     return UUID(stream) if id_type == "uuid" else stream
 
 
-def parts_of(stored_events: Sequence[StoredEvent], id_type: IdType, shrink: Callable[[bytes], bytes]) -> list[Part]:
+def parts_of(
+    stored_events: Sequence[StoredEvent], id_type: IdType, lane: int, shrink: Callable[[bytes], bytes]
+) -> list[Part]:
     """
     Return events in the form that is appended, in their order; consecutive ones of one stream are one part.
 
@@ -155,7 +157,7 @@ def parts_of(stored_events: Sequence[StoredEvent], id_type: IdType, shrink: Call
         draft = _draft_of(event, shrink)
         if place != expected:
             drafts = []
-            parts.append(Part(*place, drafts, starts=FOREIGN_STARTS))
+            parts.append(Part(*place, drafts, lane, starts=FOREIGN_STARTS))
         drafts.append(draft)
         expected = (place[0], place[1] + 1)
     return parts
@@ -172,11 +174,6 @@ def _draft_of(event: StoredEvent, shrink: Callable[[bytes], bytes]) -> Draft:
     if len(state) > PAYLOAD_BYTES_MAX:
         raise DataError(f"a state of {len(state):,} bytes is over PAYLOAD_BYTES_MAX ({PAYLOAD_BYTES_MAX:,})")
     return Draft(topic, _covered(topic, state), shrink(state), NO_META)
-
-
-def no_dictionary(number: int) -> bytes:
-    """Raise DamagedError: states are compressed without dictionaries."""
-    raise DamagedError(f"dictionary {number}", "it is missing, and states were compressed with it")
 
 
 def _covered(topic: str, state: bytes) -> bytes:

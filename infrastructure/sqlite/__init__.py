@@ -5,6 +5,6 @@ The package looks through this module for a factory, so exactly one is here:
 `PERSISTENCE_MODULE=refold.infrastructure.sqlite` is all an application has to say.
 """
 
-from ..recorders.sqlite.recorders import SqliteFactory
+from ..recorders.sqlite import SqliteFactory
 
 __all__ = ["SqliteFactory"]

@@ -31,7 +31,7 @@ class Backend(TestCase):
 
     @pytest.fixture(autouse=True)
     def _environment(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        module = self.factory_class.__module__.rpartition(".")[0].replace(".recorders.", ".")
+        module = self.factory_class.__module__.replace(".recorders.", ".")
         self.variables = {
             "PERSISTENCE_MODULE": module,
             "ORIGINATOR_ID_TYPE": self.id_type,

@@ -6,10 +6,8 @@ from typing import Any
 from eventsourcing.persistence import Tracking
 from eventsourcing.tests.projection import EventCountersView
 
-from refold.infrastructure.recorders.postgres.datastore import PostgresDatastore
-from refold.infrastructure.recorders.postgres.recorders import PostgresTrackingRecorder
-from refold.infrastructure.recorders.sqlite.datastore import SqliteDatastore
-from refold.infrastructure.recorders.sqlite.recorders import SqliteTrackingRecorder
+from refold.infrastructure.recorders.datastore import Datastore
+from refold.infrastructure.recorders.recorders import TrackingRecorder
 
 
 class Counters(EventCountersView):
@@ -40,10 +38,10 @@ class Counters(EventCountersView):
         """Count one more, and note how far this view has come."""
 
 
-class SqliteEventCounters(SqliteTrackingRecorder, Counters):
+class SqliteEventCounters(TrackingRecorder, Counters):
     """Counts events on SQLite."""
 
-    def __init__(self, datastore: SqliteDatastore, **kwargs: Any) -> None:
+    def __init__(self, datastore: Datastore, **kwargs: Any) -> None:
         super().__init__(datastore, **kwargs)
         self.create_table_statements.append(
             f"CREATE TABLE IF NOT EXISTS {self.prefix}counter (name TEXT PRIMARY KEY, number INTEGER NOT NULL)"
@@ -66,10 +64,10 @@ class SqliteEventCounters(SqliteTrackingRecorder, Counters):
             self._insert_tracking(cursor, tracking)
 
 
-class PostgresEventCounters(PostgresTrackingRecorder, Counters):
+class PostgresEventCounters(TrackingRecorder, Counters):
     """Counts events on PostgreSQL."""
 
-    def __init__(self, datastore: PostgresDatastore, **kwargs: Any) -> None:
+    def __init__(self, datastore: Datastore, **kwargs: Any) -> None:
         super().__init__(datastore, **kwargs)
         self.create_table_statements.append(
             f"CREATE TABLE IF NOT EXISTS {self.prefix}counter (name text PRIMARY KEY, number int NOT NULL)"

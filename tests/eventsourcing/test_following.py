@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 from eventsourcing.persistence import InterfaceError, ProgrammingError
 
-from refold.infrastructure.recorders import event_recorders as following
+from refold.infrastructure.recorders import recorders as following
 from tests.eventsourcing.opening import NewFactory, event, events
 
 WRITER = """

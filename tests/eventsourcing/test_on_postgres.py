@@ -14,7 +14,7 @@ from eventsourcing.utils import get_topic
 from refold.domain.ids import SLICES
 from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.recorders.postgres.datastore import PostgresSettings
+from refold.infrastructure.recorders.postgres import PostgresSettings
 from tests.eventsourcing.opening import NewFactory, event, events, postgres_variables
 
 pytestmark = pytest.mark.parametrize("variables", ["postgres"], indirect=True)

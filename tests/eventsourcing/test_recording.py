@@ -152,7 +152,7 @@ def test_one_refused_writer_does_not_harm_the_others(factory: NewFactory) -> Non
     opened = factory()
     recorder = opened.process_recorder()
     recorder.insert_events(events("a", 1), tracking=Tracking("up", 7))
-    committer = opened.datastore._open_engine()._committer
+    committer = opened.datastore._open_engine().committer
     orders: list[tuple[str, int, Tracking | None]] = [
         *((f"s{n}", 1, None) for n in range(3)),
         ("refused by tracking", 1, Tracking("up", 7)),

@@ -5,11 +5,11 @@ from typing import ClassVar
 import pytest
 
 from refold.infrastructure.postgres import PostgresFactory
-from refold.infrastructure.recorders.postgres.recorders import (
-    PostgresAggregateRecorder,
-    PostgresApplicationRecorder,
-    PostgresProcessRecorder,
-    PostgresTrackingRecorder,
+from refold.infrastructure.recorders.recorders import (
+    AggregateRecorder,
+    ApplicationRecorder,
+    ProcessRecorder,
+    TrackingRecorder,
 )
 from tests.eventsourcing.cases import ID_TYPES, Backend, cases_on
 from tests.eventsourcing.counters import PostgresEventCounters
@@ -23,10 +23,10 @@ class Postgres(Backend):
     factory_class = PostgresFactory
     view_class = PostgresEventCounters
     recorder_classes: ClassVar = {
-        "aggregate": PostgresAggregateRecorder,
-        "application": PostgresApplicationRecorder,
-        "tracking": PostgresTrackingRecorder,
-        "process": PostgresProcessRecorder,
+        "aggregate": AggregateRecorder,
+        "application": ApplicationRecorder,
+        "tracking": TrackingRecorder,
+        "process": ProcessRecorder,
     }
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:

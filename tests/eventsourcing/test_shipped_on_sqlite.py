@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from refold.infrastructure.recorders.sqlite.recorders import (
-    SqliteAggregateRecorder,
-    SqliteApplicationRecorder,
-    SqliteProcessRecorder,
-    SqliteTrackingRecorder,
+from refold.infrastructure.recorders.recorders import (
+    AggregateRecorder,
+    ApplicationRecorder,
+    ProcessRecorder,
+    TrackingRecorder,
 )
 from refold.infrastructure.sqlite import SqliteFactory
 from tests.eventsourcing.cases import ID_TYPES, Backend, cases_on
@@ -24,10 +24,10 @@ class SqliteFile(Backend):
     factory_class = SqliteFactory
     view_class = SqliteEventCounters
     recorder_classes: ClassVar = {
-        "aggregate": SqliteAggregateRecorder,
-        "application": SqliteApplicationRecorder,
-        "tracking": SqliteTrackingRecorder,
-        "process": SqliteProcessRecorder,
+        "aggregate": AggregateRecorder,
+        "application": ApplicationRecorder,
+        "tracking": TrackingRecorder,
+        "process": ProcessRecorder,
     }
 
     def name_database(self, request: pytest.FixtureRequest) -> dict[str, str]:

@@ -257,40 +257,22 @@ class Appender:
             recorded.append(RecordedEvent(stream, version, position, recorded_at, event, meta, digest))
         return recorded
 
-    def append_batch_cached(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Appended] | None:
-        """Append by what is remembered, in one transaction of its own; None when the locked append is needed."""
-        if self._last is None or not self._is_alone or self._is_at_stake:
-            return None
-        for request in requests:
-            for part in request.parts:
-                if not self._is_cached(part):
-                    return None
-        work = _Work(self._last, self._now())
-        try:
-            placed = [[self._place(part, work) for part in request.parts] for request in requests]
-        except ConcurrencyError:
-            return None
-        if not self._inserter.add_behind(connection, self._last[2], work.rows):
-            self._is_alone = False
-            return None
-        self._remember((work.number, work.recorded_at, work.digest), work.heads)
-        return [list(parts) for parts in placed]
-
-    def append_all(
+    def append_locked(
         self,
         transact: Callable[[Callable[[sqlite3.Connection], list[Answer]]], list[Answer]],
         requests: Sequence[Request],
-        look: Callable[[sqlite3.Connection], object],
+        look: Callable[[sqlite3.Connection], object] | None = None,
     ) -> list[Answer]:
         """
         Append requests in one transaction, which `transact` gives; one that is refused leaves no trace in it.
 
-        `look` is called first where the log does not end where this process left it.
+        `look` is called first where the log does not end where this process left it. A request with `also`, whose
+        failure ends the transaction, comes alone.
         """
 
         def append(connection: sqlite3.Connection) -> list[Answer]:
             self.begin(connection)
-            if not self._is_alone:
+            if look is not None and not self._is_alone:
                 look(connection)
             return [self._appended_or_refused(connection, request) for request in requests]
 
@@ -300,9 +282,12 @@ class Appender:
 
     def _appended_or_refused(self, connection: sqlite3.Connection, request: Request) -> Answer:
         try:
-            return self.append(connection, request)
+            answer = self.append(connection, request)
         except ConcurrencyError as error:
             return error
+        if request.also is not None:
+            request.also(connection)
+        return answer
 
     def begin(self, connection: sqlite3.Connection) -> None:
         """Start the locked append, within a transaction that holds the write lock: look at the log afresh."""
@@ -355,13 +340,6 @@ class Appender:
 
     def _now(self) -> int:
         return int(self._system.now() * 1_000_000)
-
-    def _is_cached(self, part: Part) -> bool:
-        head = self._heads.get(part.stream)
-        if head is None or head.version is None or part.idempotency_key is not None:
-            return False
-        tags = self._tags
-        return not any(draft.texts or draft.tag not in tags for draft in part.drafts)
 
     def _remember(self, last: Last, heads: dict[str, Head]) -> None:
         self._last, self._left_at = last, last[2]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
-from ....domain.concurrency.locks import News, locked, pause_for_forks
+from ....domain.concurrency.locks import News, locked
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
 from ....domain.log.envelope import Event, RecordedEvent
@@ -75,9 +75,10 @@ class SqliteLog:
         self._reader = Reader(codec, self._compression)
         self._marking_reader = Reader(codec.marking(), self._compression)
         self._sealer = Sealer(self._compression, self._reader)
-        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(self._commit, self._commit_alone)
+        self._committer: GroupCommitter[Batch, list[Receipt]] = GroupCommitter(
+            self._commit, self._commit_alone, self.database
+        )
         self.news = News()
-        self._is_paused = False
         self._wake_behind = SEGMENT
         self._sealed_to = 0
         self._sealing = BackgroundWork(
@@ -95,7 +96,6 @@ class SqliteLog:
         except BaseException:
             self.database.close()
             raise
-        pause_for_forks(self)
 
     # Writing
 
@@ -162,7 +162,7 @@ class SqliteLog:
         return receipts
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
-        return self._appender.append_all(self.database.write, requests, self._require_acknowledged)
+        return self._appender.append_locked(self.database.write, requests, self._require_acknowledged)
 
     def _announce(self) -> None:
         """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
@@ -382,19 +382,6 @@ class SqliteLog:
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` returns, carried out in one transaction while this process commits no events."""
         return self._committer.exclusively(lambda: self.database.write(work))
-
-    # Forks
-
-    def _before_fork(self, seconds: float) -> None:
-        self._is_paused = self._committer.pause(seconds)
-        if self._is_paused:
-            self.database.leave(seconds)
-
-    def _fork_is_over(self) -> None:
-        self.database.come_back()
-        if self._is_paused:
-            self._is_paused = False
-            self._committer.go_on()
 
     # Names and keys
 

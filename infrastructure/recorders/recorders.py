@@ -1,0 +1,390 @@
+"""
+Recorders of the `eventsourcing` package over logs like Refold's own, the same on every database.
+
+Each application has a log of its own in its database, so that its notification ids are the integers from 1, without a
+gap, in the order of commits. Versions are checked against the stream's last one: none may be left out.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+from uuid import UUID
+
+from eventsourcing import persistence
+from eventsourcing.persistence import Notification, NotSupportedError, StoredEvent, Tracking
+from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
+
+from ...domain.concurrency.locks import News
+from .datastore import Datastore, Versions
+from .stored_events import VERSION_MAX, IdType, Stored, originator_of, parts_of, snapshot_table, stream_of
+
+POLL_SECONDS = 0.05
+PAGE_LENGTH = 500
+LAST = (1 << 63) - 1
+
+
+class Page(NamedTuple):
+    """Notifications of the topics asked for, and how far the sequence was searched for them."""
+
+    notifications: Sequence[Notification]
+    until: int
+
+
+class FollowableRecorder(persistence.ApplicationRecorder):
+    """An application recorder whose sequence a subscription can follow."""
+
+    @property
+    @abstractmethod
+    def news(self) -> News:
+        """The news of this process."""
+
+    @abstractmethod
+    def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
+        """Return up to `limit` notifications with ids above `after`."""
+
+
+class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
+    """Yields notifications above `gt`, blocking at the end of the sequence until `stop()`."""
+
+    def __init__(self, recorder: FollowableRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
+        super().__init__(recorder=recorder, gt=gt, topics=topics)
+        # Kept here as well: stopping must work when the recorder's database is closed already.
+        self._news = recorder.news
+        self._after = gt or 0
+        self._page: deque[Notification] = deque()
+
+    def stop(self) -> None:
+        """End the iteration, also where it is waiting in another thread."""
+        super().stop()
+        self._news.announce()
+
+    def __next__(self) -> Notification:
+        while True:
+            # Read before the fetch, so that news that come in between cut the wait short.
+            seen = self._news.count
+            if self._has_been_stopped:
+                raise StopIteration
+            if self._page:
+                return self._page.popleft()
+            if not self._fetch():
+                self._news.wait_past(seen, timeout_seconds=POLL_SECONDS)
+
+    def _fetch(self) -> bool:
+        page = self._recorder.select_page(after=self._after, limit=PAGE_LENGTH, topics=self._topics)
+        self._page.extend(page.notifications)
+        moved = page.until > self._after
+        self._after = max(page.until, self._after)
+        return moved
+
+
+class Recorder(persistence.Recorder):
+    """A recorder of one application; a subclass appends the tables it needs to `create_table_statements`."""
+
+    def __init__(self, datastore: Datastore, *, application_name: str = "") -> None:
+        self.datastore: Datastore = datastore
+        self.tables = datastore.tables_of(application_name)
+        self.prefix = self.tables.prefix
+        self.create_table_statements = self.construct_create_table_statements()
+
+    def construct_create_table_statements(self) -> list[str]:
+        """Return the statements that make this recorder's tables where they are missing."""
+        return []
+
+    def create_table(self) -> None:
+        """Make this recorder's tables where they are missing; others may be doing so at the same time."""
+        self.datastore.create_tables(self.tables, self.create_table_statements, with_log=False)
+
+
+class AggregateRecorder(Recorder, persistence.AggregateRecorder):
+    """Records and selects the events of aggregates."""
+
+    def create_table(self) -> None:
+        """Make the application's log, and the other tables of this recorder, where they are missing."""
+        self.datastore.create_tables(self.tables, self.create_table_statements, with_log=True)
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """
+        Record all events, or nothing; for one originator each version follows the one before.
+
+        Raises:
+            IntegrityError: a version is taken, or would leave a hole.
+        """
+        self._record(stored_events, kwargs.get("tracking"))
+        return None
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Return the events of an originator, by version, checked against their digests."""
+        id_type = self.datastore.originator_id_type
+        stream = stream_of(originator_id, id_type)
+        rows = self.datastore.stream_rows(self.tables, stream, _versions(gt, lte, limit, desc=desc))
+        originator = originator_of(stream, id_type)
+        return [
+            StoredEvent(originator, row.version, row.topic, state)
+            for row, state in zip(rows, self.datastore.opened(rows), strict=True)
+        ]
+
+    def _record(self, stored_events: Sequence[StoredEvent], tracking: Tracking | None) -> list[int]:
+        if tracking is not None:
+            raise NotSupportedError(f"{type(self).__name__} does not track: use a process recorder")
+        return self._append(stored_events, None) if stored_events else []
+
+    def _append(self, stored_events: Sequence[StoredEvent], tracking: Tracking | None) -> list[int]:
+        """Append to the application's log, and track, in one transaction; return the notification ids."""
+        datastore, tables = self.datastore, self.tables
+        parts = parts_of(stored_events, datastore.originator_id_type, tables.lane, datastore.shrink)
+        answer = datastore.append(tables, parts, tracking)
+        return [placed.number for part in answer if isinstance(part, list) for placed in part]
+
+
+class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
+    """Records the events of an application in one sequence, which can be read and followed."""
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """
+        Record all events, or nothing, and return their notification ids.
+
+        Raises:
+            IntegrityError: a version is taken, or would leave a hole.
+        """
+        return self._record(stored_events, kwargs.get("tracking"))
+
+    def max_notification_id(self) -> int | None:
+        """Return the id of the last event; None where there is none."""
+        return self.datastore.last_position(self.tables)
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Return up to `limit` events from `start` to `stop`, checked against their digests."""
+        after = 0 if start is None else start - inclusive_of_start
+        rows, _ = self.datastore.sequence_rows(self.tables, after, LAST if stop is None else stop, limit, topics)
+        return self._notifications(rows)
+
+    def subscribe(
+        self, gt: int | None = None, topics: Sequence[str] = ()
+    ) -> persistence.Subscription[persistence.ApplicationRecorder]:
+        """Follow the application: what is recorded above `gt`, then what comes."""
+        return FollowingSubscription(self, gt, topics)
+
+    def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
+        """Return up to `limit` notifications with ids above `after`, and how far the sequence was searched."""
+        rows, head = self.datastore.sequence_rows(self.tables, after, LAST, limit, topics)
+        last = rows[-1].number if rows else 0
+        return Page(self._notifications(rows), last if len(rows) == limit else max(head, last))
+
+    @property
+    def news(self) -> News:
+        """The news of this process in the database."""
+        return self.datastore.news
+
+    def _notifications(self, rows: Sequence[Stored]) -> list[Notification]:
+        id_type = self.datastore.originator_id_type
+        return [
+            Notification(originator_of(row.stream, id_type), row.version, row.topic, state, row.number)
+            for row, state in zip(rows, self.datastore.opened(rows), strict=True)
+        ]
+
+
+class TrackingRecorder(Recorder, persistence.TrackingRecorder):
+    """
+    Records how far other applications have been processed, one row for each.
+
+    A materialised view is a subclass: in one `self.datastore.transaction(commit=True)` it writes its rows and
+    calls `self._insert_tracking(cursor, tracking)`.
+    """
+
+    def construct_create_table_statements(self) -> list[str]:
+        """Return the statement that makes the table where it is missing."""
+        return [*super().construct_create_table_statements(), self.datastore.tracking_table.format(p=self.prefix)]
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        """
+        Record a position.
+
+        Raises:
+            IntegrityError: it is not above the one recorded last.
+        """
+        with self.datastore.transaction(commit=True) as cursor:
+            self._insert_tracking(cursor, tracking)
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        """Return the position recorded last; None where there is none."""
+        return self.datastore.tracked(self.tables, application_name)
+
+    def _insert_tracking(self, cursor: Any, tracking: Tracking) -> None:
+        self.datastore.track(cursor, self.tables, tracking)
+
+
+class ProcessRecorder(TrackingRecorder, ApplicationRecorder, persistence.ProcessRecorder):
+    """Records the events of an application and how far another one was processed for them, in one."""
+
+    def _record(self, stored_events: Sequence[StoredEvent], tracking: Tracking | None) -> list[int]:
+        if stored_events:
+            return self._append(stored_events, tracking)
+        if tracking is not None:
+            self.insert_tracking(tracking)
+        return []
+
+
+class SnapshotRecorder(Recorder, persistence.AggregateRecorder):
+    """Records snapshots, or what else an application stores apart from its events; `purpose` names it."""
+
+    def __init__(self, datastore: Datastore, *, application_name: str = "", purpose: str = "snapshots") -> None:
+        self._table = snapshot_table(datastore.tables_of(application_name).prefix, purpose)
+        super().__init__(datastore, application_name=application_name)
+
+    def construct_create_table_statements(self) -> list[str]:
+        """Return the statement that makes the table where it is missing."""
+        statement = self.datastore.snapshot_table.format(table=self._table)
+        return [*super().construct_create_table_statements(), statement]
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
+        """
+        Record all of these, or nothing.
+
+        Raises:
+            IntegrityError: a snapshot of the same originator and version is recorded already.
+        """
+        id_type = self.datastore.originator_id_type
+        rows = [
+            (stream_of(event.originator_id, id_type), event.originator_version, event.topic, event.state)
+            for event in stored_events
+        ]
+        if rows:
+            self.datastore.add_snapshots(self.tables, self._table, rows)
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Return what was recorded for an originator, by version."""
+        id_type = self.datastore.originator_id_type
+        stream, versions = stream_of(originator_id, id_type), _versions(gt, lte, limit, desc=desc)
+        rows = self.datastore.snapshots(self.tables, self._table, stream, versions)
+        return [StoredEvent(originator_of(stream, id_type), *row) for row in rows]
+
+
+def _versions(gt: int | None, lte: int | None, limit: int | None, *, desc: bool) -> Versions:
+    """Return what the arguments of `select_events` ask for."""
+    after, until = -1 if gt is None else gt, VERSION_MAX if lte is None else lte
+    order = "DESC" if desc else "ASC"
+    return Versions(max(after, -1), min(until, VERSION_MAX), limit, order)
+
+
+class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
+    """
+    Constructs recorders of the application that its environment is named after, on one database.
+
+    Raises:
+        OSError: a variable is missing or says something that cannot be done.
+    """
+
+    CREATE_TABLE = "CREATE_TABLE"
+    ORIGINATOR_ID_TYPE = "ORIGINATOR_ID_TYPE"
+    SINGLE_ROW_TRACKING = "SINGLE_ROW_TRACKING"
+
+    aggregate_recorder_class: ClassVar[type[Any]] = AggregateRecorder
+    snapshot_recorder_class: ClassVar[type[Any]] = SnapshotRecorder
+    application_recorder_class: ClassVar[type[Any]] = ApplicationRecorder
+    tracking_recorder_class: ClassVar[type[Any]] = TrackingRecorder
+    process_recorder_class: ClassVar[type[Any]] = ProcessRecorder
+
+    def __init__(self, env: Environment | EnvType | None) -> None:
+        super().__init__(env)
+        if not strtobool(self.env.get(self.SINGLE_ROW_TRACKING) or "yes"):
+            raise OSError("SINGLE_ROW_TRACKING is off, and these recorders keep one tracking row per application")
+        self.datastore = self._open_datastore(self._id_type())
+
+    @abstractmethod
+    def _open_datastore(self, id_type: IdType) -> Datastore:
+        """Return the database that the environment names."""
+
+    def aggregate_recorder(self, purpose: str = "events") -> persistence.AggregateRecorder:
+        """Construct a recorder of the application's events, or of its snapshots."""
+        recorder: persistence.AggregateRecorder
+        if purpose == "events":
+            recorder = self._construct(self.aggregate_recorder_class)
+        else:
+            recorder = self._construct(self.snapshot_recorder_class, purpose=purpose)
+        return recorder
+
+    def application_recorder(self) -> persistence.ApplicationRecorder:
+        """Construct the recorder of an application."""
+        recorder: persistence.ApplicationRecorder
+        recorder = self._construct_named(self.APPLICATION_RECORDER_TOPIC, self.application_recorder_class)
+        return recorder
+
+    def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
+        """Construct the recorder of a projection, of the given class."""
+        if tracking_recorder_class is not None:
+            return self._construct(tracking_recorder_class)
+        return self._construct_named(self.TRACKING_RECORDER_TOPIC, self.tracking_recorder_class)
+
+    def process_recorder(self) -> persistence.ProcessRecorder:
+        """Construct the recorder of an application that processes another's events."""
+        recorder: persistence.ProcessRecorder
+        recorder = self._construct_named(self.PROCESS_RECORDER_TOPIC, self.process_recorder_class)
+        return recorder
+
+    def env_create_table(self) -> bool:
+        """Say whether recorders make their tables."""
+        return strtobool(self.env.get(self.CREATE_TABLE) or "yes")
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.datastore.close()
+
+    def _id_type(self) -> IdType:
+        chosen = self.env.get(self.ORIGINATOR_ID_TYPE, "uuid").lower()
+        if chosen not in ("uuid", "text"):
+            raise OSError(f"{self.ORIGINATOR_ID_TYPE} is {chosen!r}: it must be uuid or text")
+        return "uuid" if chosen == "uuid" else "text"
+
+    def _construct_named(self, variable: str, default: type[Any]) -> Any:
+        topic = self.env.get(variable)
+        kind = resolve_topic(topic) if topic else default
+        if not (isinstance(kind, type) and issubclass(kind, default)):
+            raise OSError(f"{variable} names {topic}, which is no subclass of {default.__name__}")
+        return self._construct(kind)
+
+    def _construct(self, kind: type[Any], **options: str) -> Any:
+        recorder = kind(self.datastore, application_name=self.env.name, **options)
+        if self.env_create_table():
+            recorder.create_table()
+        return recorder
+
+
+def whole_number(env: Environment, variable: str) -> int | None:
+    """
+    Return the number that a variable holds; None where it is empty.
+
+    Raises:
+        OSError: it is no whole number.
+    """
+    text = (env.get(variable) or "").strip()
+    try:
+        return int(text) if text else None
+    except ValueError:
+        raise OSError(f"{variable} is {text!r}: it must be a whole number, or empty") from None

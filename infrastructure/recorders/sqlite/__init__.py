@@ -1,1 +1,0 @@
-"""Recorders on SQLite."""

@@ -29,7 +29,7 @@ Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
-class Paused(Protocol):
+class Leavable(Protocol):
     """A database that a process lets go of while it forks."""
 
     def leave(self, seconds: float) -> None:
@@ -64,7 +64,7 @@ class GroupCommitter(Generic[Request, Result]):
         self,
         commit: Callable[[list[Ticket[Request, Result]]], None],
         commit_alone: Callable[[Request], Result] | None = None,
-        paused: Paused | None = None,
+        paused: Leavable | None = None,
     ) -> None:
         self._commit = commit
         self._commit_alone = commit_alone

@@ -18,7 +18,7 @@ from eventsourcing.persistence import IntegrityError, InterfaceError, Persistenc
 from ...domain.concurrency.locks import News
 from ...domain.errors import DamagedError, RefoldError, StorageClosedError, StorageError
 from ..log.compression import Compression
-from ..log.group_commit import GroupCommitter, Paused, Ticket
+from ..log.group_commit import GroupCommitter, Leavable, Ticket
 from ..log.records import Appended, Part, Request
 from .stored_events import IdType, Stored, opened_state, translated_for_eventsourcing
 
@@ -94,7 +94,7 @@ class Engine(ABC, Generic[Appender]):
 
     driver_error: ClassVar[type[Exception]]
 
-    def __init__(self, where: str, *, is_single: bool = False, paused: Paused | None = None) -> None:
+    def __init__(self, where: str, *, is_single: bool = False, paused: Leavable | None = None) -> None:
         self.news = News()
         self.compression = Compression(_no_dictionary)
         self.committer: GroupCommitter[Job[Appender], Appended] = GroupCommitter(

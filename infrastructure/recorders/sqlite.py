@@ -6,14 +6,16 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from eventsourcing.persistence import InterfaceError, Tracking
 
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.locks import locked, renew_in_child, synchronized
-
-from ..log.records import Appended, Request
+from ...domain.log.envelope import NO_META
+from ...domain.log.ports import NewEvents, Receipt
+from ..log.records import Appended, Draft, Part, Placed, Request
 from ..log.sqlite.append import Appender
 from ..log.sqlite.connection import BUSY_TIMEOUT_SECONDS, SqliteDatabase
 from ..log.sqlite.schema import schema_statements
@@ -22,6 +24,8 @@ from .recorders import RecorderFactory, whole_number
 from .stored_events import IdType, Stored, table_prefix, translated_for_eventsourcing
 
 ONE_SEQUENCE = -1
+# A version that no stream ends at.
+NO_VERSION = -2
 NO_LIMIT = -1
 FILE_MODES = ("ro", "rw", "rwc")
 # Outer joins: a missing row must show as damage, not make the event invisible.
@@ -48,10 +52,17 @@ class SqliteEngine(Engine[Appender]):
         super().__init__(database.where, is_single=database.in_memory, paused=database)
 
     def _appender_of(self, prefix: str) -> Appender:
-        return Appender(prefix, REAL_SYSTEM, self.compression)
+        return Appender(self._database, prefix, REAL_SYSTEM, self.compression, _encoded)
 
     def _append(self, appender: Appender, requests: Sequence[Request]) -> Sequence[Appended | Exception]:
-        return appender.append_locked(self._database.write, requests)
+        if any(request.also for request in requests):
+            return appender.append_locked(requests)
+        parts = [part for request in requests for part in request.parts]
+        receipts = appender.append_cached([_new_events(part) for part in parts])
+        if receipts is None:
+            return appender.append_locked(requests)
+        placed = iter(receipts)
+        return [[_placed(next(placed)) for _ in request.parts] for request in requests]
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -69,6 +80,25 @@ class SqliteEngine(Engine[Appender]):
 
     def _close_connections(self) -> None:
         locked(self._database.memory_lock, self._database.close)
+
+
+def _encoded(draft: Draft, stream: str) -> tuple[str, bytes, bytes]:
+    return draft.tag, draft.payload, draft.stored
+
+
+def _new_events(part: Part) -> NewEvents:
+    """Return a part as the cached append takes it, which is for streams that are there."""
+    drafts: Any = tuple(part.drafts)
+    # A stream that is to be new has another slice here than Refold's have: the locked append makes its row.
+    expected = part.first_version - 1 if part.first_version > max(part.starts) else NO_VERSION
+    return NewEvents(stream=part.stream, expected_version=expected, events=drafts, metas=(NO_META,) * len(drafts))
+
+
+def _placed(receipt: Receipt) -> list[Placed]:
+    return [
+        Placed(one.version, one.position.slice, one.position.number, one.recorded_at, one.digest)
+        for one in receipt.events
+    ]
 
 
 class SqliteDatastore(Datastore):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
-from ....domain.concurrency.locks import News, locked
+from ....domain.concurrency.locks import News
 from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost, RefoldError
 from ....domain.log.envelope import Event, RecordedEvent
@@ -31,7 +31,7 @@ from ..records import ANY, Appended, Part, Request, drafts_of, receipts_of
 from ..row_faults import whole
 from .append import Appender
 from .blocks import ONE_SEQUENCE
-from .connection import SqliteDatabase, translate
+from .connection import SqliteDatabase
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
 from .seal import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
@@ -71,7 +71,7 @@ class SqliteLog:
         refuse_foreign_file(path)
         self.database = SqliteDatabase(path, create=create, read_only=read_only, synchronous=synchronous)
         self._compression = Compression(_no_dictionary)
-        self._appender = Appender("", system, self._compression)
+        self._appender = Appender(self.database, "", system, self._compression)
         self._reader = Reader(codec, self._compression)
         self._marking_reader = Reader(codec.marking(), self._compression)
         self._sealer = Sealer(self._compression, self._reader)
@@ -148,21 +148,13 @@ class SqliteLog:
                 ticket.future.set_result(receipts)
 
     def _append_cached(self, batch: Batch) -> list[Receipt] | None:
-        connection = self.database.warm_writer()
-        if connection is None:
-            return None
-        try:
-            receipts = locked(self.database.memory_lock, self._appender.append_cached, connection, batch)
-        except sqlite3.Error as error:
-            self._appender.forget()
-            raise translate(error, self.database.where) from error
+        receipts = self._appender.append_cached(batch)
         if receipts is not None:
-            self.database.require_files()
             self._acknowledged.note(receipts, are_small=True)
         return receipts
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
-        return self._appender.append_locked(self.database.write, requests, self._require_acknowledged)
+        return self._appender.append_locked(requests, self._require_acknowledged)
 
     def _announce(self) -> None:
         """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""

@@ -1,8 +1,8 @@
 """
-What can be asked of a run.
+The commands of a run.
 
-Nodes are named as callers name them; what they mean is looked up when the command is decided, so that a command
-which comes after another writer's is decided on what that one left.
+They name nodes as callers do. A name is looked up when the command is decided, so that a command that comes after
+another writer's is decided on the graph that this one left.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModifyNode(msgspec.Struct, frozen=True):
-    """Give attributes of a node other values; `made_at` says when, where that was not now."""
+    """Give attributes of a node other values; `made_at` is the time, where that is not now."""
 
     name: str
     changes: Mapping[str, Any]
@@ -89,14 +89,14 @@ class MovePointers(msgspec.Struct, frozen=True):
 
 
 class RestoreRounds(msgspec.Struct, frozen=True):
-    """Let the graph go back over earlier rounds, which were looked up."""
+    """Let the graph go back over earlier rounds; `past` is what they hold."""
 
     event: RoundsRestored
     past: tuple[PastRound, ...]
 
 
 class RequestPortrait(msgspec.Struct, frozen=True):
-    """Note that a model is asked for the description of a vertex."""
+    """Record that a model is asked for the description of a vertex."""
 
     node: Ref
     model: str | None = None
@@ -112,7 +112,7 @@ class WritePortrait(msgspec.Struct, frozen=True):
 
 
 class FailPortrait(msgspec.Struct, frozen=True):
-    """Note that a model gave no description of a vertex."""
+    """Record that a model gave no description of a vertex."""
 
     node: Ref
     error: str
@@ -147,7 +147,7 @@ class TakeStep(msgspec.Struct, frozen=True):
 
 
 class ReturnStep(msgspec.Struct, frozen=True):
-    """Give a step back that was taken; `step` is the version that queued it."""
+    """Give a taken step back; `step` is the version that queued it."""
 
     step: int
 

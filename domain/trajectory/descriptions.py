@@ -1,9 +1,8 @@
 """
-Tasks that ask for descriptions, in threads that nobody waits for, and a semaphore that limits them.
+Tasks that ask a model for descriptions, in threads that nobody waits for, and a semaphore that limits them.
 
-Threads that keep nobody from ending: one with an event loop, and one for a single call.
-
-A thread of a pool is waited for when its loop, or the interpreter, ends. A model may take minutes to answer, or never.
+A thread of a pool is waited for when its loop, or the interpreter, ends. A model may take minutes to answer, or never;
+so an event loop has a thread of its own here, and so has each blocking call.
 """
 
 from __future__ import annotations
@@ -30,14 +29,16 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Work = Callable[[Ref], Coroutine[Any, Any, None]]
+logger = logging.getLogger("refold.trajectory")
 THREAD_NAME = "refold-portraits"
 
 
 class OwnLoop:
     """
-    An event loop in a thread of its own, for those who have none.
+    An event loop in a thread of its own, for code without one.
 
-    It is there until nobody holds this object any more, so that the connections of a model can be used again.
+    It runs as long as somebody holds this object, so that the connections of a model can be used again.
     """
 
     def __init__(self) -> None:
@@ -74,14 +75,14 @@ async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
     import asyncio
 
     context, done = copy_context(), Future[T]()
-    # So that whoever stops waiting does not take back what is under way.
+    # A waiter that gives up must not cancel the work.
     done.set_running_or_notify_cancel()
 
     def work() -> None:
         try:
             done.set_result(context.run(call, *args))
         except StopIteration as error:
-            # Which cannot be raised out of an `await`, since it would end the one who awaits.
+            # A StopIteration cannot be raised out of an `await`: it would end the coroutine that awaits.
             done.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
         except BaseException as error:
             done.set_exception(error)
@@ -90,19 +91,15 @@ async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
     return await asyncio.wrap_future(done)
 
 
-logger = logging.getLogger("refold.trajectory")
-Work = Callable[[Ref], Coroutine[Any, Any, None]]
-
-
 class _Job:
-    """The portrait of one node: the loop that its task runs in, and by what others learn that it is over."""
+    """The portrait of one node: the loop of its task, and the future that others wait for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         # A loop alone would not keep its task from being thrown away.
         self.task: asyncio.Task[None] | None = None
         self.over: Future[None] = Future()
-        # So that whoever stops waiting does not take back what is under way.
+        # A waiter that gives up must not cancel the work.
         self.over.set_running_or_notify_cancel()
 
 
@@ -115,7 +112,7 @@ class PortraitTasks:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # What is under way is so in the parent, whose loop would be woken if it was let go of here.
+        # The tasks go on in the parent, and its loop would be woken if this process released the object.
         if self._own is not None:
             keep_for_ever(self._own)
         self._lock = threading.Lock()
@@ -123,7 +120,7 @@ class PortraitTasks:
         self._own = None
 
     def start(self, refs: Iterable[Ref], work: Work) -> int:
-        """Start `work` for each vertex that none is under way for, and return for how many."""
+        """Start `work` for each vertex that has no task, and return the number of these."""
         here = running_loop()
         jobs = self._noted(refs, here)
         for ref, job in jobs.items():
@@ -143,7 +140,7 @@ class PortraitTasks:
         return jobs
 
     async def wait(self, timeout: float | None) -> list[Ref]:
-        """Wait for the tasks that are under way by now, and return those that still are when the time is over."""
+        """Wait for the present tasks, and return the vertices whose tasks are not done in time."""
         import asyncio
 
         jobs = self._under_way()
@@ -159,7 +156,7 @@ class PortraitTasks:
 
     def wait_here(self, timeout: float | None) -> list[Ref]:
         """
-        As `wait`, for those who cannot await.
+        `wait` for code without an event loop.
 
         Raises:
             InvalidInputError: a task runs in the loop of this thread, which would wait for itself.
@@ -197,7 +194,7 @@ class PortraitTasks:
             del self._jobs[ref]
 
     def _drop_dead(self) -> None:
-        """Let go of tasks whose loop was closed over their heads: they will never end."""
+        """Forget tasks whose loop was closed: they will never end."""
         for ref, job in list(self._jobs.items()):
             if job.loop.is_closed():
                 del self._jobs[ref]
@@ -209,7 +206,7 @@ def _unfinished(jobs: dict[Ref, _Job]) -> list[Ref]:
 
 
 class Semaphore:
-    """Room for `count` tasks at once; others wait, and get in in the order in which they came."""
+    """Room for `count` tasks at once; others wait, and enter in the order in which they came."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -248,7 +245,7 @@ class Semaphore:
         self._let_in()
 
     def _let_in(self) -> None:
-        # A task of a loop that was closed over its head will never leave.
+        # A task whose loop was closed will never leave.
         self._taken = {ticket for ticket in self._taken if not ticket.get_loop().is_closed()}
         while self._waiting and len(self._taken) < self.count:
             ticket = self._waiting.popleft()

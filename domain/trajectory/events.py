@@ -1,9 +1,9 @@
 """
 The events of runs.
 
-A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. A vertex of the
-graph is brought into the world by one event, and named by it ever after (`refold.domain.spans`); so edges join
-versions of nodes, and a node that is registered again is another vertex.
+A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. One event registers
+a vertex of the graph, and is its name in all later ones (`refold.domain.spans`); so edges join versions of nodes, and
+a node that is registered again is another vertex.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"):
-    """The run came to be: round `round` of a session, by its main agent (`sub` 0) or a sub-agent."""
+    """A run began: round `round` of a session, by its main agent (`sub` 0) or a sub-agent."""
 
     user: str | None = None
     session: str | None = None
@@ -57,7 +57,7 @@ class NodeRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.no
     """
     A node of type `type`, with an edge of type `edge` from each of `sources`.
 
-    With it the pointers `left` are none any more, and the node is one if `is_pointer`.
+    The pointers `left` are pointers no longer, and the node is one if `is_pointer`.
     """
 
     type: Annotated[str, one_of(*NODE_TYPES)]
@@ -75,7 +75,7 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     new: Json
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where it says no value, or a description that is no text."""
+        """Raise InvalidInputError where a value is missing, or a description is no text."""
         if not self.old or not self.new:
             raise InvalidInputError(f"{self.name!r} has no value before or after the change")
         if self.name == "description" and not isinstance(parse_json(self.new), str):
@@ -107,7 +107,7 @@ class EdgeAdded(_Event, frozen=True, kw_only=True, gc=False, tag="run.edge_added
 
 
 class PointersMoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.pointers_moved.v1"):
-    """`left` are no pointers any more, `joined` are."""
+    """`left` are pointers no longer, and `joined` are pointers now."""
 
     left: tuple[Ref, ...] = ()
     joined: tuple[Ref, ...] = ()

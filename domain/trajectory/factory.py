@@ -26,7 +26,7 @@ class RunFactory:
     """
     Opens the runs of one home, a store's or one of its own in memory; any number of threads may ask.
 
-    Who asks for the same run gets the same object, as long as somebody holds it; it is released when nobody does.
+    All callers get the same object for a run, as long as somebody holds it; after that it is released.
     """
 
     def __init__(self, home: Home | None = None) -> None:
@@ -76,7 +76,7 @@ class RunFactory:
 
     @synchronized
     def keep(self, run: Run) -> None:
-        """Let a run that was adopted here be the object that everybody gets who asks for it."""
+        """Give an adopted run to all later callers that ask for it."""
         self._runs[run.identity] = run
 
     @synchronized
@@ -87,10 +87,10 @@ class RunFactory:
         run_id: int | None = None,
         sub_id: int | None = None,
     ) -> int:
-        """Let go of all runs, or of those of a user, session, round or agent; return how many. No record is touched."""
+        """Release all runs, or those of a user, session, round or agent; return how many. What is recorded stays."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
-        # One that nobody held any more may have gone in the meantime.
+        # A run that nobody holds may have gone in the meantime.
         return sum(self._runs.pop(key, None) is not None for key in leaving)
 
     def _opened(self, identity: RunId, agent: str | None, *, restore: bool, create: bool) -> Run:
@@ -101,12 +101,12 @@ class RunFactory:
             raise NotFoundError(f"there is no run {journal.place.stream!r}: `refold contexts` lists them")
         goes_back = restore and bool(identity.run_id) and not identity.sub_id
         if not (self._begin_behind(journal, identity, agent) if goes_back else _begin(journal, identity, agent)):
-            # Somebody created it at the same moment, so it is only to be opened.
+            # Another process created it at the same moment, so it is only opened.
             journal = self._journal(identity, agent)
         return self._kept(journal, identity)
 
     def _begin_behind(self, journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
-        """Create a run that goes back over the rounds before it, all in one; False where somebody else did so."""
+        """Create a run that goes back over the rounds before it, all or nothing; False where somebody else did so."""
         try:
             with current_or_new_transaction(self._home.log):
                 if not _begin(journal, identity, agent):
@@ -122,7 +122,7 @@ class RunFactory:
         number = self._subs.get(main, 0) + 1
         while True:
             identity = main._replace(sub_id=number)
-            # Somebody else's may have any agent, so it is not looked at.
+            # A run of this number that is there already may have another agent: it is not opened.
             journal = self._journal_at(StreamEnd(0), identity, agent)
             if not self._home.log.head(identity.stream) and _begin(journal, identity, agent):
                 self._subs[main] = number
@@ -142,7 +142,7 @@ class RunFactory:
         return Journal(self._home.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
 
     def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
-        # That a run exists is never queued: everything that is queued on it hangs on that.
+        # The opening is never queued, since everything that is queued for the run depends on it.
         journal.durability = self._home.durability
         run = Run(journal, self._home, identity)
         self._runs[identity] = run

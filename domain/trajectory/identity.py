@@ -1,4 +1,4 @@
-"""Which run is meant: one round of one agent, in a session of a user."""
+"""The identity of a run: one round of one agent, in a session of a user."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RunId(NamedTuple):
 
 def run_id_of(context_id: str) -> RunId:
     """
-    Return which run a context's id means.
+    Return the identity of a run by its id as a context.
 
     Raises:
         InvalidInputError: it is not the id of a run.
@@ -74,7 +74,7 @@ def flushed_end(home: Home, stream: str) -> StreamEnd:
     """
     Return the end of a stream, once all that was queued for it here is in the log.
 
-    The object that queued it may be gone, and who asks for the run again shall see what it left.
+    The object that queued it may be gone, and the next object for the run must see what it left.
 
     Raises:
         ConcurrencyError, StorageError: what was queued did not get in.

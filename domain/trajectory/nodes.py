@@ -1,8 +1,8 @@
 """
 The ten types of nodes, and a node of each type as it is shown.
 
-A node is a value: lists and dicts in it are frozen, equal to plain ones. It says what its type requires; what else
-was given is in `extra`.
+A node is a value: lists and dicts in it are frozen, equal to plain ones. It has the fields that its type requires;
+all others are in `extra`.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def parse_node_name(name: str) -> NodeName:
 @dataclass(frozen=True, kw_only=True)
 class BaseIR:
     """
-    What every node has: `label` is its identity within its type, `session_id` and `run_id` (the round) say whose.
+    The fields of every node: `label` is its identity within its type, `run_id` the round.
 
-    `created_at` is in seconds since 1970, UTC. `history` is what the attributes that were changed had before each
-    change, by number from 0; `run.history` tells more.
+    `created_at` is in seconds since 1970, UTC. `history` has the old values of the changed attributes before each
+    change, by number from 0; `run.history` has more.
     """
 
     label: str

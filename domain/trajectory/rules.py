@@ -82,7 +82,7 @@ TRIGGERS, CONCLUDES, OUTPUTS = "triggers", "has_conclusion", "outputs"
 TRIGGERING = ({"Query"}, {"State"})
 CONCLUDING = tuple({name} for name in COMPUTATION)
 OUTPUTTING = ({"Action"},)
-# What every node has beside its fields, so that no field may have such a name.
+# Every node has these beside its fields, so that no field may have such a name.
 RESERVED = ("label", "description", "session_id", "run_id", "created_at", "history", "extra", "node_type")
 
 Decided = Sequence[RunEvent | RestoredRounds]
@@ -93,7 +93,7 @@ def decide(command: Command, state: RunState) -> Decided:
     Return the events that carry out `command`; none where it is so already.
 
     Raises:
-        RefusedError: it cannot be carried out; the function for the command says which kind of error.
+        RefusedError: it cannot be carried out; the method of `Run` lists the kinds of error.
     """
     if state.is_closed and type(command) in NEEDS_OPEN:
         raise RunStateError("the run is closed: open another round, or change nodes that are there")
@@ -157,13 +157,6 @@ RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, recorded_event)
 
 
 def _register_query(command: RegisterQuery, graph: RunGraph) -> QueryRegistered:
-    """
-    Register the question of the round.
-
-    Raises:
-        RunStateError: the run has one.
-        InvalidInputError: a field that is no JSON, or a label that is taken.
-    """
     _require_no_query(graph)
     description = command.description
     if description is None:
@@ -179,12 +172,6 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
 
     A data node whose label is taken is met again: it is a new vertex, with the attributes of the last one where none
     are given now.
-
-    Raises:
-        RunStateError: there is no query yet.
-        InvalidInputError: no such type, no predecessor, a field that is missing or no JSON, a label that is taken,
-            no edge type where there is no usual one.
-        NodeNotFoundError: a predecessor that is not in the graph.
     """
     if not graph.state.query:
         raise RunStateError("Cannot register other node before registering query node.")
@@ -216,13 +203,7 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
 
 
 def _import_node(command: ImportNode, graph: RunGraph) -> QueryRegistered | NodeRegistered:
-    """
-    Register a node as it was elsewhere. It moves no pointers, and nothing is filled in.
-
-    Raises:
-        RunStateError: it is a second query.
-        InvalidInputError: no such type, a field that is missing or no JSON, or a label that is taken.
-    """
+    """Register a node as it was elsewhere. It moves no pointers, and nothing is filled in."""
     require_fields(command.type, command.fields)
     shared = _node_fields(command.type, command.label, command.description, command.fields, graph)
     if command.type == QUERY:
@@ -333,14 +314,6 @@ def _moved_pointers(command: RegisterNode, sources: Sequence[Ref], graph: RunGra
 
 
 def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
-    """
-    Change attributes of a node; no event where nothing is given.
-
-    Raises:
-        NodeNotFoundError: no such node.
-        UnknownAttributeError: an attribute that the node does not have, or that cannot be changed; nothing changed.
-        InvalidInputError: a value that is no JSON, or a description that is no text.
-    """
     ref = graph.resolve(command.name)
     before = graph.attributes_of(ref)
     changes: list[AttributeChange] = []
@@ -357,13 +330,7 @@ def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
 
 
 def _remove_node(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
-    """
-    Take a node out; if it is a pointer, its predecessors become pointers.
-
-    Raises:
-        NodeNotFoundError: no such node.
-        InvalidInputError: a reason that is no text.
-    """
+    """Take a node out; if it is a pointer, its predecessors become pointers."""
     if command.reason is not None:
         require_unicode(command.reason, "the reason")
     ref = graph.resolve(command.name)
@@ -372,14 +339,6 @@ def _remove_node(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
 
 
 def _add_edge(command: AddEdge, graph: RunGraph) -> list[EdgeAdded]:
-    """
-    Join two nodes; no event where they are joined so already.
-
-    Raises:
-        NodeNotFoundError: no such node.
-        InvalidInputError: no edge type was given, and there is no usual one.
-        DecisionRefusedError: the edge would close a cycle, or lead into a node of an earlier round.
-    """
     source, target = graph.resolve(command.source), graph.resolve(command.target)
     if target.stream:
         # That round may go on, and join the two the other way round without knowing of this edge.
@@ -399,12 +358,6 @@ def _add_edge(command: AddEdge, graph: RunGraph) -> list[EdgeAdded]:
 
 
 def _move_pointers(command: MovePointers, graph: RunGraph) -> list[PointersMoved]:
-    """
-    Move pointers; no event where they are so already.
-
-    Raises:
-        NodeNotFoundError: no such node.
-    """
     joined = _new_pointers(map(graph.resolve, command.joined), graph)
     left = tuple(ref for ref in map(graph.resolve, command.left) if ref in graph.state.pointers)
     return [PointersMoved(left=left, joined=joined)] if left or joined else []
@@ -423,12 +376,7 @@ def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
 
 
 def _write_portrait(command: WritePortrait, graph: RunGraph) -> PortraitWritten | PortraitDiscarded:
-    """
-    Take the answer of a model, or discard it where it came too late.
-
-    Raises:
-        InvalidInputError: the answer is no Unicode text.
-    """
+    """Take the answer of a model, or discard it where it came too late."""
     description = require_unicode(command.description, "the description")
     if is_undescribed(graph, command.node):
         return PortraitWritten(node=command.node, description=description, model=command.model, made_at=command.made_at)
@@ -467,12 +415,6 @@ def _load_steps(command: LoadSteps) -> list[StepsCleared | StepQueued | StepRefu
 
 
 def _return_step(version: int, state: RunState) -> StepReturned:
-    """
-    Give a step back.
-
-    Raises:
-        NotFoundError: no such step is taken.
-    """
     step = state.steps.taken.get(version)
     if step is None:
         raise NotFoundError(f"no step of version {version} is taken: it was never, or has been given back")

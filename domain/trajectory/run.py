@@ -104,6 +104,12 @@ class Run(HomedContext):
     `store.run(...)` gives one that is kept, `RunFactory().run(...)` a detached one, on a log in memory. Its methods
     may be called from any thread. Changing calls take `idempotency_key=` (a repetition gives the first result), those
     that change the graph `expected_version=` too.
+
+    Raises:
+        InvalidInputError: a name of a node is not of the form `Type(label)`, or a value is no JSON.
+        NodeNotFoundError: there is no node of this name (a ValueError).
+        RunStateError: the run is closed, and the call needs an open one (a RuntimeError).
+        ConcurrencyError: another writer came first; only from calls that depend on what is there.
     """
 
     identity: RunId
@@ -192,8 +198,7 @@ class Run(HomedContext):
         It becomes a pointer, and is bridged to the leaves of the round before.
 
         Raises:
-            RunStateError: the run has a query, or is closed (a RuntimeError).
-            InvalidInputError: a value that is no JSON.
+            RunStateError: the run has a query.
         """
         command = RegisterQuery(
             fields={"query": query, "additional_files": additional_files, **extra},
@@ -225,10 +230,9 @@ class Run(HomedContext):
         is none. Data whose label is known are met again: a new version, which keeps what is not given anew.
 
         Raises:
-            RunStateError: there is no query yet, or the run is closed (a RuntimeError).
-            InvalidInputError: no such type, no predecessor, a field that is missing or no JSON, a label that is
-                taken, or no edge type where there is no usual one.
-            NodeNotFoundError: a predecessor that is not in the graph (a ValueError).
+            RunStateError: there is no query yet.
+            InvalidInputError: no such type, no predecessor, a missing field, a label that is taken, or no edge type
+                where there is no usual one.
         """
         command = RegisterNode(
             type=node_type,
@@ -264,10 +268,7 @@ class Run(HomedContext):
         Give attributes of a node other values; the old ones stay in its history.
 
         Raises:
-            NodeNotFoundError: no such node (a ValueError).
             UnknownAttributeError: it has no such attribute, or none that can be changed; nothing was changed.
-            InvalidInputError: a value that is no JSON.
-            ConcurrencyError: another writer came first.
         """
         command = ModifyNode(graph_node_label, dict(changes))
         self._warn_of_types(command)
@@ -292,13 +293,7 @@ class Run(HomedContext):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """
-        Take a node and its edges out of the graph; its history stays. Its predecessors take its place as pointers.
-
-        Raises:
-            NodeNotFoundError: no such node (a ValueError).
-            ConcurrencyError: another writer came first.
-        """
+        """Remove a node and its edges; its history stays, and its predecessors take its place as pointers."""
         self._change(RemoveNode(name, reason), expected_version, idempotency_key, catch_up=False)
 
     def add_edge(
@@ -314,7 +309,6 @@ class Run(HomedContext):
         Join two nodes that are there; nothing happens where they are joined so already.
 
         Raises:
-            NodeNotFoundError: no such node (a ValueError).
             InvalidInputError: no edge type where there is no usual one.
             DecisionRefusedError: the edge would close a cycle, or lead into a node of an earlier round.
         """
@@ -328,13 +322,7 @@ class Run(HomedContext):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """
-        Let nodes be pointers no longer, and others become some.
-
-        Raises:
-            NodeNotFoundError: no such node (a ValueError).
-            ConcurrencyError: another writer came first.
-        """
+        """Make nodes pointers no longer (`leave`), and others pointers (`join`)."""
         command = MovePointers(_node_names(leave, "leave"), _node_names(join, "join"))
         self._change(command, expected_version, idempotency_key, catch_up=False)
 
@@ -351,8 +339,8 @@ class Run(HomedContext):
         """
         Let the graph go back over the earlier rounds of this session, as they are now, and return their numbers.
 
-        They are those of the same agent, or of `sub_id`. Rounds that were never run are bridged over. It is an event
-        that names them; asked again, it is one only where they have changed.
+        They are those of the same agent, or of `sub_id`. Rounds that were never run are bridged over. An event names
+        them; a repetition records one only where they have changed.
 
         Raises:
             InvalidInputError: another user's rounds, or another session's.
@@ -367,7 +355,7 @@ class Run(HomedContext):
             event = RoundsRestored(rounds=tuple(found.values()))
             if event.rounds != self._state.pins:
                 past = past_rounds(self._journal.log, event)
-                # What else is done is not another call for it: where nothing has changed it is not made at all.
+                # It is no call of its own: where nothing has changed, nothing is recorded.
                 self._change(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
@@ -375,7 +363,7 @@ class Run(HomedContext):
         """Return the rounds of an agent of this session that there are, by number, each as far as it goes now."""
         log, own = self._journal.log, self.identity
         ids = (split_stream_id(stream)[1] for stream in log.streams(own.session_prefix))
-        # What was taken in with an adopted run has an id made from that.
+        # Streams that came along with an adopted run have ids that are made from its own, and are no runs.
         runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]
         numbers = sorted(run.run_id for run in runs if run.sub_id == agent and run.run_id < until)
         streams = {number: own._replace(run_id=number, sub_id=agent).stream for number in numbers}
@@ -407,12 +395,13 @@ class Run(HomedContext):
         """
         Clear the queues `pre` and `post` and fill them; return the names of steps that had no room.
 
-        A step is a name, or a dict with `name` and, where it has any, `params`. What is not given the run was made
-        with, if with any. `todo` stays as it is. What has no room is refused, and each refusal recorded.
+        A step is a name, or a dict with `name` and, where it has any, `params`. `self.pre_workflow` and
+        `self.post_workflow` stand in for a workflow that is not given. `todo` stays as it is. A step without room is
+        refused, and the refusal recorded.
 
         Raises:
-            RunStateError: both are empty (a RuntimeError), or the run is closed.
-            InvalidInputError: a step without a name, or with parameters that are no JSON.
+            RunStateError: both are empty.
+            InvalidInputError: a step without a name.
         """
         pre = self.pre_workflow if pre_workflow is None else pre_workflow
         post = self.post_workflow if post_workflow is None else post_workflow
@@ -436,8 +425,7 @@ class Run(HomedContext):
         Put a step at the end of a queue, and return whether there was room; that there was none is recorded too.
 
         Raises:
-            InvalidInputError: no such queue, no name, or parameters that are no JSON.
-            RunStateError: the run is closed.
+            InvalidInputError: no such queue, or no name.
         """
         command = QueueStep(require_queue(list_type), _step({"name": name, "params": params}), self.steps_max)
         call = Without(command, "capacity")
@@ -448,18 +436,17 @@ class Run(HomedContext):
         """
         Take the next step of a queue, the oldest or one that was given back; None from an empty one.
 
-        Of two processes that take at the same time each gets another step.
+        Two processes that take at the same time get different steps.
 
         Raises:
             InvalidInputError: no such queue.
-            RunStateError: the run is closed.
         """
         events = self._change(TakeStep(require_queue(list_type)), None, idempotency_key, catch_up=True).events
         taken = next((event for event in events if isinstance(event, StepTaken)), None)
         if taken is None:
             return None
         if taken.step > self.version:
-            # It was taken under this key by somebody else, of whom this view has not heard.
+            # Another process took it under this key, and this view has not read that yet.
             self.refresh()
         (queued,) = self._journal.events(after=taken.step - 1, until=taken.step)
         assert isinstance(queued, StepQueued)
@@ -471,18 +458,16 @@ class Run(HomedContext):
 
         Raises:
             NotFoundError: it is not taken, or was given back already.
-            RunStateError: the run is closed.
         """
         version = step.version if isinstance(step, QueuedStep) else step
         self._change(ReturnStep(version), None, idempotency_key, catch_up=True)
 
     def clear_steps(self, *list_types: str, idempotency_key: str | None = None) -> None:
         """
-        Let all steps leave some queues, or all three.
+        Take all steps out of some queues, or of all three.
 
         Raises:
             InvalidInputError: no such queue.
-            ConcurrencyError: another writer came first.
         """
         command = ClearSteps(tuple(map(require_queue, list_types or QUEUES)))
         self._change(command, None, idempotency_key, catch_up=False)
@@ -535,10 +520,10 @@ class Run(HomedContext):
         attempts_max: int = ATTEMPTS_MAX,
     ) -> None:
         """
-        Say which model describes data nodes: an `LLM`, or a function, sync or async, from a prompt to a text.
+        Set the model that describes data nodes: an `LLM`, or a function, sync or async, from a prompt to a text.
 
-        `model` is the name it is recorded by; an adapter knows its own. `limit` nodes are asked about at once, and
-        `attempts_max` times each, with a pause in between, before they are left for the next `profiling()`.
+        `model` is the name that is recorded; an adapter knows its own. The model is asked about `limit` nodes at once,
+        and `attempts_max` times about each, with pauses, before a node is left for the next `profiling()`.
 
         Raises:
             InvalidInputError: it can be neither asked nor called, a name that is none, or a number below 1.
@@ -553,9 +538,9 @@ class Run(HomedContext):
         """
         Have all data nodes without a description described in the background; return how many were begun.
 
-        A node that is being described is not begun again. In a running event loop the tasks run in that, else in a
-        thread. A failure is recorded, the description stays empty, and the node is begun
-        again by the next call. What somebody else writes meanwhile stays.
+        A node that is being described is not begun again. The tasks run in the running event loop, or else in a
+        thread. A failure is recorded, the description stays empty, and the next call begins the node again. A
+        description that somebody else writes meanwhile stays.
 
         Raises:
             InvalidInputError: no model was given, or a transaction is open: its nodes are not recorded yet.
@@ -569,9 +554,9 @@ class Run(HomedContext):
 
     async def wait_portraits(self, timeout: float | None = None) -> list[str]:
         """
-        Wait for the portraits that are under way; return the names of nodes whose portraits still are.
+        Wait for the portraits that are under way; return the names of the nodes that are not done by `timeout` seconds.
 
-        Those are some only where `timeout` seconds were not enough; they go on.
+        Their portraits go on.
         """
         return list(map(self._graph.name_of, await self._portraits.wait(timeout)))
 
@@ -582,13 +567,13 @@ class Run(HomedContext):
         `wait_portraits()` for code without an event loop.
 
         Raises:
-            InvalidInputError: a portrait is made in this very event loop, which would wait for itself.
+            InvalidInputError: a portrait is made in this event loop, which would wait for itself.
         """
         return list(map(self._graph.name_of, self._portraits.wait_here(timeout)))
 
     async def _portray(self, ref: Ref, *, asking: Asking) -> None:
         actor = asking.model or NAMELESS
-        # Of a store that was closed meanwhile nobody wants to hear any more.
+        # Once its store is closed, nobody needs the portrait.
         with suppress(StorageClosedError):
             async with self._semaphore.hold():
                 with acting(actor=actor, because=f"{ref.stream or self.stream}@{ref.version}"):
@@ -624,7 +609,7 @@ class Run(HomedContext):
         return portrait_question(graph, ref) if is_undescribed(graph, ref) else None
 
     async def _recorded(self, command: WritePortrait | FailPortrait) -> None:
-        """Record what came of it, also where the log has no time for it at the first try: answers are dear."""
+        """Record the answer, in several attempts where the log is busy: answers are dear."""
         record = partial(self._change, command, None, None, catch_up=True)
         for attempt in range(RECORDINGS_MAX):
             await _pause(attempt)
@@ -640,13 +625,7 @@ class Run(HomedContext):
     # Nodes
 
     def node(self, name: str) -> BaseIR:
-        """
-        Return a node.
-
-        Raises:
-            InvalidInputError: the name is not of the form `Type(label)`.
-            NodeNotFoundError: there is no such node.
-        """
+        """Return a node."""
         graph = self._graph
         return self._typed_node(graph.resolve(name))
 
@@ -667,8 +646,7 @@ class Run(HomedContext):
         """
         Return the versions of a node, from 1: each is an event about it, in all rounds that the run goes back over.
 
-        Raises:
-            InvalidInputError, NodeNotFoundError: as for `node`; a node that was removed can be named all the same.
+        A node that was removed can be named all the same.
         """
         self.flush()
         graph = self._graph
@@ -679,7 +657,6 @@ class Run(HomedContext):
         Return every change of a node's attributes, or of one: old, new, who, when, and because of what.
 
         Raises:
-            InvalidInputError, NodeNotFoundError: as for `versions`.
             NotFoundError: the node never had that attribute.
         """
         return attribute_versions(self.versions(name), attribute)
@@ -689,7 +666,7 @@ class Run(HomedContext):
         Return a node as it was at one of its versions, from 1; negative ones count from the last (-1: the last).
 
         Raises:
-            InvalidInputError, NodeNotFoundError: as for `versions`; there is no such version, or it removed the node.
+            NodeNotFoundError: there is no such version, or it removed the node.
         """
         versions = self.versions(name)
         wanted = numbered_version(versions, name, version)
@@ -746,54 +723,33 @@ class Run(HomedContext):
         return None if graph.root is None else graph.name_of(graph.root)
 
     def predecessors(self, name: str) -> list[str]:
-        """
-        Return the names of the nodes that lead to a node.
-
-        Raises:
-            InvalidInputError, NodeNotFoundError: as for `node`.
-        """
+        """Return the names of the nodes that lead to a node."""
         graph = self._graph
         return self._names(edge.end for edge in graph.predecessors(graph.resolve(name)))
 
     def successors(self, name: str) -> list[str]:
-        """
-        Return the names of the nodes that a node leads to.
-
-        Raises:
-            InvalidInputError, NodeNotFoundError: as for `node`.
-        """
+        """Return the names of the nodes that a node leads to."""
         graph = self._graph
         return self._names(edge.end for edge in graph.successors(graph.resolve(name)))
 
     def ancestors(self, name: str) -> list[str]:
-        """
-        Return the names of the nodes from which a way leads to a node, in the order of registration.
-
-        Raises:
-            InvalidInputError, NodeNotFoundError: as for `node`.
-        """
+        """Return the names of the nodes from which a way leads to a node, in the order of registration."""
         graph = self._graph
         return self._names(self._in_order(graph.leading_to([graph.resolve(name)])))
 
     def descendants(self, name: str) -> list[str]:
-        """
-        Return the names of the nodes to which a way leads from a node, in the order of registration.
-
-        Raises:
-            InvalidInputError, NodeNotFoundError: as for `node`.
-        """
+        """Return the names of the nodes to which a way leads from a node, in the order of registration."""
         graph = self._graph
         return self._names(self._in_order(graph.led_to([graph.resolve(name)])))
 
     def lineage(self, name: str) -> list[str]:
         """
-        Return the names of all vertices of a data node over the rounds, and of what each came from in its round.
+        Return the names of all vertices of a data node over the rounds, and of the nodes that led to each in its round.
 
-        They come in the order of registration.
+        They are in the order of registration.
 
         Raises:
             InvalidInputError: it is no data node.
-            NodeNotFoundError: as for `node`.
         """
         graph = self._graph
         ref = _require_data(graph, graph.resolve(name))
@@ -807,7 +763,6 @@ class Run(HomedContext):
 
         Raises:
             InvalidInputError: it is no action.
-            NodeNotFoundError: as for `node`.
         """
         graph = self._graph
         ref = graph.resolve(name)
@@ -821,7 +776,6 @@ class Run(HomedContext):
 
         Raises:
             InvalidInputError: it is no data node.
-            NodeNotFoundError: as for `node`.
         """
         graph = self._graph
         return self._beyond_tables(_require_data(graph, graph.resolve(name)), graph.predecessors, ("Action",))
@@ -829,7 +783,7 @@ class Run(HomedContext):
     def _beyond_tables(
         self, start: Ref, edges_of: Callable[[Ref], Iterable[Edge]], wanted: Container[str]
     ) -> list[BaseIR]:
-        """Return the neighbours of a vertex that are of `wanted` types; those of a table lie behind it."""
+        """Return the neighbours of a vertex that are of `wanted` types, and those of tables among its neighbours."""
         graph = self._graph
         found: dict[Ref, None] = {}
         waiting, seen = deque([start]), {start}
@@ -872,7 +826,7 @@ class Run(HomedContext):
         self, before: int | str | datetime | Moment, after: int | str | datetime | Moment | None = None
     ) -> TrajectoryDiff:
         """
-        Return what is different in the graph between two moments, or between one and now.
+        Return the difference of the graph between two moments, or between one and now.
 
         Raises:
             NotFoundError, InvalidInputError: as for `at`.
@@ -884,10 +838,10 @@ class Run(HomedContext):
         """
         Return what a store must append so that this detached run is there as `stream`, in the slice of its session.
 
-        The rounds that it goes back over come along as what they are.
+        The earlier rounds that it goes back over come along.
 
         Raises:
-            InvalidInputError: that is another run's stream: which run it is, a run's first event says.
+            InvalidInputError: that is another run's stream; the first event of a run has its identity.
         """
         if stream != self.identity.stream:
             raise InvalidInputError(f"{self.id} can be adopted under its own id alone: store.adopt(run, run.id)")
@@ -926,7 +880,7 @@ def _require_data(graph: RunGraph, ref: Ref) -> Ref:
 
 
 def _node_names(given: object, what: str) -> tuple[str, ...]:
-    """Return names of nodes; one alone is meant as one."""
+    """Return names of nodes; a text is one name."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
     for name in names:
         if not isinstance(name, str):

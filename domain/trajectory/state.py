@@ -271,7 +271,7 @@ class _Fold:
         self._vertices, self._newest = draft_of(state.vertices), draft_of(state.newest)
         self._removed, self._changes = draft_of(state.removed), draft_of(state.changes)
         self._into, made = draft_of(state.into), state.out.made
-        # What nobody asked for yet is put together when somebody does.
+        # Edges that nobody asked for yet are put together at the first question.
         self._out = None if made is None else draft_of(made)
         self._pointers, self._counts, self._names = draft_of(state.pointers), dict(state.counts), state.names
         self._steps, self._messages = state.steps, draft_of(state.messages)
@@ -407,7 +407,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRou
     Return the events of a run as `fold` wants them: the last restoration with the rounds that it names.
 
     Raises:
-        DamagedError: a stream does not hold what an event says of it.
+        DamagedError: a stream does not hold the versions that an event names.
     """
     if RoundsRestored not in map(type, events):
         return events

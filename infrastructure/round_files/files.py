@@ -35,7 +35,7 @@ MESSAGES = "historical_messages"
 OWN_KEYS = frozenset(
     ("id", "node_type", "run_id", "sub_id", "user_id", "session_id", "label", "created_at", "history", "extra")
 )
-# What our graph says of its round as a whole, beside its format.
+# The fields of a round that are in the header of our graph.
 ROUND_KEYS = ("run_id", "sub_id", "user_id", "session_id", "agent", "version")
 NAMES_TOLD_MAX = 3
 
@@ -224,7 +224,7 @@ def _read_graph(held: Any, run_id: int, sub_id: int) -> tuple[RoundRecord, list[
     Return a round without pointers and messages, and notes of what was left out: nodes of other rounds.
 
     Raises:
-        InvalidInputError: it is no graph in node-link form, or of another round than its name says.
+        InvalidInputError: it is no graph in node-link form, or its name is that of another round.
     """
     nodes, edges = _lists(held)
     header = _header(held, run_id, sub_id)

@@ -101,7 +101,7 @@ def _rehearse(above: Store, read: ReadRound, identity: RunId) -> None:
 def _imported(store: Store, read: ReadRound, identity: RunId, *, is_present: bool) -> ImportedRound:
     record = read.record
     if not is_present:
-        # Who did what is in the file, if anywhere.
+        # The actors are in the file, if anywhere.
         with acting(actor="import"), store.transaction():
             import_round(store.run(*identity, agent=record.agent), record)
     return ImportedRound(

@@ -85,6 +85,11 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
             yield from run
 
 
+def span_of(ref: Ref) -> Span:
+    """Return the span that names one item."""
+    return Span(ref.stream, _packed((ref.version, 1)))
+
+
 def spans_of(refs: Iterable[Ref]) -> tuple[Span, ...]:
     """Return spans that name these items in this order: a new one wherever the stream changes or a version falls."""
     return joined_spans((ref.stream, range(ref.version, ref.version + 1)) for ref in refs)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ..domain.canonical import parse_json
-from ..domain.chat.dict_form import items_to_dict
+from ..domain.chat.items import items_to_dict
 from ..domain.chat.views import item_of
 from ..domain.content import Content, plain_content
 from ..domain.memory.events import MemoryRemembered

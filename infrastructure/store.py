@@ -55,19 +55,23 @@ from .projecting.runner import ProjectionRunner
 from .projecting.status import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
 from .projecting.worker import ProjectionWorker, WorkingThread
-from .queries.ancestor_rows import holds
-from .queries.at import ContextDifference, StoreAt, store_difference
-from .queries.audit import config_changes, context_changes
-from .queries.audit_trail import Change
+from .queries.at import ContextDifference, LogEnd, StoreAt, cut_at, store_difference
+from .queries.audit import (
+    AuditEntry,
+    Transition,
+    config_changes,
+    context_changes,
+    of_attribute,
+    of_item,
+    run_changes,
+    transitions_of,
+)
 from .queries.entries import EntryStay, entry_stays, version_meant
-from .queries.intervals import Interval, intervals
-from .queries.moments import LogEnd, cut_at
+from .queries.intervals import Interval, holds, intervals
 from .queries.node_audit import AskedNode, AttributeTransition, audit_node, is_node_name, node_changes
 from .queries.pages import ContextPage, Wish, context_page
-from .queries.run_audit import run_changes
 from .queries.runs import Selected, run_edges, run_graph, run_nodes
 from .queries.search import search
-from .queries.transitions import Transition, of_attribute, of_item, transitions_of
 from .queries.what_if import WhatIf
 from .queries.why_gone import WhyGone, why_gone
 from .subscription import Cursor, Subscription, wanted
@@ -657,7 +661,7 @@ class Store:
 
     awhy_gone = awaited(why_gone)
 
-    def _changes(self, stream: str) -> list[Change]:
+    def _changes(self, stream: str) -> list[AuditEntry]:
         kind, context_id = split_stream_id(stream)
         head = self.log.head(stream)
         if kind == "run":

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ..domain.log.envelope import Event, RecordedEvent
+from ..domain.pool.describe import left_by
 from ..domain.pool.events import (
     ITEM_EVENTS,
     AddedEvent,
     BranchedEvent,
     ClearedEvent,
-    EvictedEvent,
     MergedEvent,
     NamedEvent,
     PoolBranched,
@@ -27,7 +27,6 @@ from ..domain.pool.events import (
     PoolMerged,
     PoolNamed,
     PoolRemoved,
-    PoolReplaced,
     PoolRestored,
     QueueBranched,
     QueueCleared,
@@ -110,7 +109,9 @@ class Entries:
             return returned(row, event.version)
         # What a merge took back has left once more, and its row did not hear of its coming.
         row = row if row.v1 == STILL_THERE else returned(row, 0)
-        return left(row, event.version, *_ending(recorded))
+        by = left_by(recorded)
+        assert by is not None, "an event that names an entry adds it, takes it back or lets go of it"
+        return left(row, event.version, by.how, by.reason or "")
 
 
 def came_with(row: EntryRow) -> Came:
@@ -125,12 +126,8 @@ def names_prefix(context: str) -> str:
 
 def _touched(event: Event) -> Iterable[Ref]:
     """Return the entries that an event names which left with it, or came back."""
-    match event:
-        case EvictedEvent(items=items) | RestoredEvent(items=items) | MergedEvent(dropped=items):
-            return refs_of(items)
-        case PoolRemoved(item=ref) | PoolReplaced(old=ref):
-            return (ref,)
-    return ()
+    left = left_by(event)
+    return refs_of(event.items if isinstance(event, RestoredEvent) else (left and left.items) or ())
 
 
 def _born(key: str, added: AddedEvent, event: RecordedEvent) -> EntryRow:
@@ -164,18 +161,6 @@ def _mark(key: str, event: RecordedEvent) -> EntryRow:
 
 def _bringing(row: EntryRow, kind: str, came: Came) -> EntryRow:
     return msgspec.structs.replace(row, type=kind, brought=msgspec.msgpack.encode(came))
-
-
-def _ending(event: Event) -> tuple[str, str]:
-    """Return how entries left, in the words of a container, and why."""
-    match event:
-        case EvictedEvent(reason=reason):
-            return "evict", reason
-        case PoolRemoved(reason=given):
-            return "remove", given or ""
-        case MergedEvent():
-            return "merge", ""
-    return "replace", ""
 
 
 def _on_one_line(text: str) -> str:

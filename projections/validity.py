@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ..domain.chat.describe import left_by
 from ..domain.chat.events import (
     ITEM_EVENTS,
     VIEW_EVENTS,
@@ -25,7 +26,6 @@ from ..domain.chat.events import (
     HandedOff,
     InstructionsReplaced,
     ItemInserted,
-    ItemsEvicted,
     ItemsRestored,
     Merged,
     MessageAdded,
@@ -117,14 +117,9 @@ def brought_by(row: ValidityRow) -> Brought:
 
 def _touched(event: Event) -> Iterable[Ref]:
     """Return the items that an event names which left with it, or came back."""
-    match event:
-        case ItemsEvicted(items=items) | ItemsRestored(items=items):
-            return refs_of(items)
-        case InstructionsReplaced(replaced=items) | Summarized(folded=items):
-            return refs_of(items)
-        case SummaryUndone(summary=summary, items=items):
-            return (summary, *refs_of(items))
-    return ()
+    left = left_by(event)
+    leaving = refs_of((left and left.items) or ())
+    return (*leaving, *refs_of(event.items)) if isinstance(event, ItemsRestored | SummaryUndone) else leaving
 
 
 def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:
@@ -165,17 +160,8 @@ def _bringing(row: ValidityRow, kind: str, how: str, brought: Brought) -> Validi
 def _left(row: ValidityRow, event: RecordedEvent) -> ValidityRow:
     if row.v1 != STILL_THERE:
         return row
-    recorded = event.event
-    how, reason = _LEFT_BY.get(type(recorded), ""), ""
-    if isinstance(recorded, ItemsEvicted):
-        how, reason = recorded.how, recorded.reason or ""
-    return left(row, event.version, how, reason)
+    by = left_by(event.event)
+    return left(row, event.version, *((by.how, by.reason or "") if by else ("", "")))
 
 
-# How items left, as the fold of a chat says it.
-_LEFT_BY: dict[type[Event], str] = {
-    InstructionsReplaced: "replace",
-    Summarized: "summarize",
-    SummaryUndone: "undo_summary",
-}
 VALIDITY = Validity()

@@ -28,7 +28,6 @@ from ..log.envelope import RecordedEvent
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
 from ..positions import Moment
-from .dict_form import items_from_dict
 from .events import (
     ChatItemEvent,
     ConfigUpdated,
@@ -49,6 +48,7 @@ from .items import (
     ChatRole,
     FunctionCall,
     FunctionCallOutput,
+    items_from_dict,
 )
 from .merge_source import fork_point_with, items_at, other_as_given, seen_from
 from .rules.commands import (

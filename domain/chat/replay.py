@@ -13,7 +13,7 @@ from .events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, MessageAdded, Su
 from .items import ChatItem
 from .rules.commands import Truncate
 from .rules.decide import CHAT
-from .rules.rolling import RollingTruncation
+from .rules.truncation import Truncation
 from .state.fold import ChatState, recorded_event
 from .state.sequence import Items
 from .tokens import estimate_tokens
@@ -59,7 +59,7 @@ def _shared(items: Items, earlier: Items) -> tuple[int, int]:
 class TruncatedPrompts:
     """Prompts of a history that is truncated before each: how much of it had come, and what had left."""
 
-    def __init__(self, history: RollingTruncation) -> None:
+    def __init__(self, history: Truncation) -> None:
         self._history = history
         self._tokens = 0
         # How many items had come at each prompt, and in which one each that left was missing first.
@@ -194,7 +194,7 @@ def replayed(
     """
     steps = _steps(events, first_version)
     if isinstance(policy, _KeepNewest):
-        history = RollingTruncation(policy.limits)
+        history = Truncation(policy.limits)
         truncated = TruncatedPrompts(history)
         replay = Replay(truncated)
         return replay, _run_truncation(steps, replay, history, truncated)
@@ -213,7 +213,7 @@ def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompt
 
 
 def _run_truncation(
-    steps: Iterator[_Step], replay: Replay, history: RollingTruncation, prompts: TruncatedPrompts
+    steps: Iterator[_Step], replay: Replay, history: Truncation, prompts: TruncatedPrompts
 ) -> Iterator[Any]:
     """A context would look at all of it at each call; what is truncated for its sake alone is not looked at again."""
     for step in steps:

@@ -16,9 +16,8 @@ from ..formats.openai.send import openai_messages
 from ..formats.responses.send import openai_responses_input
 from ..frozen import FrozenList
 from ..ids import split_stream_id, stream_id
-from .dict_form import items_to_dict
 from .events import ChatItemEvent, Forked, MessageAdded
-from .items import ChatItem, ChatMessage
+from .items import ChatItem, ChatMessage, items_to_dict
 from .rules.commands import Begin
 from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns, tool_names

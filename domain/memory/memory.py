@@ -159,7 +159,7 @@ class MemoryScope(ReadableScope, HomedContext):
         outcome = self._journal.repeated(call, idempotency_key)
         if outcome is None:
             items = forgotten(self.recorded_events(until=self.version), self.stream, key)
-            command = Restore(self.stream, tuple(items))
+            command = Restore(self.stream, tuple(held for held, _ in items))
             outcome = self._change(command, expected_version, idempotency_key, catch_up=False, call=call)
         return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 

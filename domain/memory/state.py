@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..content import estimated_tokens, plain_content, restored_content
+from ..context.description import Departure
 from ..errors import DamagedError, NotFoundError
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
@@ -15,6 +16,7 @@ from ..named_events import read_named
 from ..ordered_map import OrderedMap
 from ..spans import Span, refs_of
 from ..totals import Totals
+from .describe import left_by
 from .events import ITEM_EVENTS, MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
 from .records import MemoryChange, MemoryKind, MemoryRecord, time_of
 
@@ -160,20 +162,21 @@ def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> 
     return changes
 
 
-def forgotten(events: Sequence[RecordedEvent], stream: str, key: str | None) -> list[Held]:
+def forgotten(events: Sequence[RecordedEvent], stream: str, key: str | None) -> list[tuple[Held, Departure]]:
     """
-    Return what was last forgotten under a key, or under each key that is not remembered, and is not back.
+    Return what was last forgotten under a key, or under each key that is not remembered, and is not back; with how.
 
     Raises:
         NotFoundError: nothing was forgotten under this key.
     """
-    gone: dict[str, Held] = {}
+    gone: dict[str, tuple[Held, Departure]] = {}
     present: dict[str, Held] = {}
     for recorded in events:
         for touch in _touched(recorded, present, events):
             gone.pop(touch.key, None)
-            if touch.how == "forgotten" and touch.old is not None:
-                gone[touch.key] = touch.old
+            left = left_by(recorded.event)
+            if touch.new is None and touch.old is not None and left is not None:
+                gone[touch.key] = (touch.old, left.with_version(recorded.version))
     if key is None:
         return list(gone.values())
     if key not in gone:

@@ -38,7 +38,7 @@ from .commands import (
 )
 from .events import AddedEvent, ContainerEvent, PoolConflictResolved, PoolRemoved, PoolReplaced
 from .items import ContextItem, Held
-from .state import EMPTY, ContainerState, Departure, Resolved, absolute, complete, fold, recorded_event
+from .state import EMPTY, ContainerState, Departed, Resolved, absolute, complete, fold, recorded_event
 
 Choice = Literal["ours", "theirs"]
 RULES = ("ours", "theirs", "newest")
@@ -50,7 +50,7 @@ class Side(NamedTuple):
     stream: str
     version: int
     state: ContainerState
-    gone: Mapping[Ref, Departure]
+    gone: Mapping[Ref, Departed]
 
     def refs(self) -> dict[str, Ref]:
         """Return the births of a pool's items by id, with their streams."""

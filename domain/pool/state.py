@@ -7,16 +7,18 @@ A state is a value: it never changes, and a change costs the same whatever it ho
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from ..context.description import Departure, Left
 from ..errors import DamagedError, InvalidInputError, NotFoundError
 from ..log.envelope import Event
 from ..log.ports import Range
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Segment, Span, refs_of
+from .describe import left_by
 from .events import (
     ITEM_EVENTS,
     AddedEvent,
@@ -31,7 +33,6 @@ from .events import (
     PoolConflictResolved,
     PoolOpened,
     PoolRemoved,
-    PoolReplaced,
     RestoredEvent,
     SettingsEvent,
 )
@@ -277,13 +278,13 @@ def _resolved(log: Seen, event: Any) -> ContainerEvent | Resolved:
     return recorded
 
 
-class Departure(NamedTuple):
-    """How an item left, why, and with which version."""
+class Departed(Departure, frozen=True):
+    """An item that left, and how."""
 
     held: Held
-    how: str
-    reason: str | None
-    version: int
+
+
+NOTHING_LEFT = Left((), "")
 
 
 class Departures:
@@ -291,7 +292,7 @@ class Departures:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._left: dict[Ref, Departure] = {}
+        self._left: dict[Ref, Departed] = {}
         self.state: ContainerState = EMPTY
 
     def go_on(self, events: Iterable[ContainerEvent | Resolved]) -> None:
@@ -299,20 +300,20 @@ class Departures:
         for event in events:
             recorded = recorded_event(event)
             # Looked up before the fold: to look back at a state costs what it holds.
-            leaving = _leaving(recorded, self.state)
+            left, leaving = _leaving(recorded, self.state)
             self.state = fold(self.state, (event,))
             if isinstance(recorded, BranchedEvent):
                 # What its ancestors had let go of was never the branch's.
                 self._left.clear()
-                leaving = [(held.named_in(recorded.parent), how, reason) for held, how, reason in leaving]
+                leaving = [held.named_in(recorded.parent) for held in leaving]
             staying = self._there() if isinstance(recorded, MergedEvent | BranchedEvent) else ()
-            for held, how, reason in leaving:
+            for held in leaving:
                 ref = absolute(held.ref, self._stream)
                 if ref not in staying:
                     self._left.pop(ref, None)
-                    self._left[ref] = Departure(held, how, reason, self.state.version)
+                    self._left[ref] = Departed(left.how, left.reason, self.state.version, held)
 
-    def gone(self) -> dict[Ref, Departure]:
+    def gone(self) -> dict[Ref, Departed]:
         """Return what left and is not there, each with how, why and with which version."""
         there = self._there()
         return {ref: left for ref, left in self._left.items() if ref not in there}
@@ -326,28 +327,19 @@ def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[E
     departures = Departures(stream)
     departures.go_on(events)
     return [
-        EvictedItem(held, how, reason, left_with, birth_of(ref, stream))
-        for ref, (held, how, reason, left_with) in departures.gone().items()
+        EvictedItem(one.held, one.how, one.reason, one.version, birth_of(ref, stream))
+        for ref, one in departures.gone().items()
     ]
 
 
-def _leaving(event: ContainerEvent, state: ContainerState) -> list[tuple[Held, str, str | None]]:
-    """Return the items that leave with an event; with a merge and a branch all that may."""
-    match event:
-        case EvictedEvent():
-            return [(held, "evict", event.reason) for held in _named(state, refs_of(event.items))]
-        case PoolRemoved():
-            return [(held, "remove", event.reason) for held in _named(state, [event.item])]
-        case PoolReplaced():
-            return [(held, "replace", None) for held in _named(state, [event.old])]
-        case ClearedEvent():
-            return [(held, "clear", None) for held in state.items.values()]
-        case MergedEvent():
-            return [(held, "merge", None) for held in state.items.values()]
-        case BranchedEvent():
-            return [(held, "evict", "limit") for held in state.items.values()]
-        case _:
-            return []
+def _leaving(event: ContainerEvent, state: ContainerState) -> tuple[Left, list[Held]]:
+    """Return the items that leave with an event, and how; with a merge and a branch all that may."""
+    # What does not fit into a branch leaves, and what a merge brings may take the place of an item with its id.
+    left = Left(None, "evict", "limit") if isinstance(event, BranchedEvent) else left_by(event)
+    if left is None:
+        return NOTHING_LEFT, []
+    is_any = left.items is None or isinstance(event, MergedEvent)
+    return left, list(state.items.values()) if is_any else _named(state, refs_of(left.items or ()))
 
 
 def _named(state: ContainerState, refs: Iterable[Ref]) -> list[Held]:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ..context.description import Departure
 from ..errors import DamagedError, NotFoundError
 from ..log.ports import Log, StreamEnd
 from ..named_events import read_named
 from ..ordered_map import OrderedMap
 from ..spans import Span, refs_of
+from .describe import left_by
 from .events import (
     ITEM_EVENTS,
     WindowAdded,
@@ -199,14 +201,6 @@ def _resolved(log: Log, event: WindowRestored) -> Resolved:
     return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
 
 
-class _Departure(NamedTuple):
-    """How an item left, why, and with which version."""
-
-    how: str
-    reason: str | None
-    version: int
-
-
 class Departures:
     """Items that left a window up to a version, or were dropped, and are not in it: by version."""
 
@@ -214,7 +208,7 @@ class Departures:
         self._stream = stream
         self._events: Sequence[Any] = log.read_events(stream, until=version, known=StreamEnd(version))
         self._there: dict[int, None] = {}
-        self._left: dict[int, _Departure] = {}
+        self._left: dict[int, Departure] = {}
         self._dropped: dict[int, None] = {}
         for number, event in enumerate(self._events, 1):
             self._apply(number, event)
@@ -247,25 +241,19 @@ class Departures:
         return found
 
     def _apply(self, number: int, event: Any) -> None:
+        left = left_by(event)
+        if left is not None:
+            departure = left.with_version(number)
+            for version in list(self._there) if left.items is None else _versions(left.items):
+                self._there.pop(version)
+                self._left[version] = departure
         match event:
-            case WindowAdded():
+            case WindowAdded() | WindowReplaced():
                 self._there[number] = None
-            case WindowReplaced(old=old):
-                self._leave(_versions(old), _Departure("replace", None, number))
-                self._there[number] = None
-            case WindowEvicted(items=items, how=how, reason=reason):
-                self._leave(_versions(items), _Departure(how, reason, number))
-            case WindowCleared():
-                self._leave(list(self._there), _Departure("clear", None, number))
             case WindowRestored(items=items):
                 self._come(_versions(items))
             case WindowDropped():
                 self._dropped[number] = None
-
-    def _leave(self, versions: Iterable[int], departure: _Departure) -> None:
-        for version in versions:
-            self._there.pop(version)
-            self._left[version] = departure
 
     def _come(self, versions: Iterable[int]) -> None:
         for version in versions:

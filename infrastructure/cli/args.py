@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import click
 
 from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, NotFoundError, StorageError, StorageUnavailableError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.log.envelope import acting
@@ -22,7 +23,7 @@ from ...domain.positions import Moment
 from ..open import open_store
 from ..opening import KINDS, streams_named
 from ..store import Store
-from .render import counted, one_line
+from .render import one_line
 
 T = TypeVar("T")
 DEFAULT_DATABASE = "refold.db"

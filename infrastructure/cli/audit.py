@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...domain.context.description import because, joined, place_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.trajectory import RunId
@@ -15,28 +16,23 @@ from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.nodes import DATA, parse_node_name
 from ..log.codec import tag_of
 from ..plain_data import plain_item
-from ..queries.audit import context_changes
-from ..queries.audit_trail import Change
+from ..queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
 from ..queries.node_audit import is_node_name, node_changes
-from ..queries.origins import Item, place_of
-from ..queries.run_audit import run_changes
-from ..queries.transitions import of_attribute, of_item
+from ..queries.origins import Item
 from ..store import Store
 from ..times import exact
 from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
 from .containers import named_shape
-from .context_views import Seen, seen
-from .event_words import print_events, summary_of
-from .item_words import said_by
-from .render import because, cut, is_cut_short, joined, json_text, one_line, print_json_list
-from .run_words import SeenRun
+from .context_views import Seen, SeenRun, seen
+from .lines import print_events, said_by, summary_of
+from .render import cut, is_cut_short, json_text, one_line, print_json_list
 from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10
 
 
-def changes_of(store: Store, name: str, attribute: str | None, where: Mapping[str, Any]) -> list[Change]:
+def changes_of(store: Store, name: str, attribute: str | None, where: Mapping[str, Any]) -> list[AuditEntry]:
     """
     Return the changes of a node; `where` says whose it is, as far as that is known.
 
@@ -164,20 +160,20 @@ def _check(subject: Reference | str, item: str | None, where: Mapping[str, Any])
         raise click.UsageError(fault, click.get_current_context())
 
 
-def _print(changes: Iterator[Change], as_json: bool) -> None:
+def _print(changes: Iterator[AuditEntry], as_json: bool) -> None:
     if as_json:
         print_json_list(map(_shape, changes))
     else:
         print_events(((change.recorded, _told(change)) for change in changes), LINES_AT_ONCE)
 
 
-def _changes(view: Seen | SeenRun) -> Iterator[Change]:
+def _changes(view: Seen | SeenRun) -> Iterator[AuditEntry]:
     if isinstance(view, SeenRun):
         return run_changes(view.log, view.run, view.version)
     return context_changes(view.log, view.stream, view.version)
 
 
-def _shape(change: Change) -> dict[str, Any]:
+def _shape(change: AuditEntry) -> dict[str, Any]:
     recorded, meta = change.recorded, change.recorded.meta
     is_item = change.ref is not None or change.name is not None
     return {
@@ -197,7 +193,7 @@ def _shape(change: Change) -> dict[str, Any]:
     }
 
 
-def _item_shape(change: Change) -> dict[str, Any]:
+def _item_shape(change: AuditEntry) -> dict[str, Any]:
     if change.ref is None:
         return {"stream": None, "version": None, "id": change.name}
     return named_shape(change.ref, change.recorded.stream, change.name)
@@ -207,7 +203,7 @@ def _plain(value: Any) -> Any:
     return plain_item(value) if isinstance(value, Item) else value
 
 
-def _told(change: Change) -> str:
+def _told(change: AuditEntry) -> str:
     """A change on one line: what it is about, why, and what it says or said."""
     why = _why(change)
     if change.attribute in WHOLE_EVENTS:
@@ -225,19 +221,19 @@ def _told(change: Change) -> str:
     return one_line(f"{about}: {was} -> {new}")
 
 
-def _why(change: Change) -> str:
+def _why(change: AuditEntry) -> str:
     causation = change.recorded.meta.causation
     reason = REASONS.get(change.reason or "", because(change.reason))
     return one_line(joined([reason, f"follows from {causation.removeprefix('chat:')}" if causation else ""]))
 
 
-def _mark(change: Change) -> str:
+def _mark(change: AuditEntry) -> str:
     if change.attribute is not None:
         return ""
     return "+" if change.old is None else "-" if change.new is None else "~"
 
 
-def _label(change: Change) -> str:
+def _label(change: AuditEntry) -> str:
     """An item by its place, in front of it the name that its user gave it; and what of it was changed."""
     stream = change.recorded.stream
     place = "" if change.ref is None else place_of(change.ref, stream)

@@ -12,6 +12,7 @@ from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.chat.events import ConflictResolved, Merged
 from ...domain.chat.rules.commands import MergeRule
 from ...domain.chat.view import ChatView
+from ...domain.context.description import count_of, counted, places_of
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.pool.container import Container
@@ -36,7 +37,7 @@ from .args import (
 from .args import reference as parse_reference
 from .changes import Changed, after, note, report
 from .containers import born, changed, container_in, departures_of, made_room, named_shapes, past_container, totals_of
-from .render import count_of, counted, one_line, places_of
+from .render import one_line
 
 FORKED = ("chat", "queue", "pool")
 WHAT = {"config": "the instructions or tools", "summary": "a summary of the same items"}

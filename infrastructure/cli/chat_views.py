@@ -8,11 +8,12 @@ from typing import Any
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, Named, Opened
 from ...domain.chat.state.sequence import Items
+from ...domain.context.description import Departure
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.spans import Ref
 from ..queries.origins import Item, births, full_ref
-from .render import Entry, Left
+from .render import Entry
 
 LOOKED_BACK_FIRST = 64
 
@@ -44,12 +45,11 @@ class SeenChat:
         order = items.order()
         return self._entries(items, order if tail is None else order[-tail:])
 
-    def evicted(self) -> list[tuple[Entry, Left]]:
+    def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left the view and are not back, the first to leave first, each with how it left."""
         items = self.chat.recorded_items()
         gone = items.edits.gone if items.edits else {}
-        left = [Left(one.how, one.reason, one.version) for one in gone.values()]
-        return list(zip(self._entries(items, list(gone)), left, strict=True))
+        return list(zip(self._entries(items, list(gone)), gone.values(), strict=True))
 
     def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
         """Return items that the chat ever had, by their births."""

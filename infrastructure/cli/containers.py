@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ...domain.context.description import counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import Event
@@ -46,7 +47,7 @@ from .changes import PLACE, items, report
 from .context_kinds import content, group, is_json, parsed
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
-from .render import counted, one_line, source_of
+from .render import one_line
 from .search import search_command
 
 NO_REASON = "evict"

@@ -12,16 +12,17 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from ...domain.context.context import resolve_version
+from ...domain.context.description import Departure
 from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
 from ...domain.memory import state as memories
-from ...domain.memory.events import MemoryForgotten
 from ...domain.memory.state import forgotten
 from ...domain.pool import state as containers
 from ...domain.pool.state import Departures
 from ...domain.pool.state import complete as container_events
-from ...domain.spans import Ref, refs_of
+from ...domain.spans import Ref
 from ...domain.totals import Totals
+from ...domain.trajectory import Run
 from ...domain.trajectory.identity import run_id_of
 from ...domain.window import state as windows
 from ...domain.window.state import Departures as WindowDepartures
@@ -31,8 +32,7 @@ from ..queries.origins import Item, births, full_ref
 from ..store import Store
 from .args import Reference, stream_of
 from .chat_views import SeenChat
-from .render import Entry, Left
-from .run_words import SeenRun
+from .render import Entry
 
 
 class Gone(NamedTuple):
@@ -40,7 +40,7 @@ class Gone(NamedTuple):
 
     ref: Ref
     item: Item
-    left: Left
+    left: Departure
 
 
 class SeenFolded:
@@ -70,7 +70,7 @@ class SeenFolded:
         held = self._held()
         return self._entries(held if tail is None else held[-tail:])
 
-    def evicted(self) -> list[tuple[Entry, Left]]:
+    def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left and are not back, the first to leave first, each with how it left."""
         gone = self._gone()
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
@@ -126,9 +126,7 @@ class SeenContainer(SeenFolded):
     def _gone(self) -> list[Gone]:
         departures = Departures(self.stream)
         departures.go_on(container_events(self.log, self._events()))
-        return [
-            Gone(ref, one.held.event, Left(one.how, one.reason, one.version)) for ref, one in departures.gone().items()
-        ]
+        return [Gone(ref, one.held.event, one) for ref, one in departures.gone().items()]
 
 
 class SeenWindow(SeenFolded):
@@ -159,8 +157,8 @@ class SeenWindow(SeenFolded):
 
     def _gone(self) -> list[Gone]:
         departures = WindowDepartures(self.log, self.stream, self.version)
-        left = [(one.born, Left(one.how, one.reason, one.version)) for one in departures.evicted()]
-        left += [(one.born, Left("drop", one.reason, one.version)) for one in departures.dropped()]
+        left = [(one.born, Departure(one.how, one.reason, one.version)) for one in departures.evicted()]
+        left += [(one.born, Departure("drop", one.reason, one.version)) for one in departures.dropped()]
         refs = [Ref(int(born.rpartition("@")[2]), self.stream) for born, _ in left]
         born = births(self.log, refs)
         return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
@@ -189,15 +187,7 @@ class SeenMemory(SeenFolded):
 
     def _gone(self) -> list[Gone]:
         events = self.log.read(self.stream, until=self.version)
-        left = {
-            ref.version: Left("forget", recorded.event.reason, recorded.version)
-            for recorded in events
-            if isinstance(recorded.event, MemoryForgotten)
-            for ref in refs_of(recorded.event.items)
-        }
-        gone = [
-            Gone(Ref(held.version), held.event, left[held.version]) for held in forgotten(events, self.stream, None)
-        ]
+        gone = [Gone(Ref(held.version), held.event, how) for held, how in forgotten(events, self.stream, None)]
         return sorted(gone, key=lambda one: one.left.version)
 
 
@@ -211,6 +201,15 @@ FOLDED: dict[str, type[SeenFolded]] = {
     "window": SeenWindow,
     "memory": SeenMemory,
 }
+
+
+class SeenRun:
+    """A run at one version."""
+
+    def __init__(self, log: Log, run: Run, version: int) -> None:
+        self.log, self.version, self.head = log, version, run.version
+        self.stream = run.stream
+        self.run = run.at(version)
 
 
 class View(Protocol):
@@ -236,7 +235,7 @@ class Seen(View, Protocol):
     def entries(self, *, tail: int | None = None) -> list[Entry]:
         """Return the items, or the last `tail` of them."""
 
-    def evicted(self) -> list[tuple[Entry, Left]]:
+    def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left and are not back, the first to leave first, each with how it left."""
 
     def items_at(self, refs: Sequence[Ref]) -> Mapping[Ref, Item]:

@@ -21,10 +21,9 @@ from ..queries.origins import Item, id_of
 from ..store import Store
 from .args import Reference, as_json, database, reading, stream_of
 from .args import references as parse_references
-from .context_views import Seen, view_of
-from .item_words import Row, body_of, print_rows, sort_of
+from .context_views import Seen, SeenRun, view_of
+from .lines import Row, body_of, print_rows, sort_of
 from .render import Entry, aligned, item_shape, one_line, paint, print_json
-from .run_words import SeenRun
 from .runs import print_run_diff
 
 DIFFERENT = 1

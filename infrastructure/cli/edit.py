@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from ...domain.chat.eviction import Eviction
+from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from .args import actor, as_json, changing, database, existing, opened, reason
 from .changes import items, named_items, note, report
-from .render import counted
 
 
 @click.command("evict")

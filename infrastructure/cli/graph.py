@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from ...domain.context.description import counted, joined
 from ...domain.trajectory import Trajectory, TrajectoryEdge
 from .args import address, as_json, database, optional_text, reading, required_text
 from .changes import note
+from .context_views import SeenRun
 from .item_list import print_head
-from .render import aligned, counted, cut, is_cut_short, joined, one_line, paint, print_json, terminal_width
-from .run_words import SeenRun
+from .render import aligned, cut, is_cut_short, one_line, paint, print_json, terminal_width
 from .runs import Wanted, run_at, wanted_runs
 
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError
 from ...domain.log.ports import LiveLog
 from ..exchange import TakenIn, export_events, take_in_events
@@ -17,7 +18,7 @@ from ..store import Store
 from .args import Reference, database, optional_text, reading, references, shown, stream_of, writing
 from .changes import note
 from .progress import progress_bar
-from .render import counted, joined, one_line
+from .render import one_line
 
 OWN_FORMAT = "refold"
 HEADER = b'{"refold":'

@@ -10,14 +10,15 @@ import click
 from ...domain.canonical import parse_json
 from ...domain.chat.events import Forked, Opened
 from ...domain.clock import REAL_SYSTEM
+from ...domain.context.description import Departure, counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.pool.events import BranchedEvent
 from ..queries.origins import Item, event_at, id_of
 from ..times import exact
 from .context_views import Seen, View
-from .item_words import Row, about, body_of, print_rows, speaker_of
-from .render import Entry, Left, counted, escaped, item_shape, one_line, paint, print_json, source_of, told
+from .lines import Row, about, body_of, print_rows, speaker_of
+from .render import Entry, escaped, item_shape, one_line, paint, print_json, told
 
 
 class Shown(NamedTuple):
@@ -29,7 +30,7 @@ class Shown(NamedTuple):
 
     view: Seen
     entries: Sequence[Entry]
-    left: Sequence[Left] | None
+    left: Sequence[Departure] | None
     extent: Literal["all", "tail", "part"]
 
 
@@ -49,7 +50,7 @@ def shown_of(
         NotFoundError: no item has one of the names.
     """
     is_part = bool(names) or is_wanted is not None
-    pairs: list[tuple[Entry, Left | None]]
+    pairs: list[tuple[Entry, Departure | None]]
     pairs = [*view.evicted()] if evicted else [(entry, None) for entry in view.entries(tail=None if is_part else tail)]
     if is_wanted is not None:
         pairs = [pair for pair in pairs if is_wanted(pair[0].item)]
@@ -60,7 +61,7 @@ def shown_of(
     return Shown(view, [entry for entry, _ in pairs], left, "part" if is_part else "tail" if tail else "all")
 
 
-def _named(view: Seen, pairs: list[tuple[Entry, Left | None]], name: str) -> list[tuple[Entry, Left | None]]:
+def _named(view: Seen, pairs: list[tuple[Entry, Departure | None]], name: str) -> list[tuple[Entry, Departure | None]]:
     found = [pair for pair in pairs if id_of(pair[0].item) == name]
     # A name may look like a place.
     found = found or [pair for pair in pairs if name in (pair[0].place, pair[0].recorded.reference)]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import click
 
+from ...domain.context.description import counted, source_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...domain.spans import Segment
@@ -23,12 +24,11 @@ from .args import Reference, as_json, checked_text, database, position, reading,
 from .args import reference as parse_reference
 from .changes import note
 from .context_views import seen
-from .event_words import print_events, summary_of, type_of
+from .lines import print_events, summary_of, type_of
 from .readable import LeftOutError, Readable, rows_of
 from .render import (
     absolute,
     aligned,
-    counted,
     cut,
     event_shape,
     is_cut_short,
@@ -36,7 +36,6 @@ from .render import (
     one_line,
     paint,
     print_json_list,
-    source_of,
     terminal_width,
 )
 

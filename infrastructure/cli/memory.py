@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from ...domain.context.description import counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import decoded_id, split_stream_id
 from ...domain.memory import MemoryScope
@@ -35,7 +36,7 @@ from .containers import named_shape
 from .context_kinds import content, group, is_json, parsed
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
-from .render import counted, one_line, source_of
+from .render import one_line
 from .search import search_command
 
 

@@ -13,24 +13,14 @@ from typing import Any
 import click
 import msgspec
 
+from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, ProjectionError, StorageUnavailableError
 from ..projecting.rebuild import Difference, RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .args import as_json, database, keeping
 from .progress import asked_to_stop, known_names, names, projection_progress
-from .render import (
-    aligned,
-    counted,
-    cut,
-    duration,
-    is_cut_short,
-    json_text,
-    one_line,
-    paint,
-    print_json_list,
-    terminal_width,
-)
+from .render import aligned, cut, duration, is_cut_short, json_text, one_line, paint, print_json_list, terminal_width
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)

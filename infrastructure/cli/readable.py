@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...domain.context.description import counted
 from ...domain.errors import DamagedError, RefoldError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog, Page
@@ -19,7 +20,6 @@ from ...projections.contract import Projection
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
 from .args import reading, summed_up
-from .render import counted
 
 PAGE_EVENTS = 512
 # A page that cannot be read is read in so many parts, down to single events.

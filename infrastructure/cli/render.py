@@ -14,21 +14,19 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import click
 
 from ...domain.chat.events import ChatItemEvent
+from ...domain.context.description import place_of
 from ...domain.log.envelope import RecordedEvent
-from ...domain.spans import Ref, Span
-from ...domain.totals import Totals
+from ...domain.spans import Ref
 from ...projections.catalogue import CatalogueRow
 from ..plain_data import plain_fields, plain_item
-from ..queries.origins import Item, place_of
+from ..queries.origins import Item
 from ..times import exact, time_of
 
-RANGES_SHOWN_MAX = 5
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
@@ -48,58 +46,6 @@ INDENT = 2
 # The line breaks of the JSON itself stay.
 UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
 NOT_ASCII = re.compile("[^\x00-\x7e]")
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number of things, like "1 item" or "1,200 items"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def named(spans: Sequence[Span], noun: str = "item") -> str:
-    """Return items as "2 items (@2..3)"."""
-    return f"{counted(count_of(spans), noun)} ({places_of(spans)})"
-
-
-def sized(change: Totals) -> str:
-    """Return how much came or went, like "about 20 tokens"."""
-    return f"about {abs(change.tokens):,} tokens"
-
-
-def because(reason: str | None) -> str:
-    """Return a reason behind its word; nothing where there is none."""
-    return f"because: {reason}" if reason else ""
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Return parts of a sentence with commas between them, those left out that are empty."""
-    return ", ".join(part for part in parts if part)
-
-
-def count_of(spans: Iterable[Span]) -> int:
-    """Return how many items spans name."""
-    return sum(len(run) for span in spans for run in span.ranges())
-
-
-def places_of(spans: Iterable[Span]) -> str:
-    """
-    Return where the items were added, the first few ranges: in the streams that spans name, or (`@2`) in the own one.
-    """
-    ranges = _ranges(spans)
-    shown = list(islice(ranges, RANGES_SHOWN_MAX))
-    more = sum(1 for _ in ranges)
-    return ", ".join([*shown, *([f"and {counted(more, 'range')} more"] if more else [])])
-
-
-def source_of(stream: str, version: int) -> str:
-    """Return a context at a version, as it is typed."""
-    return place_of(Ref(version, stream), "")
-
-
-def _ranges(spans: Iterable[Span]) -> Iterator[str]:
-    for span in spans:
-        for run in span.ranges():
-            place = place_of(Ref(run.start, span.stream), "")
-            yield place if len(run) == 1 else f"{place}..{run[-1]}"
 
 
 def absolute(microseconds: int) -> str:
@@ -154,14 +100,6 @@ class Entry(NamedTuple):
     def place(self) -> str:
         """Where it was added, as it can be typed: `@3`, or `other@3` where that is another context."""
         return place_of(Ref(self.recorded.version, self.recorded.stream), self.shown_in)
-
-
-class Left(NamedTuple):
-    """How an item left the view, why, and with which version."""
-
-    how: str
-    reason: str | None
-    version: int
 
 
 def escaped(text: str) -> str:

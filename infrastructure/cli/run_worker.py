@@ -10,13 +10,14 @@ from contextlib import contextmanager, suppress
 import click
 
 from ...domain.clock import REAL_SYSTEM
+from ...domain.context.description import counted
 from ...domain.errors import StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
 from ..store import Store
 from .args import database, keeping, shown
 from .progress import asked_to_stop, known_names, names
-from .render import clock, counted, duration, one_line
+from .render import clock, duration, one_line
 
 Standing = Mapping[str, ProjectionStatus]
 SAID_EVERY_SECONDS = 10.0

@@ -8,32 +8,21 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from ...domain.context.description import counted, joined, source_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.messages import Message, kind_of, message_to_dict
 from ...domain.trajectory import QueuedStep, RunId, Trajectory, TrajectoryDiff, TrajectoryEdge, TrajectoryNode
+from ...domain.trajectory.describe import message_text, value_text
 from ...domain.trajectory.history import compared
 from ...domain.trajectory.identity import KIND, run_id_of
 from ...domain.trajectory.state import QUEUES
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
 from .args import address, reading, summed_up
-from .context_views import view_of
+from .context_views import SeenRun, view_of
 from .item_list import head_shape, print_head
-from .render import (
-    TEXT_WIDTH_MIN,
-    aligned,
-    counted,
-    joined,
-    json_text,
-    one_line,
-    paint,
-    print_json,
-    source_of,
-    terminal_width,
-    wrapped,
-)
-from .run_words import SeenRun, message_text, value_text
+from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
 
 INDENT = 4
 SPEAKER_WIDTH = 11
@@ -243,14 +232,14 @@ def _node(view: SeenRun, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]
     for name, value in node.attributes.items():
         # Empty fields are left out; JSON has them.
         if value not in (None, "", [], {}):
-            yield _wrapped(f"{name}: {value_text(value)}", INDENT)
+            yield _wrapped(f"{name}: {value_text(value, json_text)}", INDENT)
 
 
 def _print_messages(messages: Iterable[Message]) -> None:
     for index, message in enumerate(messages):
         if not index:
             click.echo(f"\n{paint('messages', 'bold')}")
-        first, *rest = _lines(message_text(message_to_dict(message)), INDENT + SPEAKER_WIDTH)
+        first, *rest = _lines(message_text(message_to_dict(message), json_text), INDENT + SPEAKER_WIDTH)
         speaker = f"{kind_of(message):<{SPEAKER_WIDTH}}"
         click.echo("\n".join([" " * INDENT + speaker + first.lstrip(), *rest]).rstrip())
 
@@ -344,7 +333,8 @@ def _nodes(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:
     yield from (("-", name) for name in difference.nodes_removed)
     yield from (("+", name) for name in difference.nodes_added)
     for change in difference.changed:
-        yield "~", f"{change.node} {change.attribute}: {value_text(change.old)} -> {value_text(change.new)}"
+        old, new = value_text(change.old, json_text), value_text(change.new, json_text)
+        yield "~", f"{change.node} {change.attribute}: {old} -> {new}"
 
 
 def _edges(difference: TrajectoryDiff) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,13 @@ import click
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import Summarized, SummaryUndone
+from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from .args import actor, as_json, changing, checked_text, database, existing, opened
 from .changes import after, note, report
-from .item_words import body_of
-from .render import count_of, counted, one_line
+from .lines import body_of
+from .render import one_line
 
 KEYS = {
     "openai": "OPENAI_API_KEY",

@@ -7,12 +7,13 @@ from typing import Any
 import click
 import msgspec
 
+from ...domain.context.description import counted
 from ...domain.errors import DamagedError, StorageReadOnlyError
 from ..verifying import Problem, Report
 from .args import as_json, database, keeping, reading, shown
 from .changes import note
 from .progress import projection_progress
-from .render import counted, one_line, paint, print_json
+from .render import one_line, paint, print_json
 
 FAILED = 1
 

@@ -27,9 +27,7 @@ from ..projecting.builtin import PROJECTIONS
 from ..projecting.faults import fold_around
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore
-from ..queries.audit import context_changes
-from ..queries.run_audit import run_changes
-from ..queries.transitions import transitions_of
+from ..queries.audit import context_changes, run_changes, transitions_of
 from ..store import Store
 from .file_form import event_at
 from .files import reading_file

@@ -1,281 +1,196 @@
-"""Audits of chats, queues, pools, windows and memories: the changes of their items, and of a chat's configuration."""
+"""
+Audits: every change of a context, of its items, of a run's nodes and steps, each with the event that made it.
+
+The description of an event names the items that came and left. A trail goes through the events, looks the items up,
+and remembers which of them are there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
-from ...domain.chat.events import (
-    INSTRUCTION_ROLES,
-    ITEM_EVENTS,
-    Cleared,
-    ConflictResolved,
-    Forked,
-    InstructionsReplaced,
-    ItemInserted,
-    ItemsEvicted,
-    ItemsPinned,
-    ItemsRestored,
-    ItemsUnpinned,
-    Merged,
-    Named,
-    Opened,
-    Summarized,
-    SummaryUndone,
-    added_item,
-)
+import msgspec
+
+from ...domain.canonical import parse_json
+from ...domain.chat import describe as chats
+from ...domain.chat.events import INSTRUCTION_ROLES, ChatEvent, added_item
 from ...domain.chat.state.fold import EMPTY, active_config, fold
 from ...domain.chat.state.loading import complete
 from ...domain.chat.state.sequence import Items
 from ...domain.context.decider import trusted
+from ...domain.context.description import ITSELF, Change
+from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
-from ...domain.log.envelope import RecordedEvent
+from ...domain.log.envelope import Event, RecordedEvent
 from ...domain.log.ports import Log
-from ...domain.memory.events import MemoryForgotten, MemoryNamed, MemoryRemembered, MemoryRestored
-from ...domain.pool import state as containers
-from ...domain.pool.events import (
-    AddedEvent,
-    BranchedEvent,
-    ClearedEvent,
-    EvictedEvent,
-    MergedEvent,
-    NamedEvent,
-    OpenedEvent,
-    PoolConflictResolved,
-    PoolMerged,
-    PoolRemoved,
-    PoolReplaced,
-    RestoredEvent,
-    SettingsEvent,
-)
+from ...domain.memory import describe as memories
+from ...domain.memory.events import MemoryEvent
+from ...domain.pool import describe as containers
+from ...domain.pool.events import PoolEvent, QueueEvent
+from ...domain.pool.state import EMPTY as EMPTY_CONTAINER
 from ...domain.pool.state import complete as container_events
+from ...domain.pool.state import fold as fold_container
+from ...domain.positions import Position
 from ...domain.spans import Ref, refs_of
-from ...domain.window.events import (
-    WindowAdded,
-    WindowCleared,
-    WindowDropped,
-    WindowEvicted,
-    WindowNamed,
-    WindowOpened,
-    WindowReplaced,
-    WindowRestored,
-    WindowSettingsChanged,
+from ...domain.trajectory import Run
+from ...domain.trajectory import describe as runs
+from ...domain.trajectory.events import (
+    MessageRecorded,
+    NodeChanged,
+    NodeEvent,
+    NodeRemoved,
+    PortraitWritten,
+    RunEvent,
+    StepQueued,
+    StepReturned,
+    StepsCleared,
+    StepTaken,
 )
+from ...domain.trajectory.nodes import DESCRIPTION
+from ...domain.window import describe as windows
+from ...domain.window.events import WindowEvent
 from ...projections.intervals import STILL_THERE
-from ..plain_data import plain_fields
-from .audit_trail import Change, Trail
+from ..log.codec import tag_of
+from ..plain_data import plain_fields, plain_item
 from .intervals import Interval
-from .origins import Item, births, full_ref, ref_of
+from .origins import Item, births, causes_of, full_ref, id_of, named_so, ref_of
 
 CONFIG = "agent_config_update"
 
 
-def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Iterator[Change]:
-    """Yield the changes of a chat's instructions and tools, oldest first; `stays` are the intervals of its items."""
-    saying = [stay for stay in stays if stay.role in INSTRUCTION_ROLES or stay.type == CONFIG]
-    coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
-    versions = sorted({*coming, *leaving} - {STILL_THERE})
-    recorded = births(log, [Ref(version, stream) for version in versions])
-    items = {birth: added_item(born.event) for birth, born in _born(log, saying).items()}
-    there: dict[int, Interval] = {}
-    before: tuple[object, object] = (None, None)
-    for version in versions:
-        for stay in leaving.get(version, ()):
-            del there[stay.place]
-        there |= {stay.place: stay for stay in coming.get(version, ())}
-        shown = (items[there[place].birth] for place in sorted(there))
-        instructions, tools = active_config(item for item in shown if item is not None)
-        now = (instructions, None if tools is None else list(tools))
-        for attribute, old, new in zip(("instructions", "tools"), before, now, strict=True):
-            if old != new:
-                yield Change(recorded[Ref(version, stream)], attribute=attribute, old=old, new=new)
-        before = now
+class AuditEntry(NamedTuple):
+    """
+    One change: the event that made it, what was changed and what it was before and is now.
+
+    That is an item, `ref` its birth and `name` its id or key; with `attribute` something of it, or of the context where
+    there is no item. `old` and `new` are items or plain data; None is nothing.
+    """
+
+    recorded: RecordedEvent
+    ref: Ref | None = None
+    name: str | None = None
+    attribute: str | None = None
+    old: Any = None
+    new: Any = None
+    reason: str | None = None
+
+    @property
+    def birth(self) -> str | None:
+        """`stream@version` of the event that brought the item into the world."""
+        if self.ref is None:
+            return None
+        ref = full_ref(self.ref, self.recorded.stream)
+        return f"{ref.stream}@{ref.version}"
 
 
-def _by_version(stays: Iterable[Interval], field: str) -> dict[int, list[Interval]]:
-    by_version: dict[int, list[Interval]] = {}
-    for stay in stays:
-        by_version.setdefault(getattr(stay, field), []).append(stay)
-    return by_version
-
-
-def _born(log: Log, stays: Iterable[Interval]) -> dict[str, RecordedEvent]:
-    found = births(log, {ref_of(stay.birth) for stay in stays})
-    return {f"{ref.stream}@{ref.version}": recorded for ref, recorded in found.items()}
-
-
-def chat_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """Yield what an event did."""
-    event, own = recorded.event, Ref(recorded.version, recorded.stream)
-    if isinstance(event, ITEM_EVENTS):
-        yield from trail.come(recorded, [own])
-        return
-    match event:
-        case Opened():
-            yield from trail.begin(recorded, plain_fields(event))
-        case Forked():
-            yield from trail.begin(recorded, {"parent": f"{event.parent}@{event.version}", "how": event.how})
-            yield from trail.come(recorded, [own] if event.config else [])
-        case Named():
-            yield from trail.set(recorded, f"name {event.name}", event.version)
-        case ConflictResolved():
-            reason = f"the rule {event.rule!r}"
-            yield Change(recorded, attribute=f"conflict of {event.kind}", new=event.kept, reason=reason)
-        case Merged():
-            yield from _merge(recorded, event, trail)
-        case _:
-            yield from _edit(recorded, trail)
-
-
-def _edit(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    event, own = recorded.event, Ref(recorded.version, recorded.stream)
-    match event:
-        case ItemInserted():
-            yield from trail.come(recorded, [own])
-        case InstructionsReplaced():
-            yield from trail.leave(recorded, refs_of(event.replaced))
-            yield from trail.come(recorded, [own])
-        case ItemsEvicted():
-            yield from trail.leave(recorded, refs_of(event.items), reason=event.reason or _by(event.how))
-        case ItemsRestored():
-            yield from trail.come(recorded, refs_of(event.items), reason=event.reason)
-        case ItemsPinned() | ItemsUnpinned():
-            is_pinned = isinstance(event, ItemsPinned)
-            yield from trail.mark(recorded, refs_of(event.items), "pinned", is_so=is_pinned, reason=event.reason)
-        case Cleared():
-            yield from trail.clear(recorded, reason=event.reason)
-        case Summarized():
-            yield from trail.leave(recorded, refs_of(event.folded))
-            yield from trail.come(recorded, [own])
-        case SummaryUndone():
-            yield from trail.leave(recorded, [event.summary])
-            yield from trail.come(recorded, refs_of(event.items))
-
-
-def _by(how: str) -> str | None:
-    return None if how == "evict" else how
-
-
-def _merge(recorded: RecordedEvent, event: Merged, trail: Trail) -> Iterator[Change]:
-    yield Change(recorded, attribute="merged", new=f"{event.source}@{event.version}")
-    taken = [ref for placement in event.placed for ref in refs_of(placement.items)]
-    # With another agent's name on it the item is a new one, which this event brought into the world.
-    yield from trail.come(recorded, [Ref(recorded.version, recorded.stream)] if event.agent_id and taken else taken)
-
-
-OPENED = ("parent", "limit", "tags", "user", "session", "agent")
-
-
-def container_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """Yield what an event of a queue or a pool did."""
-    event, own = recorded.event, [Ref(recorded.version, recorded.stream)]
-    match event:
-        case PoolReplaced():
-            yield from trail.come(recorded, own, instead={event.id: event.old})
-        case AddedEvent():
-            yield from trail.come(recorded, own)
-        case EvictedEvent():
-            yield from trail.leave(recorded, refs_of(event.items), reason=event.reason)
-        case PoolRemoved():
-            yield from trail.leave(recorded, [event.item], reason=event.reason)
-        case RestoredEvent():
-            yield from trail.come(recorded, refs_of(event.items))
-        case ClearedEvent():
-            yield from trail.clear(recorded)
-        case MergedEvent():
-            yield Change(recorded, attribute="merged", new=f"{event.source}@{event.version}")
-            yield from trail.leave(recorded, refs_of(event.dropped))
-            instead = trail.by_name() if isinstance(event, PoolMerged) else None
-            yield from trail.come(recorded, refs_of(event.taken), instead=instead)
-        case PoolConflictResolved():
-            kept = event.ours if event.kept == "ours" else event.theirs
-            yield Change(recorded, kept, event.id, "conflict", new=event.kept, reason=f"the rule {event.rule!r}")
-        case _:
-            yield from _container_settings(recorded, trail)
-
-
-def _container_settings(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    event = recorded.event
-    match event:
-        case OpenedEvent() | BranchedEvent():
-            opened = {name: value for name, value in plain_fields(event).items() if name in OPENED}
-            if isinstance(event, BranchedEvent):
-                opened["parent"] = f"{event.parent}@{event.version}"
-            yield from trail.begin(recorded, opened, limit=event.limit, tags=list(event.tags))
-        case SettingsEvent():
-            yield from trail.set(recorded, "limit", event.limit)
-            yield from trail.set(recorded, "tags", list(event.tags))
-        case NamedEvent():
-            yield from trail.set(recorded, f"name {event.name}", event.version)
-
-
-def window_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """Yield what an event of a window did."""
-    event, own = recorded.event, [Ref(recorded.version, recorded.stream)]
-    match event:
-        case WindowAdded():
-            yield from trail.come(recorded, own)
-        case WindowReplaced():
-            first, *others = refs_of(event.old)
-            yield from trail.leave(recorded, others)
-            yield from trail.come(recorded, own, instead={event.key: first})
-        case WindowDropped():
-            over = f"with it {event.tokens:,} tokens, and {event.max_tokens:,} are allowed"
-            yield from trail.keep_out(recorded, event, reason=over)
-        case WindowEvicted():
-            reason = event.reason or ("room" if event.how == "room" else None)
-            yield from trail.leave(recorded, refs_of(event.items), reason=reason)
-        case WindowRestored():
-            yield from trail.come(recorded, refs_of(event.items))
-        case WindowCleared():
-            yield from trail.clear(recorded)
-        case WindowNamed():
-            yield from trail.set(recorded, f"name {event.name}", event.version)
-        case WindowOpened():
-            settings = {"max_tokens": event.max_tokens, "policy": event.policy}
-            yield from trail.begin(recorded, {**plain_fields(event), **settings}, **settings)
-        case WindowSettingsChanged():
-            yield from trail.set(recorded, "max_tokens", event.max_tokens)
-            yield from trail.set(recorded, "policy", event.policy)
-
-
-def memory_changes(recorded: RecordedEvent, trail: Trail) -> Iterator[Change]:
-    """Yield what an event of a scope of a memory did."""
-    event = recorded.event
-    match event:
-        case MemoryRemembered():
-            instead: dict[str | None, Ref] = {event.key: event.replaced} if event.replaced else {}
-            yield from trail.come(recorded, [Ref(recorded.version, recorded.stream)], instead=instead)
-        case MemoryForgotten():
-            yield from trail.leave(recorded, refs_of(event.items), reason=event.reason)
-        case MemoryRestored():
-            yield from trail.come(recorded, refs_of(event.items))
-        case MemoryNamed():
-            yield from trail.set(recorded, f"name {event.name}", event.version)
-
-
+Entries = Iterator[AuditEntry]
 Reader = Callable[[Sequence[Ref]], Mapping[Ref, Item]]
 
-CHANGES: dict[str, Callable[[RecordedEvent, Trail], Iterator[Change]]] = {
-    "chat": chat_changes,
-    "queue": container_changes,
-    "pool": container_changes,
-    "window": window_changes,
-    "memory": memory_changes,
+_DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
+    event_type: describe
+    for events, describe in (
+        (ChatEvent, chats.describe),
+        (QueueEvent | PoolEvent, containers.describe),
+        (WindowEvent, windows.describe),
+        (MemoryEvent, memories.describe),
+        (RunEvent, runs.describe),
+    )
+    for event_type in get_args(events)
 }
 
 
-def context_changes(log: Log, stream: str, version: int) -> Iterator[Change]:
+def describe(event: Event) -> Change:
+    """Return what an event did to its context, of any kind; an event of no known kind has its fields as words."""
+    of_kind = _DESCRIBE.get(type(event))
+    return Change(lambda write: write(plain_fields(event))) if of_kind is None else of_kind(event)
+
+
+class _Attributes:
+    """The settings and names of a context while its events are gone through."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def entries(self, recorded: RecordedEvent, change: Change) -> Entries:
+        """Yield what an event changed of the context itself."""
+        if change.opened is not None:
+            yield AuditEntry(recorded, attribute="opened", new=dict(change.opened))
+        for attribute, value in change.settings.items():
+            old = self._values.get(attribute)
+            self._values[attribute] = value
+            # A context begins with its settings, and changes none of them.
+            if change.opened is None and old != value:
+                yield AuditEntry(recorded, attribute=attribute, old=old, new=value)
+
+
+class _ItemTrail:
+    """
+    The items of a context while its events are gone through: those that are there, and all that were ever met.
+
+    `read` finds items that came into the world elsewhere, or before.
+    """
+
+    def __init__(self, stream: str, read: Reader, there: Mapping[Ref, Item]) -> None:
+        self.stream, self._read = stream, read
+        self._there, self._known = dict(there), dict(there)
+        self._attributes = _Attributes()
+
+    def entries(self, recorded: RecordedEvent) -> Entries:
+        """Yield what an event did."""
+        change = describe(recorded.event)
+        own = Ref(recorded.version, self.stream)
+        if isinstance(recorded.event, Item):
+            self._known[own] = recorded.event
+        yield from self._attributes.entries(recorded, change)
+        yield from self._facts(recorded, change, own)
+        instead = None if change.instead is None else full_ref(change.instead, self.stream)
+        if change.left is not None:
+            spans = change.left.items
+            leaving = list(self._there) if spans is None else refs_of(spans)
+            for ref, item in self._items(leaving):
+                if ref != instead:
+                    self._there.pop(ref, None)
+                    yield AuditEntry(recorded, ref, id_of(item), old=item, reason=change.reason)
+        by_name = {id_of(item): ref for ref, item in self._there.items()} if change.is_by_name else {}
+        for ref, item in self._items([*([own] if change.is_born else []), *refs_of(change.came)]):
+            self._there[ref] = item
+            replaced = by_name.get(id_of(item), instead)
+            old = None if replaced is None else self._there.pop(replaced, None)
+            yield AuditEntry(recorded, ref, id_of(item), old=old, new=item, reason=change.reason)
+
+    def _facts(self, recorded: RecordedEvent, change: Change, own: Ref) -> Entries:
+        refs = [full_ref(fact.ref, self.stream) for fact in change.facts if fact.ref is not None and fact.name is None]
+        items = dict(self._items(refs))
+        for fact in change.facts:
+            ref, name = own if fact.ref is ITSELF else fact.ref, fact.name
+            if ref is not None and name is None:
+                ref = full_ref(ref, self.stream)
+                if ref not in items:
+                    continue
+                name = id_of(items[ref])
+            yield AuditEntry(recorded, ref, name, fact.attribute, fact.old, fact.new, fact.reason)
+
+    def _items(self, refs: Iterable[Ref]) -> list[tuple[Ref, Item]]:
+        wanted = [full_ref(ref, self.stream) for ref in refs]
+        missing = [ref for ref in wanted if ref not in self._known]
+        if missing:
+            self._known.update(self._read(missing))
+        # The fold passes over what was never here, and so does this.
+        return [(ref, self._known[ref]) for ref in wanted if ref in self._known]
+
+
+def context_changes(log: Log, stream: str, version: int) -> Entries:
     """
     Yield what became of a context that holds items, and of its items, up to a version, oldest first.
 
     What a fork begins with came before its own events.
     """
-    kind = split_stream_id(stream)[0]
     with trusted(stream):
-        reader = _chat_reader if kind == "chat" else _births_reader
-        trail = Trail(stream, reader(log, stream, version), began_with(log, stream) if version else {})
+        reader = _chat_reader if split_stream_id(stream)[0] == "chat" else _births_reader
+        trail = _ItemTrail(stream, reader(log, stream, version), began_with(log, stream) if version else {})
         for recorded in log.read(stream, until=version):
-            yield from CHANGES[kind](recorded, trail)
+            yield from trail.entries(recorded)
 
 
 def began_with(log: Log, stream: str) -> dict[Ref, Item]:
@@ -286,7 +201,7 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
         return {full_ref(first.ref(ordinal), stream): first.arena.items[ordinal] for ordinal in first.order()}
     if kind not in ("queue", "pool"):
         return {}
-    state = containers.fold(containers.EMPTY, container_events(log, log.read_events(stream, until=1)))
+    state = fold_container(EMPTY_CONTAINER, container_events(log, log.read_events(stream, until=1)))
     return {full_ref(held.ref, stream): held.event for held in state.items.values()}
 
 
@@ -310,3 +225,204 @@ def _births_reader(log: Log, stream: str, version: int) -> Reader:
         return {ref: born[ref].event for ref in refs}
 
     return read
+
+
+def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
+    """Yield the changes of a chat's instructions and tools, oldest first; `stays` are the intervals of its items."""
+    saying = [stay for stay in stays if stay.role in INSTRUCTION_ROLES or stay.type == CONFIG]
+    coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
+    versions = sorted({*coming, *leaving} - {STILL_THERE})
+    recorded = births(log, [Ref(version, stream) for version in versions])
+    born = births(log, {ref_of(stay.birth) for stay in saying})
+    items = {stay.birth: added_item(born[ref_of(stay.birth)].event) for stay in saying}
+    there: dict[int, Interval] = {}
+    before: tuple[object, object] = (None, None)
+    for version in versions:
+        for stay in leaving.get(version, ()):
+            del there[stay.place]
+        there |= {stay.place: stay for stay in coming.get(version, ())}
+        shown = (items[there[place].birth] for place in sorted(there))
+        instructions, tools = active_config(item for item in shown if item is not None)
+        now = (instructions, None if tools is None else list(tools))
+        for attribute, old, new in zip(("instructions", "tools"), before, now, strict=True):
+            if old != new:
+                yield AuditEntry(recorded[Ref(version, stream)], attribute=attribute, old=old, new=new)
+        before = now
+
+
+def _by_version(stays: Iterable[Interval], field: str) -> dict[int, list[Interval]]:
+    by_version: dict[int, list[Interval]] = {}
+    for stay in stays:
+        by_version.setdefault(getattr(stay, field), []).append(stay)
+    return by_version
+
+
+def run_changes(log: Log, run: Run, version: int) -> Entries:
+    """
+    Yield what became of a run and of all in it up to a version, oldest first.
+
+    Nodes are named without a number, which depends on what comes later; the place of their birth tells them apart.
+    """
+    trail = _RunTrail(log, run)
+    with trusted(run.stream):
+        for recorded in log.read(run.stream, until=version):
+            yield from trail.entries(recorded)
+
+
+class _RunTrail:
+    """A run while its events are gone through: the names and values of its nodes, and the steps that wait."""
+
+    def __init__(self, log: Log, run: Run) -> None:
+        self._log, self._run = log, run
+        self._names: dict[Ref, str] = {}
+        self._values: dict[Ref, dict[str, Any]] = {}
+        self._steps: dict[int, StepQueued] = {}
+        self._waiting: dict[int, StepQueued] = {}
+        self._attributes = _Attributes()
+
+    def entries(self, recorded: RecordedEvent) -> Entries:
+        """Yield what an event did."""
+        own, event = Ref(recorded.version, recorded.stream), recorded.event
+        change = runs.describe(event)
+        match event:
+            case NodeEvent():
+                self._names[own] = runs.name_of(event)
+                self._values[own] = values = {DESCRIPTION: event.description, **parse_json(event.fields)}
+                yield AuditEntry(recorded, own, self._names[own], new=dict(values))
+            case NodeRemoved(node=node, reason=reason):
+                born = full_ref(node, recorded.stream)
+                old = self._values.pop(born, None) or self._values_before(recorded, born)
+                yield AuditEntry(recorded, node, self._name(recorded, node), old=old, reason=reason)
+            case NodeChanged(node=node) | PortraitWritten(node=node):
+                values = self._values.get(full_ref(node, recorded.stream), {})
+                values.update((fact.attribute, fact.new) for fact in change.facts)
+            case MessageRecorded(record=record):
+                message = parse_json(record)
+                yield AuditEntry(recorded, Ref(recorded.version), message.get("id"), new=message)
+            case StepQueued() | StepTaken() | StepReturned() | StepsCleared():
+                yield from self._step(recorded)
+        yield from self._attributes.entries(recorded, change)
+        for fact in change.facts:
+            ref = own if fact.ref is ITSELF else fact.ref
+            name = fact.name if ref is None else self._name(recorded, ref)
+            other = "" if fact.other is None else f" {self._name(recorded, fact.other)}"
+            attribute = f"{fact.attribute}{other}"
+            yield AuditEntry(recorded, ref, name, attribute, fact.old, fact.new, fact.reason)
+
+    def _values_before(self, recorded: RecordedEvent, born: Ref) -> dict[str, Any]:
+        """Return the values of a node of an earlier round, which other runs may have changed as well."""
+        before = self._run.at(recorded.version - 1).graph()
+        birth = f"{born.stream}@{born.version}"
+        return next((dict(node.attributes) for node in before.nodes.values() if node.birth == birth), {})
+
+    def _step(self, recorded: RecordedEvent) -> Entries:
+        match recorded.event:
+            case StepQueued() as event:
+                self._steps[recorded.version] = self._waiting[recorded.version] = event
+                yield _of_step(recorded, recorded.version, event, is_there=True)
+            case StepTaken(step=step):
+                yield _of_step(recorded, step, self._waiting.pop(step), is_there=False)
+            case StepReturned(step=step):
+                self._waiting[step] = self._steps[step]
+                yield _of_step(recorded, step, self._steps[step], is_there=True)
+            case StepsCleared(queues=queues):
+                for step in [step for step, event in self._waiting.items() if event.queue in queues]:
+                    yield _of_step(recorded, step, self._waiting.pop(step), is_there=False)
+
+    def _name(self, recorded: RecordedEvent, ref: Ref) -> str:
+        born = full_ref(ref, recorded.stream)
+        if born not in self._names:
+            # A node of an earlier round.
+            self._names[born] = runs.name_of(births(self._log, [born])[born].event)
+        return self._names[born]
+
+
+def _of_step(recorded: RecordedEvent, step: int, event: StepQueued, *, is_there: bool) -> AuditEntry:
+    shape = runs.step_shape(event)
+    old, new = (None, shape) if is_there else (shape, None)
+    return AuditEntry(recorded, Ref(step), event.name, old=old, new=new)
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A change: what was `old` is `new` now; None where it was not there before, or is not any more.
+
+    What was changed is an item (`item` is its id or key, `birth` is `stream@version` of the event that brought it), of
+    which `old` and `new` are plain data; with `attribute` it is something of an item, of a node (`item` is its name),
+    or of the context. `type` is the tag of the event, `reference` its `stream@version`, `recorded_at` is in
+    microseconds since 1970, UTC. `causes` are references too: what the event follows from, what that follows from, and
+    so on.
+    """
+
+    position: Position
+    reference: str
+    recorded_at: int
+    actor: str | None
+    correlation_id: str | None
+    type: str
+    item: str | None
+    birth: str | None
+    attribute: str | None
+    old: Any
+    new: Any
+    reason: str | None
+    causes: tuple[str, ...]
+
+
+def transitions_of(log: Log, changes: Iterable[AuditEntry]) -> list[Transition]:
+    """Return changes as plain data, each with its chain of causes."""
+    told = list(changes)
+    causes = causes_of(log, [change.recorded for change in told])
+    return [_transition(change, causes[change.recorded.reference]) for change in told]
+
+
+def of_item(changes: Iterable[AuditEntry], name: str, stream: str) -> list[AuditEntry]:
+    """
+    Return the changes of one item, by its id or key, or by its birth.
+
+    Raises:
+        NotFoundError: there never was one.
+    """
+    births = named_so(name, stream)
+    found = [change for change in changes if change.name == name or change.birth in births]
+    if not found:
+        raise NotFoundError(f"{stream} never had an item {name!r}: `refold audit {stream}` lists all changes")
+    return found
+
+
+def of_attribute(changes: Iterable[AuditEntry], name: str, stream: str) -> list[AuditEntry]:
+    """
+    Return the changes of one attribute.
+
+    Raises:
+        NotFoundError: there never was a change of it.
+    """
+    found = [change for change in changes if change.attribute == name]
+    if not found:
+        raise NotFoundError(
+            f"{stream} never had an attribute {name!r} that was changed: `refold audit {stream}` lists all changes"
+        )
+    return found
+
+
+def _transition(change: AuditEntry, causes: tuple[str, ...]) -> Transition:
+    recorded = change.recorded
+    return Transition(
+        position=recorded.position,
+        reference=recorded.reference,
+        recorded_at=recorded.recorded_at,
+        actor=recorded.meta.actor,
+        correlation_id=recorded.meta.correlation_id,
+        type=tag_of(recorded.event),
+        item=change.name,
+        birth=change.birth,
+        attribute=change.attribute,
+        old=_plain(change.old),
+        new=_plain(change.new),
+        reason=change.reason,
+        causes=causes,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return plain_item(value) if isinstance(value, Item) else value

@@ -36,7 +36,7 @@ from ...projections.entries import (
 from ...projections.intervals import STILL_THERE, stays_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
-from .ancestor_rows import AncestorRows, born_rows, levels_of, version_in
+from .intervals import AncestorRows, born_rows, levels_of, version_in
 
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):

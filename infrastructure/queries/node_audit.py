@@ -25,7 +25,7 @@ from ...projections.trajectory_keys import place_in, reference_of, run_of
 from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefix, node_prefix, removal_prefix
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
-from .audit_trail import Change
+from .audit import AuditEntry
 from .origins import births, ref_of
 
 
@@ -225,13 +225,13 @@ def is_node_name(text: str) -> bool:
         return False
 
 
-def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[Change]:
+def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[AuditEntry]:
     """Return what the audit of a node told as changes, each with the event that made it."""
     refs = [ref_of(one.reference) for one in told]
     recorded = births(log, refs)
     return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]
 
 
-def _change(name: str, told: AttributeTransition, recorded: RecordedEvent) -> Change:
+def _change(name: str, told: AttributeTransition, recorded: RecordedEvent) -> AuditEntry:
     reason = recorded.event.reason if isinstance(recorded.event, NodeRemoved) else None
-    return Change(recorded, ref_of(told.vertex), name, told.attribute, told.old, told.new, reason)
+    return AuditEntry(recorded, ref_of(told.vertex), name, told.attribute, told.old, told.new, reason)

@@ -30,12 +30,6 @@ def full_ref(ref: Ref, stream: str) -> Ref:
     return ref if ref.stream else Ref(ref.version, stream)
 
 
-def place_of(ref: Ref, shown_in: str) -> str:
-    """Return where an item was added, as it is said in the context that shows it."""
-    is_own = ref.stream in ("", shown_in)
-    return f"@{ref.version}" if is_own else f"{ref.stream.removeprefix('chat:')}@{ref.version}"
-
-
 def named_so(name: str, stream: str) -> frozenset[str]:
     """
     Return the births that a name can mean in a context: `stream@version`, `@version` there, `other@version` of a chat.

@@ -17,7 +17,7 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog
 from ...domain.pool import ContextPool, ContextQueue
 from ..opening import first_event, root_of
-from .moments import Cut
+from .at import Cut
 
 
 class WhatIf:

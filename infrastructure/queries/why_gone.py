@@ -9,17 +9,13 @@ import msgspec
 from ...domain.chat.events import Forked
 from ...domain.context.decider import trusted
 from ...domain.ids import split_stream_id
-from ...domain.log.envelope import Event
 from ...domain.log.ports import Log
-from ...domain.memory.events import MemoryForgotten, MemoryRemembered
-from ...domain.pool.events import BranchedEvent, ClearedEvent, MergedEvent, PoolRemoved, PoolReplaced
+from ...domain.pool.events import BranchedEvent
 from ...domain.positions import Position
-from ...domain.window.events import WindowCleared, WindowDropped, WindowReplaced
 from ..opening import first_event
 from ..projecting.store import ProjectionStore
-from .ancestor_rows import holds
-from .audit import began_with, context_changes
-from .intervals import intervals
+from .audit import began_with, context_changes, describe
+from .intervals import holds, intervals
 from .origins import causes_of, event_at, id_of, named_so
 
 THERE, GONE, NEVER = "there", "gone", "never"
@@ -127,22 +123,7 @@ def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
         if is_meant and change.attribute is None and change.new is not None:
             found, name = THERE, change.name
         else:
-            found = _Left(stream, change.recorded.version, _how(change.recorded.event), change.reason)
+            left = describe(change.recorded.event).left
+            how = "drop" if left is None else left.how
+            found = _Left(stream, change.recorded.version, how, change.reason)
     return found
-
-
-def _how(event: Event) -> str:
-    match event:
-        case ClearedEvent() | WindowCleared():
-            return "clear"
-        case PoolRemoved():
-            return "remove"
-        case PoolReplaced() | WindowReplaced() | MemoryRemembered():
-            return "replace"
-        case MergedEvent():
-            return "merge"
-        case MemoryForgotten():
-            return "forget"
-        case WindowDropped():
-            return "drop"
-    return getattr(event, "how", "evict")

@@ -11,8 +11,7 @@ from msgspec import structs
 
 import refold as package
 from refold.domain.chat.events import Image
-from refold.infrastructure.cli.event_words import summary_of
-from refold.infrastructure.cli.item_words import body_of
+from refold.infrastructure.cli.lines import body_of, summary_of
 from tests.cli.running import refold, started
 from tests.domain.chat_events import configured, handed, returned, said
 from tests.golden.known import EVENTS

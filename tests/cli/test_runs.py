@@ -17,7 +17,7 @@ from refold.domain.trajectory.events import (
     PortraitWritten,
     RunEvent,
 )
-from refold.infrastructure.cli.event_words import summary_of
+from refold.infrastructure.cli.lines import summary_of
 from tests.cli.rounds import ACT
 from tests.cli.running import refold
 

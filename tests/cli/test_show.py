@@ -212,7 +212,7 @@ def test_the_shape_of_the_json(database: Path) -> None:
 
 def test_pauses_are_shown(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more than a minute passed between two items, the time stands between them."""
-    from refold.infrastructure.cli import item_words as listing
+    from refold.infrastructure.cli import lines as listing
 
     monkeypatch.setattr(listing, "PAUSE_SECONDS", -1)
 

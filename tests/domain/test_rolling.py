@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.domain.chat import ChatContext
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.chat.rules.commands import Truncate
-from refold.domain.chat.rules.rolling import RollingTruncation
+from refold.domain.chat.rules.truncation import Truncation
 from refold.domain.chat.tokens import estimate_tokens
 from tests.domain.chat_events import called, configured, handed, returned, said
 from tests.domain.strategies import PROPERTY
@@ -50,7 +50,7 @@ def item(letter: str, number: int) -> ChatItemEvent:
 @given(HISTORY, LIMITS)
 def test_as_a_context_is_truncated(history: list[str], limits: Truncate) -> None:
     """After each truncation the same items are left, with the same tokens, and before any of them as many."""
-    rolling, chat, number = RollingTruncation(limits), ChatContext(), 0
+    rolling, chat, number = Truncation(limits), ChatContext(), 0
     gone = set[int]()
     for letters in history:
         new = [item(letter, number + place) for place, letter in enumerate(letters)]

@@ -10,8 +10,8 @@ import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.pool import ContextItem
 from refold.domain.window import ContextItem as WindowItem
+from refold.infrastructure.queries.audit import Transition
 from refold.infrastructure.queries.origins import CAUSES_MAX
-from refold.infrastructure.queries.transitions import Transition
 
 
 def told(transitions: list[Transition]) -> list[tuple[Any, ...]]:

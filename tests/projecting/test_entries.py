@@ -14,8 +14,8 @@ import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem
-from refold.infrastructure.queries.ancestor_rows import holds
 from refold.infrastructure.queries.entries import EntryStay
+from refold.infrastructure.queries.intervals import holds
 from refold.projections.intervals import rows_prefix
 
 from ..model.container_life import NUMBER

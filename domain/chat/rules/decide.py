@@ -11,7 +11,6 @@ from ...ids import require_name
 from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
 from ..state.loading import complete, with_tail
-from .adding import insert_items, new_items, replace_instructions, require_ids
 from .commands import (
     AddItems,
     Begin,
@@ -31,10 +30,19 @@ from .commands import (
     Truncate,
     UndoSummary,
 )
-from .evicting import clear, evict_items, pin_items, restore_items
+from .edits import (
+    clear,
+    evict_items,
+    insert_items,
+    new_items,
+    pin_items,
+    replace_instructions,
+    require_ids,
+    restore_items,
+)
 from .merging import merge, tell_other
 from .summaries import decide_summary, undo_summary
-from .truncating import truncate
+from .truncation import truncate
 
 
 def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resolved]:

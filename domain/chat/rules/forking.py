@@ -26,8 +26,7 @@ from ..events import (
 )
 from ..pairing import pair_calls
 from ..state.arena import totals_of
-from ..state.builder import TakenItem
-from ..state.fold import ChatState, Resolved, active_config
+from ..state.fold import ChatState, Resolved, TakenItem, active_config
 from ..state.loading import tail_of
 from ..state.sequence import Items
 

@@ -25,12 +25,10 @@ from ..events import (
     is_summary,
 )
 from ..pairing import pair_calls
-from ..state.builder import TakenItem
-from ..state.fold import ChatState, Resolved
+from ..state.fold import ChatState, Resolved, TakenItem
 from ..state.sequence import Items
-from .adding import ByTime
 from .commands import Merge, MergeRule, TellOther
-from .evicting import evicted, spans_by_age
+from .edits import ByTime, evicted, spans_by_age
 
 
 def fork_point(ours: Sequence[Segment], theirs: Sequence[Segment]) -> Segment | None:

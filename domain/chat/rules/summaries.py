@@ -24,7 +24,7 @@ from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
 from .commands import Summarize, UndoSummary
-from .evicting import spans_by_age, with_partners
+from .edits import spans_by_age, with_partners
 
 
 class SummaryPlan(msgspec.Struct, frozen=True):

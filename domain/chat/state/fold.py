@@ -1,27 +1,28 @@
 """
 The folded state of a chat context, and the fold.
 
-A state is a value: it never changes, and appending to it costs the same whatever its length.
+A state is a value: it never changes, and appending to it costs the same whatever its length. While many events are
+folded, a builder owns the items that it changes, so that ten thousand edits cost what they touch; totals are summed
+at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...spans import Segment
+from ...spans import Ref, Segment, Span, refs_of
+from ...totals import Totals
+from ..describe import left_by
 from ..events import (
     ITEM_EVENTS,
     ChatEvent,
     ChatItemEvent,
-    Cleared,
     ConfigUpdated,
-    ConflictResolved,
     Forked,
     InstructionsReplaced,
     ItemInserted,
-    ItemsEvicted,
     ItemsPinned,
     ItemsRestored,
     ItemsUnpinned,
@@ -29,12 +30,139 @@ from ..events import (
     MessageAdded,
     Named,
     Opened,
+    Placement,
     Summarized,
     SummaryUndone,
     is_instructions,
 )
-from .builder import ItemsBuilder, TakenItem
-from .sequence import Gone, Items
+from .arena import Birthplace
+from .sequence import Edits, Gone, Items
+
+
+class TakenItem(msgspec.Struct, frozen=True):
+    """An item of another stream, under the name that the taking event gives it."""
+
+    ref: Ref
+    item: ChatItemEvent
+
+
+class ItemsBuilder:
+    """Goes from `items` to what they become."""
+
+    def __init__(self, items: Items) -> None:
+        self._from = items
+        self._items = items
+        # What was begun here is nobody else's, however many forks it goes through.
+        self._is_own = not items.reach
+        self._edits: Edits | None = None
+        self._change = Totals()
+
+    def built(self) -> Items:
+        """Return the items as they are now."""
+        if self._edits is None:
+            return self._items
+        arena, count = self._items.arena, self._items.reach
+        known = self._from.known_totals() if self._are_counted else None
+        basis = None
+        if known is not None:
+            basis = (count, known + arena.totals(count) + -arena.totals(self._from.reach) + self._change)
+        lineage, is_borrowed = self._items.lineage, self._items.is_borrowed
+        return Items(arena, count, self._edits, lineage=lineage, basis=basis, is_borrowed=is_borrowed)
+
+    def append(self, items: Sequence[ChatItemEvent], version: int) -> None:
+        """Put items of the own stream at the end."""
+        self._items = self._items.plus(items, version)
+
+    def insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
+        """Put an item of the own stream right before another one."""
+        self.append((item,), version)
+        self._place(self._items.reach - 1, before)
+
+    def take(self, taken: Iterable[TakenItem]) -> None:
+        """Put items of other streams at the end."""
+        arena = self._items.own_arena()
+        for one in taken:
+            place: Birthplace = one.ref.stream
+            arena.extend((one.item,), place, one.ref.version)
+        self._items = Items(arena, len(arena.items), self._items.edits, lineage=self._items.lineage)
+
+    def place(self, placements: Iterable[Placement], first: int) -> None:
+        """Move what was taken, from ordinal `first` on, to where a merge put it."""
+        ordinal = first
+        for placement in placements:
+            for _ in refs_of(placement.items):
+                if placement.before is not None:
+                    self._place(ordinal, placement.before)
+                ordinal += 1
+
+    def hide(self, ordinals: Iterable[int], gone: Gone) -> None:
+        """Let items leave the view."""
+        edits = self._own_edits()
+        leaving = [ordinal for ordinal in ordinals if ordinal not in edits.gone]
+        edits.gone.update(dict.fromkeys(leaving, gone))
+        self._count(leaving, -1)
+
+    def show(self, ordinals: Iterable[int]) -> None:
+        """Let items come back into the view."""
+        edits = self._own_edits()
+        back = [ordinal for ordinal in ordinals if edits.gone.pop(ordinal, None) is not None]
+        self._count(back, 1)
+
+    def pin(self, ordinals: Iterable[int], *, is_pinned: bool) -> None:
+        """Pin items, or unpin them."""
+        edits = self._own_edits()
+        (edits.pinned.update if is_pinned else edits.pinned.difference_update)(ordinals)
+
+    def fork(self, parent: str) -> None:
+        """Go on as a child of `parent`, which is the stream that these items have been the own stream of."""
+        self._items = self._from = self.built().forked(parent, is_borrowed=not self._is_own)
+        self._edits, self._change = None, Totals()
+
+    def start_again(self, taken: Iterable[TakenItem]) -> None:
+        """Go on as a context that holds these items of others alone."""
+        self._items = self._from = Items()
+        self._edits, self._change = None, Totals()
+        self.take(taken)
+
+    def ordinals(self, spans: Iterable[Span]) -> list[int]:
+        """
+        Return the ordinals of the items that an event of the own stream names; those it does not know are left out.
+        """
+        return self._items.of_spans(spans)
+
+    def ordinal(self, ref: Ref) -> int | None:
+        """Return the ordinal of one item; None where it is not known."""
+        return self._items.of_ref(ref)
+
+    @property
+    def count(self) -> int:
+        """How many items there are, evicted ones too."""
+        return self._items.reach
+
+    @property
+    def _are_counted(self) -> bool:
+        """Where nobody asked for totals yet, as while loading, nothing is summed before somebody does."""
+        return bool(self._from.reach) and self._from.arena.has_totals
+
+    def _count(self, ordinals: list[int], sign: int) -> None:
+        if self._are_counted:
+            change = self._items.total_of(ordinals)
+            self._change += change if sign > 0 else -change
+
+    def _place(self, ordinal: int, before: Ref) -> None:
+        anchor = self._items.of_ref(before)
+        if anchor is not None:
+            self._own_edits().place(ordinal, anchor)
+
+    def _own_edits(self) -> Edits:
+        if self._edits is None:
+            self._edits = self._items.edits.copied() if self._items.edits else Edits()
+            # From here on appending must not lengthen an order that no longer holds.
+            arena, count, lineage = self._items.arena, self._items.reach, self._items.lineage
+            borrowed = self._items.is_borrowed
+            self._items = Items(arena, count, self._edits, lineage=lineage, is_borrowed=borrowed)
+        return self._edits
+
 
 _IS_ITEM = frozenset(ITEM_EVENTS)
 
@@ -163,29 +291,18 @@ class _Fold:
     def _edit(self, event: ChatEvent, version: int) -> None:
         items = self._items
         match event:
-            case ItemInserted():
+            case ItemInserted() | InstructionsReplaced() | Summarized():
                 items.insert(event.item, version, event.before)
-            case InstructionsReplaced():
-                items.insert(event.item, version, event.before)
-                items.hide(items.ordinals(event.replaced), Gone("replace", None, version))
-            case ItemsEvicted():
-                items.hide(items.ordinals(event.items), Gone(event.how, event.reason, version))
-            case ItemsRestored():
+            case ItemsRestored() | SummaryUndone():
                 items.show(items.ordinals(event.items))
             case ItemsPinned() | ItemsUnpinned():
                 items.pin(items.ordinals(event.items), is_pinned=isinstance(event, ItemsPinned))
-            case Cleared():
-                items.hide(range(items.count), Gone("clear", event.reason, version))
-            case Summarized():
-                folded = items.ordinals(event.folded)
-                items.insert(event.item, version, event.before)
-                items.hide(folded, Gone("summarize", None, version, items.count - 1))
-            case SummaryUndone():
-                items.show(items.ordinals(event.items))
-                summary = items.ordinal(event.summary)
-                items.hide([] if summary is None else [summary], Gone("undo_summary", None, version))
-            case ConflictResolved():
-                pass  # It says how the events around it came about, and changes nothing itself.
+            # A resolved conflict says how the events around it came about, and changes nothing itself.
+        left = left_by(event)
+        if left is not None:
+            ordinals = range(items.count) if left.items is None else items.ordinals(left.items)
+            summary = items.count - 1 if isinstance(event, Summarized) else None
+            items.hide(ordinals, Gone(left.how, left.reason, version, summary))
 
     def _fork(self, event: Forked, taken: tuple[TakenItem, ...]) -> None:
         self._opened, self._names, self._merged = event, {}, {}

@@ -30,8 +30,7 @@ from ..events import (
     Opened,
     added_item,
 )
-from .builder import TakenItem
-from .fold import ChatState, Resolved, fold, recorded_event
+from .fold import ChatState, Resolved, TakenItem, fold, recorded_event
 from .sequence import Items
 
 NAMING_ITEMS = frozenset({Merged, Forked})

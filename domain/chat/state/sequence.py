@@ -16,6 +16,7 @@ from typing import overload
 import msgspec
 
 from ...concurrency.locks import renew_in_child, synchronized
+from ...context.description import Departure
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import ChatItemEvent
@@ -23,15 +24,9 @@ from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
 
 
-class Gone(msgspec.Struct, frozen=True):
-    """
-    How an item left the view: the call, the reason that was given, the version of the event, and the ordinal of
-    the summary that tells it, if one does. All items that left by one event share one.
-    """
+class Gone(Departure, frozen=True):
+    """How an item left the view, and the ordinal of the summary that tells it. All that left by one event share one."""
 
-    how: str
-    reason: str | None
-    version: int
     summary: int | None = None
 
 

@@ -1,9 +1,4 @@
-"""
-Truncation again and again, of a history that only grows: each time costs what came and what left since the last time.
-
-What leaves is what `truncate` takes out of a context with these items in which nothing is pinned; the tests compare
-the two. Items are named by their places in the history.
-"""
+"""Truncation: the oldest items leave until limits hold, once in a context or again and again in a replay."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from ..events import (
+    ChatEvent,
     ChatItemEvent,
     ConfigUpdated,
     FunctionCalled,
@@ -21,23 +17,53 @@ from ..events import (
     is_user,
 )
 from ..pairing import pair_calls
-from ..tokens import estimate_tokens
+from ..state.fold import ChatState
+from ..tokens import DEFAULT, estimate_tokens
 from .commands import Truncate
+from .edits import evicted
+
+
+def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
+    """
+    Return the event by which the oldest unprotected items leave until both limits hold.
+
+    Protected are the first instructions, the first summary, the last user message, all handoffs and config
+    updates, calls that are still awaited, and what is pinned. A call goes with its output. What is left of calls
+    without outputs and outputs without calls goes too.
+    """
+    if command.max_items is None and command.max_tokens is None:
+        return []
+    items, order = state.items, list(state.items.order())
+    history = Truncation(command)
+    # By the default counter there is a running total.
+    history.add(map(items.arena.items.__getitem__, order), items.tokens if command.counter is DEFAULT else None)
+    history.pin(place for place, ordinal in enumerate(order) if items.is_pinned(ordinal))
+    leaving = history.truncate()
+    if not leaving:
+        return []
+    return [evicted(items, [order[place] for place in leaving], how="truncate", reason=command.reason)]
+
 
 # Places in order: the first and the last are found, and any is taken out, in the same time however many there are.
 Places = OrderedDict[int, None]
 
 
-class RollingTruncation:
-    """A history under a limit: what was added to it, and what of it can be seen."""
+class Truncation:
+    """
+    A history under limits: all items that were added, and those that can be seen, by their places.
+
+    The history only grows. A truncation costs what came and what left since the one before, so that a replay of many
+    prompts goes through the history once.
+    """
 
     def __init__(self, command: Truncate) -> None:
         self._limits = command
-        # All that came, and their tokens.
+        # All that came, and their tokens where these were counted one by one.
         self.items: list[ChatItemEvent] = []
-        self._tokens_of: list[int] = []
+        self._sizes: list[int] = []
         # What can be seen, and those of it that do not stay for ever.
         self._shown, self._loose = Places(), Places()
+        self._pinned: frozenset[int] = frozenset()
         self.tokens = 0
         # Those that can be seen, by call id.
         self._calls: dict[str, Places] = {}
@@ -49,26 +75,53 @@ class RollingTruncation:
         # Whether two calls of the running turn have one id.
         self._is_repeating = False
 
-    def add(self, items: Iterable[ChatItemEvent]) -> None:
-        """Put items at the end."""
+    def add(self, items: Iterable[ChatItemEvent], tokens: int | None = None) -> None:
+        """Put items at the end; `tokens` is their sum where it is known."""
         for item in items:
             place = len(self.items)
             self.items.append(item)
-            self._tokens_of.append(estimate_tokens(item, self._limits.counter))
-            self.tokens += self._tokens_of[place]
             self._shown[place] = None
-            if not self._stays(item):
+            if isinstance(item, FunctionCalled):
                 self._loose[place] = None
-            if is_user(item):
-                self._last_user, self._is_repeating = place, False
-            elif isinstance(item, FunctionCalled):
-                calls = self._calls.setdefault(item.call_id, Places())
-                self._is_repeating |= bool(calls) and next(reversed(calls)) >= (self._last_user or 0)
-                calls[place] = None
-                self._touched.add(item.call_id)
+                self._add_call(item.call_id, place)
             elif isinstance(item, FunctionReturned):
-                self._outputs.setdefault(item.call_id, Places())[place] = None
-                self._touched.add(item.call_id)
+                self._loose[place] = None
+                self._under(self._outputs, item.call_id)[place] = None
+            else:
+                if not self._stays(item):
+                    self._loose[place] = None
+                if is_user(item):
+                    self._last_user, self._is_repeating = place, False
+            if tokens is None:
+                size = estimate_tokens(item, self._limits.counter)
+                self._sizes.append(size)
+                self.tokens += size
+        self.tokens += tokens or 0
+
+    def _add_call(self, call_id: str, place: int) -> None:
+        calls = self._under(self._calls, call_id)
+        self._is_repeating |= bool(calls) and next(reversed(calls)) >= (self._last_user or 0)
+        calls[place] = None
+
+    def _under(self, same: dict[str, Places], call_id: str) -> Places:
+        self._touched.add(call_id)
+        places = same.get(call_id)
+        if places is None:
+            places = same[call_id] = Places()
+        return places
+
+    def pin(self, places: Iterable[int]) -> None:
+        """Let no truncation take these items out, nor the calls and outputs that belong to them."""
+        pinned = set(places)
+        if pinned:
+            pairs = pair_calls(self.items)
+            partners = map(pairs.partner, pinned)
+            self._pinned = frozenset(pinned.union(place for place in partners if place is not None))
+            for place in self._pinned:
+                self._loose.pop(place, None)
+
+    def _size(self, place: int) -> int:
+        return self._sizes[place] if self._sizes else estimate_tokens(self.items[place], self._limits.counter)
 
     def _stays(self, item: ChatItemEvent) -> bool:
         """Whether no truncation ever takes a new item out."""
@@ -81,11 +134,11 @@ class RollingTruncation:
 
     def truncate(self) -> list[int]:
         """Take the oldest out until the limits hold; return the places of all that left, in order."""
-        awaited = self._awaited()
-        leaving = self._oldest(awaited)
-        leaving += self._orphans(awaited)
+        # The others have a call and, behind it, an output: nothing waits under them, and nothing is left alone.
         self._touched = {call_id for call_id in self._touched if self._is_open(call_id)}
-        return sorted(leaving)
+        kept = self._awaited() | self._pinned
+        leaving = self._oldest(kept)
+        return sorted([*leaving, *self._orphans(kept)])
 
     def tokens_before(self, place: int) -> int:
         """Return the tokens of those that can be seen before a place, looking at the side that has fewer."""
@@ -95,7 +148,7 @@ class RollingTruncation:
                 return before
             if last < place:
                 return self.tokens - behind
-            before, behind = before + self._tokens_of[first], behind + self._tokens_of[last]
+            before, behind = before + self._sizes[first], behind + self._sizes[last]
         return before
 
     def _awaited(self) -> set[int]:
@@ -134,39 +187,39 @@ class RollingTruncation:
         over_items = items_max is not None and len(self._shown) > items_max
         return over_items or (tokens_max is not None and self.tokens > tokens_max)
 
-    def _oldest(self, awaited: set[int]) -> list[int]:
+    def _oldest(self, kept: set[int]) -> list[int]:
         leaving: list[int] = []
         held: list[int] = []
         while self._loose and self._is_over():
             place, _ = self._loose.popitem(last=False)
-            if place == self._last_user or place in awaited:
+            if place == self._last_user or place in kept:
                 held.append(place)
                 continue
             leaving.append(self._take_out(place))
             item = self.items[place]
             if isinstance(item, FunctionCalled):
                 outputs = self._outputs.get(item.call_id, ())
-                output = next((output for output in outputs if output > place), None)
+                output = next((one for one in outputs if one > place and one not in self._pinned), None)
                 leaving += [] if output is None else [self._take_out(output)]
         for place in reversed(held):
             self._loose[place] = None
             self._loose.move_to_end(place, last=False)
         return leaving
 
-    def _orphans(self, awaited: set[int]) -> list[int]:
+    def _orphans(self, kept: set[int]) -> list[int]:
         """Take out calls without any output and outputs without any call, told by their ids."""
         leaving: list[int] = []
         for call_id in self._touched:
             calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)
             if calls and not outputs:
-                leaving += [self._take_out(call) for call in list(calls) if call not in awaited]
+                leaving += [self._take_out(call) for call in list(calls) if call not in kept]
             elif outputs and not calls:
-                leaving += [self._take_out(output) for output in list(outputs)]
+                leaving += [self._take_out(output) for output in list(outputs) if output not in kept]
         return leaving
 
     def _take_out(self, place: int) -> int:
         item = self.items[place]
-        self.tokens -= self._tokens_of[place]
+        self.tokens -= self._size(place)
         del self._shown[place]
         self._loose.pop(place, None)
         if isinstance(item, FunctionCalled | FunctionReturned):

@@ -1,21 +1,38 @@
-"""Items in words: who speaks, and what is said."""
+"""Items and events as lines for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
 
 import click
 
-from ...domain.chat.events import ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, Image, MessageAdded
-from ...domain.content import Content, plain_content
+from ...domain.chat import describe as chats
+from ...domain.chat.events import ChatItemEvent
+from ...domain.content import Content
 from ...domain.log.envelope import RecordedEvent
 from ...domain.memory.events import MemoryRemembered
+from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
+from ..queries.audit import describe
 from ..queries.origins import Item, id_of
-from .render import TEXT_WIDTH_MIN, Entry, absolute, display_width, json_text, one_line, paint, terminal_width, wrapped
+from .render import (
+    TEXT_WIDTH_MIN,
+    Entry,
+    absolute,
+    clock,
+    cut,
+    day,
+    display_width,
+    is_cut_short,
+    json_text,
+    one_line,
+    paint,
+    terminal_width,
+    wrapped,
+)
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
 
@@ -40,16 +57,8 @@ def sort_of(item: Item) -> str:
             return item.source
         case MemoryRemembered():
             return item.kind
-        case MessageAdded(role=role):
-            return role
-        case FunctionCalled():
-            return "call"
-        case FunctionReturned(is_error=is_error):
-            return "error" if is_error else "output"
-        case HandedOff():
-            return "handoff"
-        case ConfigUpdated():
-            return "config"
+        case _:
+            return chats.speaker_of(item)
 
 
 def _sort_of_content(content: Content) -> str:
@@ -77,37 +86,19 @@ def about(item: Item) -> str:
 
 
 def body_of(item: Item) -> str:
-    """Return what an item says, in full."""
+    """Return the text of an item, in full."""
     match item:
         case AddedEvent(content=content) | MemoryRemembered(value=content):
-            return content.text if content.text is not None else json_text(plain_content(content))
+            return text_of(content, json_text)
         case WindowItemEvent(value=value):
             return value
-        case MessageAdded(content=str(text)):
-            return text
-        case MessageAdded(content=parts):
-            return "\n".join(part if isinstance(part, str) else _image(part) for part in parts)
-        case FunctionCalled(name=name, arguments=arguments):
-            return f"{name}({arguments})"
-        case FunctionReturned(name=name, output=output):
-            return f"{name or '(unknown function)'}: {output}"
-        case HandedOff(from_agent=source, to_agent=target, reason=reason):
-            return f"{source or '(nobody)'} -> {target}" + (f": {reason}" if reason else "")
-        case ConfigUpdated(instructions=instructions, tools=tools):
-            said = [] if instructions is None else [f"instructions: {instructions}"]
-            return "\n".join([*said, *([] if tools is None else [f"tools: {', '.join(tools) or '(none)'}"])])
-
-
-def _image(image: Image) -> str:
-    # A data URL is a picture in letters: of no use to a reader.
-    shown = image.image.partition(",")[0] + ",…" if image.image.startswith("data:") else image.image
-    return f"[image {shown}]"
+        case _:
+            return chats.body_of(item)
 
 
 def said_by(item: Item) -> str:
-    """Return what an item says; a message behind its role, since the type of the event says the rest."""
-    prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
-    return prefix + body_of(item)
+    """Return the text of an item; a message behind its role, since the type of the event says the rest."""
+    return chats.said_by(item) if isinstance(item, ChatItemEvent) else body_of(item)
 
 
 PAUSE_SECONDS = 60
@@ -169,3 +160,57 @@ def _lines_of(row: Row, columns: Columns) -> Iterator[str]:
     yield from ((paint(mark, MARKS.get(row.mark, "dim")) + f"{'':{indent}}{line}").rstrip() for line in texts)
     if row.note:
         yield f"{'':{indent}}" + paint(f"({row.note})", "dim")
+
+
+def type_of(event: Any) -> str:
+    """Return the name of an event's type, without kind and version: the part that people say."""
+    return str(event.__struct_config__.tag).split(".")[1]
+
+
+def summary_of(event: Any) -> str:
+    """Return the words of an event on one line."""
+    return one_line(describe(event).words(json_text))
+
+
+COLUMNS = 5
+
+
+def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> None:
+    """Print events, each with what it says, `at_once` of them with columns of the same width."""
+    widths, today = [0] * COLUMNS, ""
+    while page := list(islice(events, at_once)):
+        rows = [_cells(event) for event, _ in page]
+        # Columns only ever grow wider, so that lines printed as they come stay in line.
+        for row in rows:
+            widths = [max(width, display_width(cell)) for width, cell in zip(widths, row, strict=True)]
+        for (event, summary), row in zip(page, rows, strict=True):
+            if is_cut_short() and day(event.recorded_at) != today:
+                today = day(event.recorded_at)
+                click.echo(paint(today, "dim"))
+            click.echo(_line(row, widths, summary))
+
+
+def _cells(event: RecordedEvent) -> list[str]:
+    return [
+        str(event.position),
+        # Where space is short, the day stands on a line of its own.
+        clock(event.recorded_at) if is_cut_short() else absolute(event.recorded_at),
+        one_line(f"{event.stream.removeprefix('chat:')}@{event.version}"),
+        one_line(event.meta.actor or "-"),
+        type_of(event.event),
+    ]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], summary: str) -> str:
+    number, *texts = (" " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True))
+    position, time, place, actor, kind = cells
+    used = sum(widths) + 2 * len(widths)
+    shown = cut(summary, max(terminal_width() - used, 1)) if is_cut_short() else summary
+    return "  ".join([
+        number + position,
+        paint(time, "dim") + texts[0],
+        paint(place, "cyan") + texts[1],
+        actor + texts[2],
+        paint(kind, "yellow") + texts[3],
+        shown,
+    ]).rstrip()  # fmt: skip

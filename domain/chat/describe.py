@@ -1,0 +1,218 @@
+"""The events of a chat in words and as data, and the text of its items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..canonical import parse_json
+from ..context.description import (
+    Change,
+    Fact,
+    Left,
+    because,
+    counted,
+    in_pairs,
+    joined,
+    named,
+    named_version,
+    place_of,
+    places_of,
+    sized,
+    source_of,
+)
+from ..spans import refs_of, span_of
+from .events import (
+    ChatEvent,
+    ChatItemEvent,
+    Cleared,
+    ConfigUpdated,
+    ConflictResolved,
+    EditEvent,
+    Forked,
+    FunctionCalled,
+    FunctionReturned,
+    HandedOff,
+    Image,
+    InstructionsReplaced,
+    ItemInserted,
+    ItemsEvicted,
+    ItemsPinned,
+    ItemsRestored,
+    ItemsUnpinned,
+    Merged,
+    MessageAdded,
+    Named,
+    Opened,
+    Summarized,
+    SummaryUndone,
+)
+
+FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
+
+
+def left_by(event: object) -> Left | None:
+    """Return which items left the view with an event; None where none did."""
+    match event:
+        case ItemsEvicted(items=items, how=how, reason=reason):
+            return Left(items, how, reason)
+        case InstructionsReplaced(replaced=items):
+            return Left(items, "replace")
+        case Summarized(folded=items):
+            return Left(items, "summarize")
+        case SummaryUndone(summary=summary):
+            return Left((span_of(summary),), "undo_summary")
+        case Cleared(reason=reason):
+            return Left(None, "clear", reason)
+    return None
+
+
+def describe(event: ChatEvent) -> Change:
+    """Return what an event did to a chat."""
+    match event:
+        case MessageAdded() | FunctionCalled() | FunctionReturned() | HandedOff() | ConfigUpdated():
+            return Change(lambda _: said_by(event), is_born=True)
+        case Opened():
+            about = {"user": event.user, "session": event.session, "agent": event.agent, "source": event.source}
+            opened: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
+            opened |= {"attributes": parse_json(event.attributes)} if event.attributes else {}
+            return Change(lambda _: in_pairs(**about), opened=opened)
+        case Named():
+            return named_version(event.name, event.version)
+        case _:
+            return _edited(event)
+
+
+def _edited(event: EditEvent) -> Change:
+    left = left_by(event)
+    match event:
+        case ItemInserted(item=item):
+            return Change(lambda _: f"before {place_of(event.before)}: {_spoken(item)}", is_born=True)
+        case InstructionsReplaced(item=item, replaced=items):
+            return Change(lambda _: f"in the place of {named(items)}: {_spoken(item)}", left=left, is_born=True)
+        case ItemsEvicted(items=items, how=how, reason=reason):
+            by = f"by {how}" if how != "evict" else ""
+            return Change(
+                lambda _: joined([named(items), sized(event.change), by, because(reason)]),
+                left=left,
+                reason=reason or (how if by else None),
+            )
+        case ItemsRestored(items=items, reason=reason):
+            return Change(
+                lambda _: joined([named(items), sized(event.change), because(reason)]), came=items, reason=reason
+            )
+        case ItemsPinned(items=items, reason=reason) | ItemsUnpinned(items=items, reason=reason):
+            is_so = isinstance(event, ItemsPinned)
+            pins = tuple(Fact("pinned", not is_so, is_so, ref, reason=reason) for ref in refs_of(items))
+            return Change(lambda _: joined([named(items), because(reason)]), facts=pins)
+        case Cleared(change=change, reason=reason):
+            return Change(
+                lambda _: joined([counted(-change.items, "item"), sized(change), because(reason)]),
+                left=left,
+                reason=reason,
+            )
+        case Summarized(item=item, folded=items):
+            by = f"by {event.model}" if event.model else ""
+            return Change(lambda _: f"{joined([named(items), by])}: {_spoken(item)}", left=left, is_born=True)
+        case SummaryUndone(items=items):
+            return Change(
+                lambda _: f"{named(items)} back in the place of the summary {place_of(event.summary)}",
+                left=left,
+                came=items,
+            )
+        case Forked():
+            return _forked(event)
+        case Merged():
+            return _merged(event)
+        case ConflictResolved():
+            return _resolved(event)
+
+
+def _forked(event: Forked) -> Change:
+    carried = FORKS.get(event.how, event.how)
+    if event.carried:
+        carried += f": {named(event.carried)}"
+    config = "instructions and tools in force" if event.config else ""
+    return Change(
+        lambda _: joined([f"from {source_of(event.parent, event.version)}", carried, config]),
+        opened={"parent": f"{event.parent}@{event.version}", "how": event.how},
+        is_born=event.config is not None,
+    )
+
+
+def _merged(event: Merged) -> Change:
+    taken = tuple(span for placement in event.placed for span in placement.items)
+    base = source_of(event.base.stream, event.base.version) if event.base else ""
+    source = source_of(event.source, event.version)
+
+    def words(_: object) -> str:
+        if event.how == "summary":
+            return f"{source}, {named(event.told)} told by a summary"
+        return joined([
+            source,
+            "its result" if event.how == "result" else "",
+            named(taken) if taken else "no items",
+            f"since {base}" if base else "",
+            f"stays here though evicted there: {named(event.evicted)}" if event.evicted else "",
+        ])  # fmt: skip
+
+    # With another agent's name on it the item is a new one, which this event brought into the world.
+    is_born = bool(event.agent_id and taken)
+    merged = Fact("merged", new=f"{event.source}@{event.version}")
+    return Change(words, facts=(merged,), is_born=is_born, came=() if is_born else taken)
+
+
+def _resolved(event: ConflictResolved) -> Change:
+    sides = f"ours {places_of(event.ours)}, theirs {places_of(event.theirs)}"
+    return Change(
+        lambda _: f"{event.kind}: {event.kept} kept, as {event.rule!r} wants it; {sides}",
+        facts=(Fact(f"conflict of {event.kind}", new=event.kept, reason=f"the rule {event.rule!r}"),),
+    )
+
+
+def speaker_of(item: ChatItemEvent) -> str:
+    """Return the role of a message, or the kind of an item that has no role."""
+    match item:
+        case MessageAdded(role=role):
+            return role
+        case FunctionCalled():
+            return "call"
+        case FunctionReturned(is_error=is_error):
+            return "error" if is_error else "output"
+        case HandedOff():
+            return "handoff"
+        case ConfigUpdated():
+            return "config"
+
+
+def body_of(item: ChatItemEvent) -> str:
+    """Return the text of an item, in full."""
+    match item:
+        case MessageAdded(content=str(text)):
+            return text
+        case MessageAdded(content=parts):
+            return "\n".join(part if isinstance(part, str) else _image(part) for part in parts)
+        case FunctionCalled(name=name, arguments=arguments):
+            return f"{name}({arguments})"
+        case FunctionReturned(name=name, output=output):
+            return f"{name or '(unknown function)'}: {output}"
+        case HandedOff(from_agent=source, to_agent=target, reason=reason):
+            return f"{source or '(nobody)'} -> {target}" + (f": {reason}" if reason else "")
+        case ConfigUpdated(instructions=instructions, tools=tools):
+            texts = [] if instructions is None else [f"instructions: {instructions}"]
+            return "\n".join([*texts, *([] if tools is None else [f"tools: {', '.join(tools) or '(none)'}"])])
+
+
+def said_by(item: ChatItemEvent) -> str:
+    """Return the text of an item; a message behind its role, since the type of the event says the rest."""
+    prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
+    return prefix + body_of(item)
+
+
+def _spoken(item: ChatItemEvent) -> str:
+    return f"{speaker_of(item)}: {body_of(item)}"
+
+
+def _image(image: Image) -> str:
+    # A data URL is a picture in letters: of no use to a reader.
+    shown = image.image.partition(",")[0] + ",…" if image.image.startswith("data:") else image.image
+    return f"[image {shown}]"

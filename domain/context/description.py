@@ -1,0 +1,156 @@
+"""
+The description of an event: what it did to its context, as data and in words.
+
+Each kind of context has one function `describe`, in its `describe.py`. The log, the audit, the question why an item is
+gone and the command line all read its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..spans import Ref, Span
+from ..totals import Totals
+
+RANGES_SHOWN_MAX = 5
+# Writes a JSON value as text: a terminal, a web page and a file each have a way of their own.
+WriteJson = Callable[[Any], str]
+Words = Callable[[WriteJson], str]
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """How an item left: one word, the reason that was given, and the version of the event."""
+
+    how: str
+    reason: str | None
+    version: int
+
+
+class Left(NamedTuple):
+    """
+    The items that left with an event, all of them where `items` is None, and how and why.
+
+    Each kind has a function `left_by`, which folds, projections and `describe` share.
+    """
+
+    items: tuple[Span, ...] | None
+    how: str
+    reason: str | None = None
+
+    def with_version(self, version: int) -> Departure:
+        """Return how each of the items left, given the version of the event."""
+        return Departure(self.how, self.reason, version)
+
+
+class Fact(NamedTuple):
+    """
+    An attribute that an event changed: of the item `ref`, or of the context where there is none.
+
+    `name` is the item's, where the event says it; `other` is a second item, whose name belongs to the attribute.
+    """
+
+    attribute: str
+    old: Any = None
+    new: Any = None
+    ref: Ref | None = None
+    name: str | None = None
+    reason: str | None = None
+    other: Ref | None = None
+
+
+class Change(NamedTuple):
+    """
+    What an event did. Nothing is looked up for it: items are named as the event names them.
+
+    `words` makes the sentence, on demand, since an audit of many events needs none. `opened` is what a context began
+    with, `settings` are the settings that it has from now on. With `is_born` the event brought an item into the world;
+    `came` names the other items that came in, or came back. What comes takes the place of the item `instead`, or of the
+    item of the same name where `is_by_name`. `reason` is why items came or left.
+    """
+
+    words: Words
+    opened: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = {}
+    facts: tuple[Fact, ...] = ()
+    left: Left | None = None
+    is_born: bool = False
+    came: tuple[Span, ...] = ()
+    instead: Ref | None = None
+    is_by_name: bool = False
+    reason: str | None = None
+
+
+# The item that an event brought into the world, as its own facts name it: no stream has this version.
+ITSELF = Ref(0)
+
+
+def named_version(name: str, version: int) -> Change:
+    """Describe that a version got a name."""
+    return Change(lambda _: f"{name} = @{version}", settings={f"name {name}": version})
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, like "1 item" or "1,200 items"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def named(spans: Sequence[Span], noun: str = "item") -> str:
+    """Return items as "2 items (@2..3)"."""
+    return f"{counted(count_of(spans), noun)} ({places_of(spans)})"
+
+
+def sized(change: Totals) -> str:
+    """Return how much came or went, like "about 20 tokens"."""
+    return f"about {abs(change.tokens):,} tokens"
+
+
+def because(reason: str | None) -> str:
+    """Return a reason behind its word; nothing where there is none."""
+    return f"because: {reason}" if reason else ""
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return parts of a sentence with commas between them, those left out that are empty."""
+    return ", ".join(part for part in parts if part)
+
+
+def in_pairs(**values: object) -> str:
+    """Return values like "user=alice agent=clerk", those left out that are empty."""
+    return " ".join(f"{name}={value}" for name, value in values.items() if value)
+
+
+def count_of(spans: Iterable[Span]) -> int:
+    """Return how many items spans name."""
+    return sum(len(run) for span in spans for run in span.ranges())
+
+
+def places_of(spans: Iterable[Span]) -> str:
+    """
+    Return where the items were added, the first few ranges: in the streams that spans name, or (`@2`) in the own one.
+    """
+    ranges = _ranges(spans)
+    shown = list(islice(ranges, RANGES_SHOWN_MAX))
+    more = sum(1 for _ in ranges)
+    return ", ".join([*shown, *([f"and {counted(more, 'range')} more"] if more else [])])
+
+
+def place_of(ref: Ref, shown_in: str = "") -> str:
+    """Return where an item was added, as it is typed in the context that shows it."""
+    is_own = ref.stream in ("", shown_in)
+    return f"@{ref.version}" if is_own else f"{ref.stream.removeprefix('chat:')}@{ref.version}"
+
+
+def source_of(stream: str, version: int) -> str:
+    """Return a context at a version, as it is typed."""
+    return place_of(Ref(version, stream))
+
+
+def _ranges(spans: Iterable[Span]) -> Iterator[str]:
+    for span in spans:
+        for run in span.ranges():
+            place = place_of(Ref(run.start, span.stream))
+            yield place if len(run) == 1 else f"{place}..{run[-1]}"

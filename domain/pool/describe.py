@@ -1,0 +1,158 @@
+"""The events of queues and pools in words and as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..content import Content, plain_content
+from ..context.description import (
+    Change,
+    Fact,
+    Left,
+    WriteJson,
+    because,
+    counted,
+    in_pairs,
+    joined,
+    named,
+    named_version,
+    place_of,
+    sized,
+    source_of,
+)
+from ..spans import Ref, span_of
+from .events import (
+    AddedEvent,
+    BranchedEvent,
+    ClearedEvent,
+    ContainerEvent,
+    EvictedEvent,
+    MergedEvent,
+    NamedEvent,
+    OpenedEvent,
+    PoolAdded,
+    PoolConflictResolved,
+    PoolMerged,
+    PoolRemoved,
+    PoolReplaced,
+    RestoredEvent,
+    SettingsEvent,
+)
+
+# The reasons that are recorded where nobody gave one.
+REASONS = {"limit": "to make room", "evict": ""}
+
+
+def left_by(event: object) -> Left | None:
+    """Return which items left with an event that names them; None where none did. A branch names none."""
+    match event:
+        case EvictedEvent(items=items, reason=reason):
+            return Left(items, "evict", reason)
+        case PoolRemoved(item=ref, reason=reason):
+            return Left((span_of(ref),), "remove", reason)
+        case PoolReplaced(old=ref):
+            return Left((span_of(ref),), "replace")
+        case MergedEvent(dropped=items):
+            return Left(items, "merge")
+        case ClearedEvent():
+            return Left(None, "clear")
+    return None
+
+
+def describe(event: ContainerEvent) -> Change:
+    """Return what an event did to a queue or a pool."""
+    left = left_by(event)
+    match event:
+        case OpenedEvent() | BranchedEvent():
+            return _opened(event)
+        case PoolReplaced(old=old):
+            return Change(
+                lambda _: f"{event.id}, in the place of {place_of(old)}: {event.description or ''}",
+                left=left,
+                is_born=True,
+                instead=old,
+            )
+        case PoolAdded():
+            return Change(lambda _: f"{event.id}: {event.description or ''}", is_born=True)
+        case AddedEvent(content=content):
+            return Change(lambda write: text_of(content, write), is_born=True)
+        case EvictedEvent(items=items, reason=reason):
+            why = REASONS.get(reason, because(reason))
+            return Change(lambda _: joined([named(items), sized(event.change), why]), left=left, reason=reason)
+        case PoolRemoved(item=item, reason=reason):
+            return Change(
+                lambda _: joined([f"{event.id} ({place_of(item)})", sized(event.change), because(reason)]),
+                left=left,
+                reason=reason,
+            )
+        case RestoredEvent(items=items):
+            return Change(lambda _: joined([named(items), sized(event.change)]), came=items)
+        case ClearedEvent(change=change):
+            return Change(lambda _: joined([counted(-change.items, "item"), sized(change)]), left=left)
+        case MergedEvent():
+            return _merged(event)
+        case PoolConflictResolved():
+            return _resolved(event)
+        case SettingsEvent():
+            return Change(
+                lambda _: in_pairs(**_settings(event)) or "no limit, no tags",
+                settings={"limit": event.limit, "tags": list(event.tags)},
+            )
+        case NamedEvent():
+            return named_version(event.name, event.version)
+
+
+def text_of(content: Content, write: WriteJson) -> str:
+    """Return a content as text: a text as it is, everything else as JSON."""
+    return content.text if content.text is not None else write(plain_content(content))
+
+
+def _opened(event: OpenedEvent | BranchedEvent) -> Change:
+    settings = {"limit": event.limit, "tags": list(event.tags)}
+    who = {"user": event.user, "session": event.session, "agent": event.agent}
+    given = {"limit": event.limit, "tags": list(event.tags) or None, **who}
+    opened = {name: value for name, value in given.items() if value is not None}
+    if isinstance(event, OpenedEvent):
+        return Change(lambda _: in_pairs(**who, **_settings(event)), opened=opened, settings=settings)
+    parent = f"{event.parent}@{event.version}"
+    came = f"from {source_of(event.parent, event.version)}, {counted(event.change.items, 'item')}"
+    return Change(
+        lambda _: joined([came, in_pairs(**_settings(event))]),
+        opened={"parent": parent, **opened},
+        settings=settings,
+    )
+
+
+def _merged(event: MergedEvent) -> Change:
+    base = source_of(event.base.stream, event.base.version) if event.base else ""
+    return Change(
+        lambda _: joined([
+            source_of(event.source, event.version),
+            f"{named(event.taken)} taken" if event.taken else "no items taken",
+            f"{named(event.dropped)} dropped" if event.dropped else "",
+            f"since {base}" if base else "",
+        ]),
+        facts=(Fact("merged", new=f"{event.source}@{event.version}"),),
+        left=left_by(event),
+        came=event.taken,
+        is_by_name=isinstance(event, PoolMerged),
+    )  # fmt: skip
+
+
+def _resolved(event: PoolConflictResolved) -> Change:
+    kept = event.ours if event.kept == "ours" else event.theirs
+    return Change(
+        lambda _: (
+            f"{event.id}: {event.kept} kept, as {event.rule!r} wants it; "
+            f"ours {_place(event.ours)}, theirs {_place(event.theirs)}"
+        ),
+        facts=(Fact("conflict", None, event.kept, kept, event.id, f"the rule {event.rule!r}"),),
+    )
+
+
+def _settings(event: OpenedEvent | BranchedEvent | SettingsEvent) -> dict[str, Any]:
+    return {"limit": None if event.limit is None else str(event.limit), "tags": ",".join(event.tags)}
+
+
+def _place(ref: Ref | None) -> str:
+    return "none" if ref is None else place_of(ref)

@@ -1,0 +1,91 @@
+"""The events of windows in words and as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..context.description import (
+    ITSELF,
+    Change,
+    Fact,
+    Left,
+    because,
+    counted,
+    joined,
+    named,
+    named_version,
+    sized,
+)
+from ..spans import refs_of
+from .events import (
+    WindowAdded,
+    WindowCleared,
+    WindowDropped,
+    WindowEvent,
+    WindowEvicted,
+    WindowNamed,
+    WindowOpened,
+    WindowReplaced,
+    WindowRestored,
+    WindowSettingsChanged,
+)
+
+
+def left_by(event: object) -> Left | None:
+    """Return which items left with an event; None where none did."""
+    match event:
+        case WindowReplaced(old=items):
+            return Left(items, "replace")
+        case WindowEvicted(items=items, how=how, reason=reason):
+            return Left(items, how, reason)
+        case WindowCleared():
+            return Left(None, "clear")
+    return None
+
+
+def describe(event: WindowEvent) -> Change:
+    """Return what an event did to a window."""
+    left = left_by(event)
+    match event:
+        case WindowOpened() | WindowSettingsChanged():
+            return _set(event)
+        case WindowAdded():
+            return Change(lambda _: f"{event.key}: {event.value}", is_born=True)
+        case WindowReplaced(old=old):
+            return Change(
+                lambda _: f"{event.key}, in the place of {named(old)}: {event.value}",
+                left=left,
+                is_born=True,
+                instead=next(refs_of(old), None),
+            )
+        case WindowDropped():
+            over = f"with it {event.tokens:,} tokens, and {event.max_tokens:,} are allowed"
+            return Change(
+                lambda _: f"{event.key}, not let in ({over}): {event.value}",
+                facts=(Fact("dropped", new=event, ref=ITSELF, name=event.key, reason=over),),
+            )
+        case WindowEvicted(items=items, how=how, reason=reason):
+            why = "to make room" if how == "room" else because(reason)
+            return Change(
+                lambda _: joined([named(items), sized(event.change), why]),
+                left=left,
+                reason=reason or ("room" if how == "room" else None),
+            )
+        case WindowRestored(items=items):
+            return Change(lambda _: joined([named(items), sized(event.change)]), came=items)
+        case WindowCleared(change=change):
+            return Change(lambda _: joined([counted(-change.items, "item"), sized(change)]), left=left)
+        case WindowNamed():
+            return named_version(event.name, event.version)
+
+
+def _set(event: WindowOpened | WindowSettingsChanged) -> Change:
+    settings: dict[str, Any] = {"max_tokens": event.max_tokens, "policy": event.policy}
+    opened: dict[str, Any] | None = None
+    if isinstance(event, WindowOpened):
+        fields = {"user": event.user, "session": event.session, "agent": event.agent}
+        who = {name: value for name, value in fields.items() if value is not None}
+        # JSON has the policy last where it is the usual one.
+        is_usual = event.policy == "first_come"
+        opened = {"max_tokens": event.max_tokens, **who, **settings} if is_usual else {**settings, **who}
+    return Change(lambda _: f"max_tokens={event.max_tokens} policy={event.policy}", opened=opened, settings=settings)

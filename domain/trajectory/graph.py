@@ -64,7 +64,7 @@ class RunGraph:
         """
         return next((ref for ref in self.ever_named(name) if self.is_there(ref)), None)
 
-    def _bearing(self, name: str, number: int | None = None) -> Iterator[Ref]:
+    def _vertices_of_name(self, name: str, number: int | None = None) -> Iterator[Ref]:
         """Yield the vertices that a plain name may mean, or one with a number, the newest first, removed ones too."""
         counts = [_count(state, name) for _, state in self.rounds]
         before = sum(counts)
@@ -84,11 +84,11 @@ class RunGraph:
             InvalidInputError: the name is not of the form `Type(label)`.
         """
         wanted = parse_node_name(name)
-        return self._bearing(node_name(wanted.type, wanted.label), wanted.number)
+        return self._vertices_of_name(node_name(wanted.type, wanted.label), wanted.number)
 
     def vertices_named(self, node_type: str, label: str) -> list[Ref]:
         """Return all vertices of a name, removed ones too, oldest first."""
-        return list(self._bearing(node_name(node_type, label)))[::-1]
+        return list(self._vertices_of_name(node_name(node_type, label)))[::-1]
 
     def name_of(self, ref: Ref) -> str:
         """Return the name of a vertex: the plain one if it is the newest that bears it, else with its number."""
@@ -105,9 +105,9 @@ class RunGraph:
         name, place = self._vertex(ref).name, self._places[ref.stream]
         is_last = self.rounds[place][1].newest.get(name) == ref.version
         if is_last and not any(name in state.newest for _, state in self.rounds[place + 1 :]):
-            # Most names are borne once.
+            # Most names belong to one vertex.
             return True
-        return next((other for other in self._bearing(name) if self.is_there(other)), None) == ref
+        return next((other for other in self._vertices_of_name(name) if self.is_there(other)), None) == ref
 
     # Vertices
 
@@ -321,12 +321,12 @@ def _name(ref: Ref, names: Mapping[str, Names]) -> str | None:
 def _names(graph: RunGraph) -> dict[str, Names]:
     """Name vertices as `RunGraph.name_of` does: only the newest that bears a name bears it without a number."""
     names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in graph.there.items()}
-    borne = {name for own in names.values() for name in own.values()}
-    if len(borne) < sum(map(len, names.values())):
+    unassigned = {name for own in names.values() for name in own.values()}
+    if len(unassigned) < sum(map(len, names.values())):
         for stream, own in reversed(names.items()):
             for version, name in reversed(own.items()):
-                if name in borne:
-                    borne.remove(name)
+                if name in unassigned:
+                    unassigned.remove(name)
                 else:
                     own[version] = graph.numbered_name_of(Ref(version, stream))
     return names

@@ -28,6 +28,7 @@ from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, require_fields
 from .rules import stored_fields
 from .run import Run
 from .state import QUERY
+from .trajectory import TrajectoryEdge
 
 # The name of the version at which a run held what was imported, and nothing else.
 IMPORTED = "imported"
@@ -59,14 +60,6 @@ class RoundNode(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[RoundChange, ...] = ()
 
 
-class RoundEdge(msgspec.Struct, frozen=True):
-    """An edge by the names of its ends."""
-
-    source: str
-    target: str
-    type: str
-
-
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
     A round: nodes in the order in which they were registered; `version` is that of the run that was exported.
@@ -77,7 +70,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     run_id: int
     sub_id: int
     nodes: tuple[RoundNode, ...]
-    edges: tuple[RoundEdge, ...]
+    edges: tuple[TrajectoryEdge, ...]
     pointers: frozenset[str]
     messages: tuple[dict[str, Any], ...] = ()
     user_id: str | None = None
@@ -147,7 +140,7 @@ def export_round(run: Run) -> RoundRecord:
         nodes=tuple(_node(graph, ref, name, recorded) for ref, name in names.items()),
         edges=tuple(
             dict.fromkeys(
-                RoundEdge(names[edge.end], name, edge.type)
+                TrajectoryEdge(names[edge.end], name, edge.type)
                 for ref, name in names.items()
                 for edge in graph.predecessors(ref)
             )
@@ -295,7 +288,7 @@ class _RoundImport:
     def __init__(self, run: Run, record: RoundRecord) -> None:
         self._run, self._record = run, record
         self._refs: dict[str, Ref] = {}
-        self._edges_to: dict[str, list[RoundEdge]] = {node.name: [] for node in record.nodes}
+        self._edges_to: dict[str, list[TrajectoryEdge]] = {node.name: [] for node in record.nodes}
         for edge in record.edges:
             self._edges_to[edge.target].append(edge)
 
@@ -315,7 +308,7 @@ class _RoundImport:
         """Return the name that the run has for a node at this moment."""
         return self._run._graph.name_of(self._refs[name])
 
-    def _registered(self, node: RoundNode) -> list[RoundEdge]:
+    def _registered(self, node: RoundNode) -> list[TrajectoryEdge]:
         """Register a node and record its changes; return the edges to it that must be recorded by themselves."""
         edges = dict.fromkeys(self._edges_to[node.name])
         known = [edge for edge in edges if edge.source in self._refs and node.type != QUERY]

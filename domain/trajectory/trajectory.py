@@ -54,6 +54,9 @@ class Trajectory:
     A graph that does not change: `nodes` by name in the order of registration, and `edges`.
 
     `root` is the session's first query, `initial` the round's own, `pointers` the ends of its active branches.
+
+    Raises:
+        NodeNotFoundError: the graph has no node of the name that a call was given.
     """
 
     def __init__(
@@ -102,40 +105,20 @@ class Trajectory:
         return _adjacent(self.nodes, ((edge.target, edge.source) for edge in self.edges))
 
     def successors(self, name: str) -> list[str]:
-        """
-        Return the names of the nodes that edges from a node lead to.
-
-        Raises:
-            NodeNotFoundError: no such node.
-        """
+        """Return the names of the nodes that an edge leads to from a node."""
         return list(_of(self._following, name))
 
     def predecessors(self, name: str) -> list[str]:
-        """
-        Return the names of the nodes that edges lead to a node from.
-
-        Raises:
-            NodeNotFoundError: no such node.
-        """
+        """Return the names of the nodes that an edge leads from to a node."""
         return list(_of(self._preceding, name))
 
     def descendants(self, name: str) -> set[str]:
-        """
-        Return the names of the nodes to which a way leads from a node.
-
-        Raises:
-            NodeNotFoundError: no such node.
-        """
+        """Return the names of the nodes to which a way leads from a node."""
         _of(self._following, name)
         return set(reached([name], self._following.__getitem__))
 
     def ancestors(self, name: str) -> set[str]:
-        """
-        Return the names of the nodes from which a way leads to a node.
-
-        Raises:
-            NodeNotFoundError: no such node.
-        """
+        """Return the names of the nodes from which a way leads to a node."""
         _of(self._preceding, name)
         return set(reached([name], self._preceding.__getitem__))
 
@@ -156,12 +139,7 @@ class Trajectory:
         return self.limited_to([self.root, *reached([self.root], following.__getitem__)])
 
     def limited_to(self, names: Iterable[str]) -> Trajectory:
-        """
-        Return the graph with these nodes and the edges between them alone.
-
-        Raises:
-            NodeNotFoundError: no such node.
-        """
+        """Return the graph with these nodes and the edges between them alone."""
         wanted = set(names)
         for name in wanted:
             _of(self._following, name)

@@ -19,9 +19,9 @@ import msgspec
 
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.messages import kind_of, message_to_dict
-from ...domain.trajectory import Run
+from ...domain.trajectory import Run, TrajectoryEdge
 from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
-from ...domain.trajectory.rounds import RoundChange, RoundEdge, RoundNode, RoundRecord, checked_round, export_round
+from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, checked_round, export_round
 from ...domain.trajectory.rules import RESERVED, edge_type
 from ..files import parse_foreign, read_bounded, replace_files
 
@@ -329,7 +329,7 @@ def _named(held: Mapping[str, Any]) -> tuple[str, str, str]:
     return name, parsed.type, parsed.label
 
 
-def _edges(held: Mapping[str, Any], types: Mapping[str, str]) -> list[RoundEdge]:
+def _edges(held: Mapping[str, Any], types: Mapping[str, str]) -> list[TrajectoryEdge]:
     """Return the edge, or the several of ours, between two nodes."""
     source, target = held.get("source"), held.get("target")
     if not isinstance(source, str) or not isinstance(target, str):
@@ -339,7 +339,7 @@ def _edges(held: Mapping[str, Any], types: Mapping[str, str]) -> list[RoundEdge]
         raise InvalidInputError(f"the edge from {source!r} to {target!r} has `edge_types` that are no list")
     ends = [types.get(source, "")], types.get(target, "")
     try:
-        return [RoundEdge(source, target, edge_type(one, *ends)) for one in given]
+        return [TrajectoryEdge(source, target, edge_type(one, *ends)) for one in given]
     except InvalidInputError as error:
         raise InvalidInputError(f"the edge from {source!r} to {target!r}: {error}") from error
 

@@ -12,7 +12,7 @@ from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClo
 from refold.domain.log.envelope import acting
 from refold.domain.pool.read_only import ReadOnlyError
 from refold.domain.trajectory import RunFactory
-from refold.domain.trajectory import run as portrayed
+from refold.domain.trajectory import run as run_module
 from refold.domain.trajectory.nodes import DATA, own_fields
 
 from ..llm.models import ScriptedLLM
@@ -24,7 +24,7 @@ FAILED = ["PortraitRequested", "PortraitFailed"]
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let attempts follow each other at once."""
-    monkeypatch.setattr(portrayed, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run_module, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 async def test_pauses_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,10 +34,10 @@ async def test_pauses_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(portrayed, "FIRST_PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(run_module, "FIRST_PAUSE_SECONDS", 0.5)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     for attempt in range(4):
-        await portrayed._pause(attempt)
+        await run_module._pause(attempt)
 
     assert pauses == [0.5, 1.0, 2.0]
 

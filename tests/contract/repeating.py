@@ -65,9 +65,11 @@ class RepeatingContract:
 
         again = log.append([new(A, said(1), key="k"), new(B, said(2), key="k")]).result()
         half = log.append([new(A, said(1), key="k"), new("chat:c", said(3))]).result()
+        keyed = log.append([new(A, said(1), key="k"), new("chat:c", said(3), key="c", call=b"c" * 16)]).result()
 
         assert [receipt.events for receipt in again] == [receipt.events for receipt in first]
         assert [(receipt.events, receipt.replayed) for receipt in half] == [(first[0].events, True), ((), True)]
+        assert keyed == half
         assert numbers(everything(log)) == ["m1", "m2"]
 
     def test_no_events_under_a_key(self, log: LiveLog) -> None:

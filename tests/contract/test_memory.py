@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from refold.domain.clock import RealSystem
-from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import LiveLog
-from refold.domain.positions import BEGINNING
+from refold.domain.errors import LogWentBackError
+from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
+from refold.domain.log.ports import LiveLog, StreamEnd
+from refold.domain.positions import BEGINNING, Moment
 
+from ..support.effort import CountedLock
 from .agents import AgentsContract
 from .calls import CallsContract
 from .calls_in_transactions import TransactionsContract
@@ -22,7 +24,7 @@ from .runs import RunsContract
 from .runs_threads import RunThreadsContract
 from .stores import Store, memory_store
 from .windows import WindowContract
-from .writing import new, said
+from .writing import append, new, said
 
 
 @pytest.fixture
@@ -102,6 +104,45 @@ def test_a_batch_comes_into_sight_as_one() -> None:
     log.append([new("chat:a", said(1), said(2)), new("chat:b", said(3))])
 
     assert system.seen <= {(0, 0), (3, 2)}
+
+
+def test_an_append_takes_the_lock() -> None:
+    """To record all of a batch, and to list it under its streams; who reads takes it only where that is not done."""
+    log = MemoryLog()
+    log._lock = lock = CountedLock()  # type: ignore[assignment]
+    append(log, "chat:a", said(1))
+    assert (log.head("chat:a"), lock.taken) == (1, 2)
+
+    # As an interrupt leaves it.
+    log._indexed, log._streams = 0, {}
+    assert (log.head("chat:a"), log.head("chat:a"), lock.taken) == (1, 1, 3)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_where_a_page_ends(after: int, limit: int) -> None:
+    """Behind its last event; one without any ends where it began, or at the end of the log where that lies before."""
+    log = MemoryLog()
+    append(log, "chat:a", *map(said, range(3)))
+    page = log.read_all(after=Moment(((ONE_SEQUENCE, after),)) if after else BEGINNING, limit=limit)
+
+    assert [one.position.number for one in page.events] == list(range(after + 1, min(3, after + limit) + 1))
+    assert page.moment.head(ONE_SEQUENCE) == min(3, after + limit)
+    assert MemoryLog().read_all(after=BEGINNING, limit=limit).moment == BEGINNING
+
+
+def test_a_log_that_lacks_what_a_reader_knows() -> None:
+    """An event that is not there, or is another one, is noticed; a version without its digest says less."""
+    log = MemoryLog()
+    log.append([new("chat:a", said(1), said(2))])
+    end = log.end("chat:a")
+
+    for known in (StreamEnd(3, b"x"), StreamEnd(3), StreamEnd(2, b"x"), StreamEnd(1, end.digest)):
+        with pytest.raises(LogWentBackError) as caught:
+            log.read("chat:a", after=2, known=known)
+        assert (caught.value.acknowledged, caught.value.found) == (known.version, 2)
+    for known in (end, StreamEnd(2), StreamEnd(0)):
+        assert log.read("chat:a", after=2, known=known) == []
 
 
 class TestMemoryCalls(CallsContract, TransactionsContract):

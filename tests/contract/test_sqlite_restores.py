@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import DamagedError, LogWentBackError
-from refold.infrastructure.log.acknowledged import Acknowledged, Nothing
+from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
+from refold.domain.log.ports import Receipt
+from refold.infrastructure.log.acknowledged import RECENT_MAX, Acknowledged, Nothing
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
 
+from ..support.effort import CountedLock
 from .restores import RestoreContract, texts
 from .writing import append, said
 
@@ -239,3 +243,72 @@ def test_what_is_acknowledged_while_somebody_is_told(tmp_path: Path) -> None:
     told = [[one.reference for one in known.lost(present)] for present in (Meanwhile(), Nothing(), Nothing())]
 
     assert told == [["chat:a@1"], ["chat:b@1"], []]
+
+
+def acknowledged(*, count: int = 1, stream: str = "chat:a", log: MemoryLog | None = None) -> list[Receipt]:
+    """Return receipts of small events of a stream."""
+    log = MemoryLog() if log is None else log
+    return [append(log, stream, said(number)) for number in range(1, count + 1)]
+
+
+def test_what_is_acknowledged_is_noted_under_a_lock() -> None:
+    """A reader that finds something missing looks at it while the writer goes on."""
+    known = Acknowledged()
+    known._lock = lock = CountedLock()  # type: ignore[assignment]
+    steps: list[Callable[[], object]] = [
+        # Most of the time the list alone grows, and this costs an append nothing.
+        lambda: known.note(acknowledged(), are_small=True),
+        # To put in order what was noted, to take it, and to take this.
+        lambda: known.note(acknowledged()),
+        lambda: known.witness(ONE_SEQUENCE),
+        lambda: known.lost(Nothing()),
+    ]
+    taken = []
+    for step in steps:
+        lock.taken = 0
+        step()
+        taken.append(lock.taken)
+
+    assert taken == [0, 3, 2, 4]
+
+
+@pytest.mark.parametrize("count", [RECENT_MAX - 1, RECENT_MAX, RECENT_MAX + 1, 2 * RECENT_MAX + 1])
+def test_the_newest_events_are_kept_as_they_were(count: int) -> None:
+    """All that is gone is listed, and of the newest, 256 at most, what they said; then it is told of no more."""
+    known = Acknowledged()
+    for receipt in acknowledged(count=count):
+        known.note([receipt], are_small=True)
+        assert len(known._noted) < RECENT_MAX
+    lost = known.lost(Nothing())
+
+    assert [one.reference for one in lost] == [f"chat:a@{version}" for version in range(1, count + 1)]
+    assert [one.event.id if isinstance(one.event, MessageAdded) else "" for one in lost] == [
+        "" if version <= count - RECENT_MAX else f"m{version}" for version in range(1, count + 1)
+    ]
+    assert known.lost(Nothing()) == []
+
+
+def test_the_ends_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those noted first are forgotten, half of them at once, where there are too many; the last of all is known."""
+    monkeypatch.setattr("refold.infrastructure.log.acknowledged.ENDS_MAX", 4)
+    known, log = Acknowledged(), MemoryLog()
+    for number in range(5):
+        known.note(acknowledged(stream=f"chat:{number}", log=log), are_small=number % 2 == 0)
+    witness = known.witness(ONE_SEQUENCE)
+
+    assert witness is not None
+    assert (witness.stream, witness.number) == ("chat:4", 5)
+    assert [one.reference for one in known.lost(Nothing())] == ["chat:2@1", "chat:3@1", "chat:4@1"]
+    assert known.witness(ONE_SEQUENCE) is None
+
+
+def test_the_witness_of_a_slice_is_its_last_event() -> None:
+    """In whatever order its streams were noted; a repetition acknowledges nothing new."""
+    known, log = Acknowledged(), MemoryLog()
+    (first,), (second,) = acknowledged(stream="chat:a", log=log), acknowledged(stream="chat:b", log=log)
+    known.note([second, first])
+    known.note([Receipt(append(MemoryLog(), "chat:c", said(1)).events, True), Receipt(())])
+    witness = known.witness(ONE_SEQUENCE)
+
+    assert witness == ("chat:b", 1, second.events[0].digest, 2, ONE_SEQUENCE)
+    assert [one.reference for one in known.lost(Nothing())] == ["chat:b@1", "chat:a@1"]

@@ -59,6 +59,14 @@ def test_tools_are_chosen_by_name() -> None:
     assert ids(context(*TALK).copy(tools=["lookup"], exclude_instructions=True)) == "u1 f1 h1 c1 u2 o1 u3 f3"
 
 
+def test_items_of_one_agent() -> None:
+    """Messages and calls of others stay behind; instructions, handoffs and config updates come along (V4.4)."""
+    parent = context(*TALK)
+    parent.add_message("assistant", "mine", agent_id="sub", message_id="mine")
+
+    assert ids(parent.copy(filter_agent_id="sub")) == "s h1 c1 d mine"
+
+
 @pytest.mark.parametrize("turns", [0, -1])
 def test_too_few_turns(turns: int) -> None:
     """Refused in the seed's words (V4.11)."""

@@ -1,5 +1,6 @@
 """The command handler: catching up, conflicts, queued decisions, repetitions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from refold.domain.context.view import Place
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, IdempotencyError, InvalidInputError
 from refold.domain.log.memory_log import MemoryLog
 
+from ..support.effort import CountedLock
 from .chat_events import OPENED, STREAM, said
 from .fakes import CountingSystem, DisturbedLog, handle_on, kept, record, texts
 
@@ -288,3 +290,48 @@ def test_ids_and_times_come_from_the_port() -> None:
 
     assert message.id == "msg_000000000001"
     assert 1_000 < message.created_at < 1_010
+
+
+# Locks
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize(
+    ("do", "times"),
+    [
+        (lambda journal: journal.events(until=1), 1),
+        (lambda journal: journal.known, 1),
+        (lambda journal: journal.decided_past(1), 1),
+        (lambda journal: journal.forget(), 1),
+        (lambda journal: journal.flush(), 1),
+        # It flushes first.
+        (lambda journal: journal.refresh(), 2),
+        # It flushes and refreshes.
+        (lambda journal: journal.repeated("a call", "key"), 3),
+        (lambda journal: journal.move_to(MemoryLog(), journal.place, "commit", set()), 1),
+        (lambda journal: journal._settle_transaction(None), 1),
+    ],
+)
+def test_each_call_takes_the_lock(do: Callable[[Journal[Any]], object], times: int, loaded: bool) -> None:
+    """Several threads may use one view."""
+    log = MemoryLog()
+    journal = (kept(log) if loaded else handle_on_new(log))._journal
+    journal._lock = lock = CountedLock()  # type: ignore[assignment]
+
+    do(journal)
+
+    assert lock.taken == times
+
+
+def test_the_state_is_read_once_under_the_lock() -> None:
+    """And looked at without it then: whoever waits for the disk holds it."""
+    journal = handle_on_new(MemoryLog())._journal
+    journal._lock = lock = CountedLock()  # type: ignore[assignment]
+
+    _ = journal.state
+    # Once for the state, and once for its events.
+    assert lock.taken == 2
+    journal.execute(AddItems(STREAM, (said("m2"),)))
+    assert (journal.version, lock.taken) == (3, 3)
+    _ = journal.state, journal.version
+    assert lock.taken == 3

@@ -10,6 +10,7 @@ from refold.domain.log.overlay_log import OverlayLog
 from refold.domain.log.ports import NewEvents, Range
 from refold.domain.positions import BEGINNING, Moment
 from tests.contract.writing import NO_META, append, ids, said
+from tests.support.effort import CountedLock
 
 A, B, C = "chat:a", "chat:b", "chat:c"
 
@@ -138,3 +139,13 @@ def test_what_was_appended_is_given_back(below: MemoryLog) -> None:
     log.reopen()
     begun(log, C, 10, expected=2)
     assert ids(log.read_events(C)) == ["m7", "m9", "m10"]
+
+
+def test_an_append_takes_the_lock(below: MemoryLog) -> None:
+    """And so does the end: nothing is appended while what there is is given back."""
+    log = over(below)
+    log._lock = lock = CountedLock()  # type: ignore[assignment]
+    begun(log, C, 7)
+    log.finish()
+
+    assert lock.taken == 2

@@ -112,6 +112,14 @@ def test_no_time_is_now(entry: dict[str, Any]) -> None:
     assert abs(ChatContext.from_dict(data).items[0].created_at - time.time()) < 60
 
 
+def test_fields_that_may_be_left_out() -> None:
+    """V13.4: each has its default then, as in an item that is made anew."""
+    data = {"items": [{"type": "message", "id": "m", "role": "assistant", "created_at": 1.0, "content": "hi"}]}
+    plain = ChatMessage(id="m", role=ChatRole.ASSISTANT, created_at=1.0, content="hi")
+
+    assert ChatContext.from_dict(data).items[0].model_dump() == plain.model_dump()
+
+
 def test_unknown_types_are_left_out() -> None:
     """V13.4: silently."""
     data = {"items": [{"type": "telepathy", "id": "t"}, {"type": "agent_handoff", "id": "h", "to_agent": "b"}]}

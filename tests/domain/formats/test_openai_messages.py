@@ -266,6 +266,16 @@ def test_calls_of_old_stay_calls_of_old() -> None:
     assert (asking["tool_calls"][0]["function"]["name"], stub["content"]) == ("pay", NO_OUTPUT)
 
 
+@pytest.mark.parametrize("content", [None, "One moment."])
+def test_calls_of_old_and_of_today_exclude_each_other(content: str | None) -> None:
+    """A message with both would be refused: it is made anew, with both calls as those of today."""
+    both = {**asked(call("a"), content=content), "function_call": {"name": "pay", "arguments": "{}"}}
+    sent = openai_messages(items(both, answered("a")))
+
+    assert [call["function"]["name"] for call in sent[0]["tool_calls"]] == ["look_up", "pay"]
+    assert "function_call" not in sent[0]
+
+
 def test_what_is_left_of_two_messages_is_valid() -> None:
     """Calls whose text was evicted come together: a message holds one call of old, and both have to be there."""
     came = items({**OLD_CALL, "content": "one"}, {**OLD_CALL, "content": "two"})

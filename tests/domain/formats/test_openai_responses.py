@@ -1,5 +1,6 @@
 """From items to the input of OpenAI's Responses API, and back."""
 
+import json
 from typing import Any
 
 import pytest
@@ -111,6 +112,16 @@ def test_what_the_api_gave_comes_back_as_it_came(instructions: str | None) -> No
     assert isinstance(call, FunctionCalled)
     assert isinstance(output, FunctionReturned)
     assert (call.name, output.name, output.output) == ("look_up", "look_up", "xy")
+
+
+def test_little_lies_beside_an_item() -> None:
+    """What its plain form says is not said twice: where an output was cut, and its parts that are no text."""
+    text = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": ""}]
+    items = received([GO_ON, asking("a"), answering("a", [*text, PICTURE]), asking("b"), answering("b")])
+    _, call, cut, _, plain = (item.origin.rest if item.origin else b"" for item in items)
+
+    assert json.loads(cut) == {"responses": {"cuts": [3, 0], "parts": [[2, PICTURE]]}}
+    assert (call, plain) == (b"", b"")
 
 
 def test_reasoning_leaves_with_what_it_led_to() -> None:

@@ -1,7 +1,7 @@
 """The seed's factory of contexts (SPEC D1)."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -12,8 +12,11 @@ import pytest
 import refold
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
+from refold.domain.trajectory.factory import RunFactory
 from refold.infrastructure.context_factory import HeldContexts
 from refold.trajectory import Context, ContextFactory, ContextInitOptions, Run, build_context_init_options
+
+from ...support.effort import CountedLock
 
 KEY = ("mia", "s", 0)
 
@@ -97,6 +100,28 @@ def test_factories_on_one_file_never_collide(kept: ContextInitOptions) -> None:
         one.close()
 
     assert sorted(found) == list(range(1, 41))
+
+
+def test_each_call_takes_the_lock() -> None:
+    """Any number of threads may ask."""
+    held, runs = HeldContexts(), RunFactory()
+    held._lock, runs._lock = CountedLock(), CountedLock()  # type: ignore[assignment]
+    run = runs.run(*KEY)
+    steps: list[Callable[[], object]] = [
+        lambda: runs.keep(run),
+        lambda: runs.release(),
+        lambda: held.get_context(*KEY, 0),
+        lambda: held.release_context("mia", "s"),
+        lambda: held.clear_context(),
+        # It clears first.
+        lambda: held.close(),
+    ]
+    taken = [(runs._lock.taken, held._lock.taken)]
+    for step in steps:
+        step()
+        taken.append((runs._lock.taken, held._lock.taken))
+
+    assert taken == [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (3, 3), (3, 5)]
 
 
 def test_clearing_begins_anew() -> None:

@@ -55,6 +55,21 @@ def test_items_are_made_once_for_a_version() -> None:
     assert chat.items[0] is before[0]
 
 
+def test_an_edit_makes_no_item_again() -> None:
+    """Those that an edited context shows are made once, whatever is evicted, added and taken back behind it."""
+    chat = ChatContext()
+    for number in range(4):
+        chat.add_message("user", str(number), message_id=f"m{number}")
+    chat.evict("m1")
+    before = {item.id: item for item in chat.items}
+    chat.evict("m2")
+    chat.add_message("user", "4", message_id="m4")
+    chat.restore("m2")
+
+    assert [item.id for item in chat.items] == ["m0", "m2", "m3", "m4"]
+    assert all(before[item.id] is item for item in chat.items[:3])
+
+
 def test_items_taken_earlier_stay() -> None:
     """V2.15, repaired: a list that was read is a moment, and does not change afterwards."""
     chat = ChatContext()

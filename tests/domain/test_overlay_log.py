@@ -7,7 +7,7 @@ from refold.domain.errors import ConcurrencyError, DecisionRefusedError
 from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.overlay_log import OverlayLog
-from refold.domain.log.ports import NewEvents, Range
+from refold.domain.log.ports import NewEvents, Range, StreamEnd
 from refold.domain.positions import BEGINNING, Moment
 from tests.contract.writing import NO_META, append, ids, said
 from tests.support.effort import CountedLock
@@ -139,6 +139,15 @@ def test_what_was_appended_is_given_back(below: MemoryLog) -> None:
     log.reopen()
     begun(log, C, 10, expected=2)
     assert ids(log.read_events(C)) == ["m7", "m9", "m10"]
+
+
+def test_the_end_of_a_stream(below: MemoryLog) -> None:
+    """What was appended here has its digest; what lies below has none, as its writers go on from another end."""
+    log = over(below)
+    begun(log, C, 7)
+
+    assert (log.end(A), log.end(B)) == (StreamEnd(2), StreamEnd(0))
+    assert log.end(C) == StreamEnd(1, log.read(C)[0].digest)
 
 
 def test_an_append_takes_the_lock(below: MemoryLog) -> None:

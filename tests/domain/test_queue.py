@@ -246,20 +246,71 @@ async def test_a_merge_names_nothing_that_was_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "look",
+    ("do", "times"),
     [
-        lambda box: box.is_ahead,
-        lambda box: box.forget_if_settled(list),
-        lambda box: box.events,
-        lambda box: box.settlement,
-        lambda box: box.start_afresh(),
-        lambda box: box.put(NEW, list),
+        (lambda box: box.is_ahead, 1),
+        (lambda box: box.events, 1),
+        (lambda box: box.settlement, 1),
+        (lambda box: box.forget_if_settled(list), 1),
+        (lambda box: box.start_afresh(), 1),
+        (lambda box: box.wait(), 1),
+        # To queue it, to hand it to the log, to settle it, and to hand over what was queued meanwhile.
+        (lambda box: box.put(NEW, list), 4),
     ],
 )
-def test_what_is_queued_is_looked_at_and_changed_under_a_lock(look: Callable[[Outbox], object]) -> None:
+def test_what_is_queued_is_looked_at_and_changed_under_a_lock(do: Callable[[Outbox], object], times: int) -> None:
     """The thread that commits settles what other threads queue."""
     box = Outbox(MemoryLog())
     box._lock = lock = CountedLock()  # type: ignore[assignment]
 
-    look(box)
-    assert lock.taken > 0
+    do(box)
+
+    assert lock.taken == times
+
+
+def test_the_thread_that_commits_takes_the_lock_too() -> None:
+    """Once to settle what it appended, and once to take the next."""
+    log = LateLog()
+    box = Outbox(log)
+    box._lock = lock = CountedLock()  # type: ignore[assignment]
+    box.put(NEW, list)
+    before = lock.taken
+    log.land()
+
+    assert (before, lock.taken) == (2, 4)
+
+
+FORKS: dict[str, Callable[[ChatContext], object]] = {
+    "fork": lambda chat: chat.fork("child"),
+    "last turns": lambda chat: chat.fork_filtered(1, context_id="child"),
+    "brief": lambda chat: chat.fork_brief("Do it.", context_id="child"),
+    "copy": lambda chat: chat.copy(context_id="child"),
+}
+
+
+@pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
+def test_a_fork_names_nothing_that_was_refused(fork: Callable[[ChatContext], object]) -> None:
+    """What its parent has queued is waited for first; the child is not begun."""
+    log = LateLog()
+    chat = refused_before(log)
+
+    with pytest.raises(ConcurrencyError):
+        fork(chat)
+    assert log.streams() == [STREAM]
+
+
+@pytest.mark.parametrize("durability", ["commit", "enqueue"])
+def test_when_a_state_is_let_go_of(durability: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the first event behind the bound that nobody looked for; a look begins anew, and counts as much again."""
+    monkeypatch.setattr("refold.domain.context.journal.UNUSED_EVENTS_MAX", 4)
+    log = MemoryLog()
+    record(log, OPENED)
+    chat = handle_on(log, durability=durability)
+    loaded = []
+    for version in range(2, 20):
+        if version in (2, 9):
+            _ = chat.items
+        chat.add_message("user", "hello")
+        loaded.append(chat._journal.is_loaded)
+
+    assert [version for version, is_so in enumerate(loaded, 2) if is_so] == [2, 3, 4, 5, *range(9, 17)]

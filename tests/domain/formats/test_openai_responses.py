@@ -124,6 +124,23 @@ def test_little_lies_beside_an_item() -> None:
     assert (call, plain) == (b"", b"")
 
 
+@pytest.mark.parametrize(
+    ("entry", "is_interrupted"),
+    [
+        ({"role": "assistant", "content": "plain"}, False),
+        (ANSWER, False),
+        ({**ANSWER, "status": "incomplete"}, True),
+        ({**GO_ON, "status": "incomplete"}, False),
+    ],
+)
+def test_an_answer_that_was_cut_off(entry: dict[str, Any], is_interrupted: bool) -> None:
+    """It was interrupted where its status says that it is not complete."""
+    (item,) = received([entry])
+
+    assert isinstance(item, MessageAdded)
+    assert item.interrupted is is_interrupted
+
+
 def test_reasoning_leaves_with_what_it_led_to() -> None:
     """The API refuses reasoning without the item that followed it; at the end it is kept, and not sent."""
     items = received([GO_ON, REASONING, asking("a"), answering("a"), {**REASONING, "id": "rs_2"}])

@@ -5,7 +5,7 @@ Reading where some events lie in blocks and the newest in rows: whatever is aske
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
+from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.seal import Block
 
@@ -166,3 +167,71 @@ def test_a_large_text_is_checked_each_time(log: SqliteLog, monkeypatch: pytest.M
         return len(checks)
 
     assert (checks_of_two_reads(0), checks_of_two_reads(300)) == (2, 1)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements of all connections that are made from now on, but for those that only begin and end something."""
+    made = SqliteDatabase._connect
+    seen: list[str] = []
+
+    def note(statement: str) -> None:
+        if not statement.startswith(("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")):
+            seen.append(statement)
+
+    def connect(database: SqliteDatabase) -> sqlite3.Connection:
+        connection = made(database)
+        connection.set_trace_callback(note)
+        return connection
+
+    monkeypatch.setattr(SqliteDatabase, "_connect", connect)
+    return seen
+
+
+def at(number: int) -> Moment:
+    """Return a moment of the log."""
+    return Moment(((-1, number),)) if number else BEGINNING
+
+
+# Each call, and how many statements it takes at most: the first time, when the stream is looked up, and then.
+EFFORT: dict[str, tuple[Callable[[SqliteLog], object], int, int]] = {
+    "a part of a block": (lambda log: log.read("chat:a", after=5, until=9), 3, 2),
+    "rows": (lambda log: log.read_events("chat:a", after=600, until=610), 3, 2),
+    "a large text": (lambda log: log.read_events("chat:a", after=2, until=3), 4, 3),
+    "no such stream": (lambda log: log.read("chat:x"), 1, 1),
+    "a hundred ranges": (lambda log: log.read_ranges([Range("chat:a", n, n + 1) for n in range(0, 700, 7)]), 4, 3),
+    "the first page": (lambda log: log.read_all(after=BEGINNING, limit=100), 3, 3),
+    "a page of blocks": (lambda log: log.read_all(after=at(100), limit=100), 3, 3),
+    "a page of rows": (lambda log: log.read_all(after=at(600), limit=50), 4, 3),
+    "an empty page": (lambda log: log.read_all(after=at(700), limit=50), 3, 3),
+    "the head": (lambda log: log.head("chat:a"), 2, 1),
+    "the end": (lambda log: log.end("chat:a"), 3, 3),
+    "now": (lambda log: log.now(), 1, 1),
+    "nothing under a key": (lambda log: log.recorded_under("chat:a", "k"), 2, 1),
+}
+
+
+@pytest.mark.parametrize(("ask", "first", "then"), EFFORT.values(), ids=EFFORT)
+def test_how_many_statements(
+    path: Path, statements: list[str], ask: Callable[[SqliteLog], object], first: int, then: int
+) -> None:
+    """A stream that was read once is known, and so is a block's place; the answer is the same."""
+    with closing(SqliteLog(path)) as log:
+        answers, efforts = [], []
+        for _ in range(3):
+            statements.clear()
+            answers.append(ask(log))
+            efforts.append(len(statements))
+
+    assert answers[0] == answers[1] == answers[2]
+    assert (efforts[0] <= first, efforts[1] <= then, efforts[2] <= then) == (True, True, True), efforts
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100, 600])
+@pytest.mark.parametrize("after", [0, 1, 63, 64, 100, 511, 512, 513, 650, 699, 700, 701])
+def test_a_page_from_anywhere(log: SqliteLog, after: int, limit: int) -> None:
+    """In blocks, in rows, and across the border between them, whatever was read before it."""
+    page = log.read_all(after=at(after), limit=limit)
+
+    assert numbers(page.events) == [f"m{number}" for number in range(after + 1, min(700, after + limit) + 1)]
+    assert page.moment == at(min(700, after + limit))

@@ -192,6 +192,18 @@ def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:
         assert pragma(other, "freelist_count") > 0
 
 
+def test_a_file_that_is_closed_or_being_written_is_left_alone(tmp_path: Path) -> None:
+    """Its room is given back by who closes it, and never within a transaction; who writes goes on waiting for others."""
+    with closing(SqliteLog(tmp_path / "log.db")) as log:
+        append(log, "chat:a", said(1))
+        with log.database.writing() as writer:
+            patience = pragma(writer, "busy_timeout")
+            log.database.give_back_space()
+            assert (writer.in_transaction, pragma(writer, "busy_timeout")) == (True, patience)
+
+    log.database.give_back_space()
+
+
 def steps_to_the_next(log: SqliteLog) -> int:
     """Return how many steps the database takes to find what is to be sealed next."""
     steps: list[int] = []

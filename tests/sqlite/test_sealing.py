@@ -193,7 +193,7 @@ def test_a_file_in_use_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_closed_or_being_written_is_left_alone(tmp_path: Path) -> None:
-    """Its room is given back by who closes it, and never within a transaction; who writes goes on waiting for others."""
+    """Its room is given back at the end, and never within a transaction, whose writer waits for others as before."""
     with closing(SqliteLog(tmp_path / "log.db")) as log:
         append(log, "chat:a", said(1))
         with log.database.writing() as writer:

@@ -9,7 +9,7 @@ from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.overlay_log import OverlayLog
 from refold.domain.log.ports import NewEvents, Range, StreamEnd
 from refold.domain.positions import BEGINNING, Moment
-from tests.contract.writing import NO_META, append, ids, said
+from tests.contract.writing import NO_META, append, ids, new, said
 from tests.support.effort import CountedLock
 
 A, B, C = "chat:a", "chat:b", "chat:c"
@@ -139,6 +139,20 @@ def test_what_was_appended_is_given_back(below: MemoryLog) -> None:
     log.reopen()
     begun(log, C, 10, expected=2)
     assert ids(log.read_events(C)) == ["m7", "m9", "m10"]
+
+
+def test_what_is_under_a_key(below: MemoryLog) -> None:
+    """Here and below, there up to the moment."""
+    below.append([new(A, said(8), key="later")])
+    record = below.append([new("chat:k", said(9), key="k")]).result()[0]
+    log = over(below, 9)
+    log.append([new(C, said(7), key="k")])
+
+    assert log.recorded_under(C, "k") == log.read(C)
+    assert log.recorded_under("chat:k", "k") == list(record.events)
+    assert [log.recorded_under(*name) for name in ((C, "x"), ("chat:k", "x"), (A, "k"))] == [[], [], []]
+    assert [over(below, number).recorded_under("chat:k", "k") for number in (5, 6)] == [[], []]
+    assert over(below, 7).recorded_under("chat:k", "k") == list(record.events)
 
 
 def test_the_end_of_a_stream(below: MemoryLog) -> None:

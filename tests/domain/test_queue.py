@@ -1,6 +1,9 @@
 """The journal with durability "enqueue": what is queued, what is refused, and when it is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import RLock
 from typing import Any
 
 import pytest
@@ -9,10 +12,11 @@ from refold.domain.chat import ChatContext
 from refold.domain.concurrency.promises import Settled
 from refold.domain.context.outbox import Outbox
 from refold.domain.context.transaction import transaction
+from refold.domain.context.view import UNKNOWN
 from refold.domain.errors import ConcurrencyError, StorageError
 from refold.domain.log.envelope import Meta
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import NewEvents
+from refold.domain.log.ports import NewEvents, Pending, Receipt, StreamEnd
 
 from ..support.effort import CountedLock
 from .chat_events import OPENED, STREAM, said
@@ -314,3 +318,168 @@ def test_when_a_state_is_let_go_of(durability: Any, monkeypatch: pytest.MonkeyPa
         loaded.append(chat._journal.is_loaded)
 
     assert [version for version, is_so in enumerate(loaded, 2) if is_so] == [2, 3, 4, 5, *range(9, 17)]
+
+
+class InterruptedLog(MemoryLog):
+    """A log whose next append is interrupted, before it is done or behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interrupt = ""
+
+    def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
+        """Append, or raise what a signal handler would."""
+        interrupt, self.interrupt = self.interrupt, ""
+        if interrupt == "before":
+            raise KeyboardInterrupt
+        done = super().append(batch, wait=wait)
+        if interrupt:
+            raise KeyboardInterrupt
+        return done
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+@pytest.mark.parametrize("waiting", [0, 1, 2])
+def test_an_interrupt_while_it_is_handed_over(when: str, waiting: int) -> None:
+    """The log is asked whether it has it, and what it has not is handed over again: each event is there once."""
+    log = InterruptedLog()
+    record(log, OPENED, said("m1"))
+    box = Outbox(log)
+    first = new_by_me("m2", "m3", expected=2)
+    log.interrupt = when
+    with pytest.raises(KeyboardInterrupt):
+        box.put(first, list)
+    assert (box.is_ahead, box.events) == (True, first.events)
+
+    later = [new_by_me(f"m{number}", expected=number) for number in range(4, 4 + waiting)]
+    for one in later:
+        box.put(one, list)
+    box.wait()
+
+    assert [one.event.id for one in log.read(STREAM, after=1)] == [f"m{n}" for n in range(1, 4 + waiting)]
+    assert (box.is_ahead, box.settlement.failure, box.settlement.refused) == (False, None, ())
+    # Of what was there already nobody knows the digest.
+    is_known = waiting or when == "before"
+    assert box.settlement.digest == (log.end(STREAM).digest if is_known else b"")
+
+
+def test_another_came_first_meanwhile() -> None:
+    """What lies at the place of what was handed over is another's: it is refused, and all behind it."""
+    log = InterruptedLog()
+    record(log, OPENED, said("m1"))
+    box = Outbox(log)
+    log.interrupt = "before"
+    with pytest.raises(KeyboardInterrupt):
+        box.put(new_by_me("m2", expected=2), list)
+    record(log, said("theirs"))
+    box.put(new_by_me("m3", expected=3), list)
+    box.wait()
+
+    assert isinstance(box.settlement.failure, ConcurrencyError)
+    assert [getattr(event, "id", "") for event in box.settlement.refused] == ["m2", "m3"]
+    assert log.read(STREAM)[-1].event.id == "theirs"
+
+
+def new_by_me(*ids: str, expected: int) -> NewEvents:
+    """Return messages that were decided on a version."""
+    events = tuple(map(said, ids))
+    return NewEvents(
+        stream=STREAM, expected_version=expected, events=events, metas=(Meta(),) * len(events), root=STREAM
+    )
+
+
+# In a child that was forked: what the parent was at is done there, as a fork has it done.
+
+
+def seen_in(chat: ChatContext) -> tuple[list[str], int, int]:
+    """Return what a context shows, its version, and what it has queued."""
+    return texts(chat), chat.version, chat._journal.queued
+
+
+def in_another_thread(call: Callable[[], Any]) -> Any:
+    """Return what a call returns in a thread that is not this one, and does not hold its locks."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result(10)
+
+
+def test_a_child_leaves_a_queue_to_its_parent() -> None:
+    """It shows what the log has, looks there when it is first used, and writes behind that."""
+    log = LateLog()
+    chat = queued(log)
+    chat.add_message("user", "the parent's")
+    journal = chat._journal
+    journal._after_fork()
+    assert (journal._version, journal in journal.unflushed, journal.is_ahead) == (UNKNOWN, False, False)
+    MemoryLog.append(log, [new_by_other()])
+
+    assert (chat.version, in_another_thread(lambda: chat.version)) == (3, 3)
+    chat.add_message("user", "the child's")
+    assert (len(texts(chat)), chat._journal.queued) == (3, 1)
+    assert isinstance(journal._lock, type(RLock()))
+
+
+def test_a_child_keeps_what_nobody_was_changing() -> None:
+    """Its lock too, which is free."""
+    chat = kept(MemoryLog())
+    journal = chat._journal
+    before, lock = journal.state, journal._lock
+    journal._after_fork()
+
+    assert journal._lock is lock
+    assert in_another_thread(lambda: lock.acquire(blocking=False))
+    assert (journal._state, journal.version) == (before, 2)
+
+
+def test_a_child_reads_anew_what_another_thread_was_changing() -> None:
+    """That thread is not there any more, and its lock is never given back."""
+    log = MemoryLog()
+    chat = kept(log)
+    in_another_thread(chat._journal._lock.acquire)
+    chat._journal._after_fork()
+    record(log, said("m2", "two"))
+
+    assert (in_another_thread(lambda: seen_in(chat)), seen_in(chat)) == ((["one", "two"], 3, 0),) * 2
+
+
+def test_a_child_within_a_transaction() -> None:
+    """What it was to record is the parent's to record."""
+    log = MemoryLog()
+    chat = kept(log)
+    with suppress(ZeroDivisionError), transaction(log):
+        chat.add_message("user", "two")
+        chat._journal._after_fork()
+        assert not chat._journal.is_ahead
+        raise ZeroDivisionError
+
+    assert seen_in(chat) == (["one"], 2, 0)
+
+
+def test_a_child_of_a_child() -> None:
+    """What nobody used in between is looked at once."""
+    log = LateLog()
+    chat = queued(log)
+    chat.add_message("user", "the parent's")
+    chat._journal._after_fork()
+    lock = chat._journal._lock
+    chat._journal._after_fork()
+
+    assert chat._journal._lock is lock
+    assert seen_in(chat) == (["one"], 2, 0)
+
+
+def test_a_child_whose_first_look_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is its first look."""
+    log = LateLog()
+    chat = queued(log)
+    chat.add_message("user", "the parent's")
+    chat._journal._after_fork()
+
+    def fail(_stream: str) -> StreamEnd:
+        raise StorageError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "end", fail)
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                _ = chat.version
+    assert in_another_thread(lambda: seen_in(chat)) == (["one"], 2, 0)

@@ -1,0 +1,175 @@
+"""The end of a process with queued events, carried out within this one."""
+
+import atexit
+import gc
+import multiprocessing.process
+import multiprocessing.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from refold.domain.chat import ChatContext
+from refold.domain.log.memory_log import MemoryLog
+from refold.infrastructure import exits
+from refold.infrastructure.exits import _Exit, warn_of_unclosed
+
+from ..domain.chat_events import OPENED
+from ..domain.fakes import LateLog, handle_on
+from .writing import new, said
+
+LOST = "refold: {} queued events are not recorded: close the store, or flush it\n"
+
+
+@pytest.fixture
+def end() -> Iterator[_Exit]:
+    """What is done at an end; this process does not do it again at its own."""
+    end = _Exit()
+    yield end
+    atexit.unregister(end.flush)
+
+
+def queued(log: MemoryLog, count: int, stream: str = "chat:a") -> ChatContext:
+    """Return a context of a stream of its own with so many queued messages."""
+    # Past the queue of a log that is late, which lands what others queued before.
+    MemoryLog.append(log, [new(stream, OPENED)])
+    chat = handle_on(log, stream, durability="enqueue")
+    for number in range(count):
+        chat.add_message("user", str(number))
+    return chat
+
+
+def test_it_is_done_once_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is registered, and a child begins with one of its own."""
+    registered: list[Any] = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    end = _Exit()
+
+    assert registered == [end.flush]
+
+
+def test_nothing_is_queued(end: _Exit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread is started, and nothing is said; so too where all who had something are gone."""
+    monkeypatch.setattr(threading.Thread, "start", lambda _: pytest.fail("a thread was started"))
+    queues: set[Any] = set()
+    end.add(queues)
+    end.flush()
+    end.add({queued(MemoryLog(), 1)._journal})
+    gc.collect()
+    end.flush()
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_queued_is_flushed(end: _Exit, capsys: pytest.CaptureFixture[str]) -> None:
+    """For all contexts of all lists."""
+    log = MemoryLog()
+    chats = [queued(log, 2, f"chat:{number}") for number in range(3)]
+    lists = [{chats[0]._journal, chats[1]._journal}, {chats[2]._journal}]
+    for one in lists:
+        end.add(one)
+    assert all(chat._journal in chat._journal.unflushed for chat in chats)
+
+    end.flush()
+
+    assert not any(chat._journal.unflushed for chat in chats)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_refused_is_counted(end: _Exit, capsys: pytest.CaptureFixture[str]) -> None:
+    """Together, and each time anew."""
+    log = LateLog()
+    chats = [queued(log, count, f"chat:{count}") for count in (1, 2)]
+    for chat in chats:
+        MemoryLog.append(log, [new_for(chat)])
+    log.land()
+    queues = {chat._journal for chat in chats}
+    end.add(queues)
+    end.flush()
+    assert capsys.readouterr().err == LOST.format(3)
+
+    end.flush()
+    assert capsys.readouterr().err == ""
+
+
+def new_for(chat: ChatContext) -> Any:
+    """Return another writer's event for a context's stream."""
+    return new(f"chat:{chat.id}", said(99))
+
+
+@pytest.mark.parametrize("has_stderr", [True, False])
+def test_a_disk_that_does_not_answer(
+    end: _Exit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, has_stderr: bool
+) -> None:
+    """It is waited for no longer than the bound, and what was queued is counted, where anybody can be told."""
+    monkeypatch.setattr(exits, "EXIT_SECONDS_MAX", 0.05)
+    log = LateLog()
+    chat = queued(log, 4)
+    queues = {chat._journal}
+    end.add(queues)
+    with monkeypatch.context() as patch:
+        if not has_stderr:
+            patch.setattr(sys, "stderr", None)
+        end.flush()
+    (waiting,) = (thread for thread in threading.enumerate() if thread.name == "refold-exit")
+
+    assert waiting.daemon
+    while waiting.is_alive():
+        log.land()
+    assert capsys.readouterr().err == (LOST.format(4) if has_stderr else "")
+
+
+def test_a_worker_of_multiprocessing(end: _Exit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends without `atexit`: the flush is put behind all else that it does at its end, once in each process."""
+    hooked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        multiprocessing.util, "Finalize", lambda _, call, exitpriority: hooked.append((call, exitpriority))
+    )
+    queues: set[Any] = set()
+    end.add(queues)
+    assert hooked == []
+    monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: object())
+    for _ in range(2):
+        end.add(queues)
+    assert hooked == [(end.flush, -1_000)]
+
+    monkeypatch.setattr(os, "getpid", lambda: -7)
+    end.add(queues)
+    assert len(hooked) == 2
+
+
+def test_a_child_of_multiprocessing(end: _Exit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It empties its list of what is to be done after a fork first, so the hook goes into it anew."""
+    registered: list[Any] = []
+    monkeypatch.setattr(multiprocessing.util, "register_after_fork", lambda *given: registered.append(given))
+    end._after_fork()
+    assert registered == [(end, _Exit._hook_worker)]
+
+    monkeypatch.delitem(sys.modules, "multiprocessing.util")
+    end._after_fork()
+    assert len(registered) == 1
+
+
+class Thing:
+    """Something that is to be closed."""
+
+
+def test_what_was_not_closed_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is gone; not where it was closed, and not in a child, which has nothing to close."""
+    open_thing = Thing()
+    warn_of_unclosed(open_thing, "a.db")
+    with pytest.warns(ResourceWarning, match="the store a.db was not closed: open it in a `with` block"):
+        del open_thing
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        closed, inherited = Thing(), Thing()
+        warn_of_unclosed(closed, "a.db").detach()
+        warn_of_unclosed(inherited, "a.db")
+        del closed
+        monkeypatch.setattr(os, "getpid", lambda: -7)
+        del inherited

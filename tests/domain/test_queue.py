@@ -402,6 +402,11 @@ def in_another_thread(call: Callable[[], Any]) -> Any:
         return pool.submit(call).result(10)
 
 
+def lock_of(chat: ChatContext) -> Any:
+    """Return the lock of a context's view."""
+    return chat._journal._lock
+
+
 def test_a_child_leaves_a_queue_to_its_parent() -> None:
     """It shows what the log has, looks there when it is first used, and writes behind that."""
     log = LateLog()
@@ -422,11 +427,11 @@ def test_a_child_keeps_what_nobody_was_changing() -> None:
     """Its lock too, which is free."""
     chat = kept(MemoryLog())
     journal = chat._journal
-    before, lock = journal.state, journal._lock
+    before, lock = journal.state, lock_of(chat)
     journal._after_fork()
 
     assert journal._lock is lock
-    assert in_another_thread(lambda: lock.acquire(blocking=False))
+    assert in_another_thread(lambda: lock_of(chat).acquire(blocking=False))
     assert (journal._state, journal.version) == (before, 2)
 
 
@@ -434,7 +439,7 @@ def test_a_child_reads_anew_what_another_thread_was_changing() -> None:
     """That thread is not there any more, and its lock is never given back."""
     log = MemoryLog()
     chat = kept(log)
-    in_another_thread(chat._journal._lock.acquire)
+    in_another_thread(lock_of(chat).acquire)
     chat._journal._after_fork()
     record(log, said("m2", "two"))
 

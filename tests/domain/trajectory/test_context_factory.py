@@ -105,7 +105,8 @@ def test_factories_on_one_file_never_collide(kept: ContextInitOptions) -> None:
 def test_each_call_takes_the_lock() -> None:
     """Any number of threads may ask."""
     held, runs = HeldContexts(), RunFactory()
-    held._lock, runs._lock = CountedLock(), CountedLock()  # type: ignore[assignment]
+    all_runs, all_held = CountedLock(), CountedLock()
+    runs._lock, held._lock = all_runs, all_held  # type: ignore[assignment]
     run = runs.run(*KEY)
     steps: list[Callable[[], object]] = [
         lambda: runs.keep(run),
@@ -116,10 +117,10 @@ def test_each_call_takes_the_lock() -> None:
         # It clears first.
         lambda: held.close(),
     ]
-    taken = [(runs._lock.taken, held._lock.taken)]
+    taken = [(all_runs.taken, all_held.taken)]
     for step in steps:
         step()
-        taken.append((runs._lock.taken, held._lock.taken))
+        taken.append((all_runs.taken, all_held.taken))
 
     assert taken == [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (3, 3), (3, 5)]
 

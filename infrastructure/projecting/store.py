@@ -333,12 +333,6 @@ def made_rows(projection: Projection, found: Iterable[Sequence[Any]]) -> list[An
     return [row(**dict(zip(names, values, strict=True))) for values in found]
 
 
-def made_found(projection: Projection, found: Sequence[Sequence[Any]]) -> list[Found]:
-    """Return what a search found: rows that have these values, with the rank of each behind them."""
-    rows = made_rows(projection, (values[:-1] for values in found))
-    return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
-
-
 def stored_moment(text: object, what: str, **remedy: str) -> Moment:
     """
     Return the moment that was stored as a text; `what` names where.

@@ -1,0 +1,349 @@
+"""
+The rows of projections in a database: the statements, and the order in which they are sent, once for all databases.
+
+A `Dialect` says how the tables of one database differ from those of another. How a connection is lent and a
+transaction carried out is up to the module of that database.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import msgspec
+
+from ....domain.errors import DamagedError
+from ....domain.log.envelope import RecordedEvent
+from ....domain.positions import BEGINNING, Moment
+from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ..store import (
+    ProjectionStore,
+    SetAside,
+    Snapshot,
+    aside_note,
+    checkpoint_moment,
+    end_of_prefix,
+    is_replaceable,
+    made_rows,
+    noted_aside,
+    said_aside,
+    twice_made,
+)
+
+# In braces stands what differs between databases, and between projections.
+SELECT = "SELECT {columns} FROM {table} WHERE {scope}"
+ALL_ROWS = SELECT + "TRUE ORDER BY key"
+ROWS_OF_KEYS = SELECT + "key IN ({marks})"
+ROWS_UNDER = SELECT + "key >= $1 AND key < $2 ORDER BY key"
+PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT $2"
+COUNT = "SELECT count(*) FROM {table} WHERE {scope}TRUE"
+PUT_ROW = "INSERT INTO {table} ({key}{names}) VALUES ({first}{marks}) ON CONFLICT ({key}key) DO UPDATE SET {changes}"
+CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
+LOCKED_CHECKPOINT = CHECKPOINT + "{lock}"
+ADD_CHECKPOINT = "{add} INTO checkpoint VALUES ({first}$1, {version}, $2)"
+SET_CHECKPOINT = "UPDATE checkpoint SET moment = $2 WHERE {scope}projection = $1 AND version = {version}"
+RENAME_CHECKPOINT = "UPDATE checkpoint SET projection = $2 WHERE {scope}projection = $1 AND version = {version}"
+DELETE_CHECKPOINT = "DELETE FROM checkpoint WHERE {scope}projection = $1{own_version}"
+NOTE = "SELECT value FROM note WHERE {scope}name = $1"
+NOTES = "SELECT name, value FROM note WHERE {scope}name >= $1 AND name < $2 ORDER BY name"
+PUT_NOTE = "INSERT INTO note VALUES ({first}$1, $2) ON CONFLICT ({key}name) DO UPDATE SET value = excluded.value"
+DELETE_NOTE = "DELETE FROM note WHERE {scope}name = $1"
+RENAME_NOTE = "UPDATE note SET name = $2 WHERE {scope}name = $1"
+
+Values = Sequence[Any]
+
+
+class Statement(NamedTuple):
+    """A statement with numbered placeholders, and its values."""
+
+    sql: str
+    values: Values = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """
+    The way in which a database has rows, checkpoints and notes.
+
+    `scope`, `first` and `key` are the column `slice` in a condition, in a new row and in a key, where tables have one.
+    """
+
+    mark: str
+    types: Mapping[type, str]
+    # Many where each statement costs; one where all go in one trip.
+    keys_at_once: int
+    scope: str = ""
+    first: str = ""
+    key: str = ""
+    # Whether each version of a projection has a table of its own; else the newest takes the table over.
+    keeps_versions: bool = False
+    add: str = "INSERT"
+    lock: str = ""
+    # The value of the column `vector` of searched rows, where they have one.
+    vector: str = ""
+
+    def table(self, projection: Projection) -> str:
+        """Return the name of the table of a projection."""
+        return f"view_{projection.name}" + f"_{projection.version}" * self.keeps_versions
+
+    def column_types(self, projection: Projection) -> str:
+        """Return the columns of a projection's rows as a table is made with them."""
+        fields = msgspec.structs.fields(projection.row)
+        return ", ".join(f'"{field.name}" {self.types[field.type]} NOT NULL' for field in fields)
+
+    def statement(self, sql: str, *values: Any, of: Projection | None = None, **more: str) -> Statement:
+        """Return a statement; `of` is the projection that it is about, `more` what else its braces name."""
+        if of is None:
+            return Statement(_text(self, sql), values)
+        own = f" AND version = {of.version}" if self.keeps_versions else ""
+        about = {"table": self.table(of), "version": str(of.version), "own_version": own}
+        return Statement(_text(self, sql, of.row, **about, **more), values)
+
+    def put_row(self, projection: Projection) -> str:
+        """Return the statement that stores a row, whether or not there is one under its key."""
+        names = list(projection.row.__struct_fields__)
+        marks = [f"${number}" for number, _ in enumerate(names, 1)]
+        if self.vector and issubclass(projection.row, SearchedRow):
+            names.append("vector")
+            marks.append(self.vector.format(f"${len(names)}"))
+        changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != "key")
+        more = {"names": _quoted(names), "marks": ", ".join(marks), "changes": changes}
+        return self.statement(PUT_ROW, of=projection, **more).sql
+
+
+# To write the few statements of a question anew would cost a fifth of what it takes.
+@lru_cache(maxsize=512)
+def _text(dialect: Dialect, sql: str, row: type[msgspec.Struct] | None = None, **more: str) -> str:
+    pieces = {name: getattr(dialect, name) for name in ("scope", "first", "key", "add", "lock")}
+    names = "" if row is None else _quoted(row.__struct_fields__)
+    return sql.format(columns=names, **pieces, **more).replace("$", dialect.mark)
+
+
+def columns(projection: Projection, of: str = "") -> str:
+    """Return the columns of a projection's rows, in the order of its fields; `of` stands before each."""
+    return _quoted(projection.row.__struct_fields__, of)
+
+
+def _quoted(names: Iterable[str], of: str = "") -> str:
+    return ", ".join(f'{of}"{name}"' for name in names)
+
+
+class Transaction(Protocol):
+    """A transaction that has begun, or begins with its first statement."""
+
+    def ask(self, *statements: Statement) -> list[list[Values]]:
+        """Carry out statements and return the rows of each."""
+
+    def put(self, sql: str, rows: Iterable[msgspec.Struct]) -> None:
+        """Carry out a statement for each of some rows, whose fields are its values."""
+
+
+# It asks what it must know, and returns the statements that finish the transaction; None to leave all as it is.
+Work = Callable[[Transaction], Iterable[Statement] | None]
+
+
+class DatabaseProjectionStore(ProjectionStore):
+    """One table per projection, with a column per field of its rows; a table of checkpoints, and one of notes."""
+
+    sql: ClassVar[Dialect]
+
+    @abstractmethod
+    def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
+        """
+        Return the rows of each statement about a projection, none where it has no checkpoint or no row.
+
+        With `at_once` they are those of one instant.
+        """
+
+    @abstractmethod
+    def _ask_notes(self, statement: Statement) -> list[Values]:
+        """Return the rows of a statement about notes."""
+
+    @abstractmethod
+    def _transact(self, work: Work) -> list[list[Values]] | None:
+        """
+        Carry out a transaction, and return the rows of the statements that finished it.
+
+        Returns None, and nothing is changed, where `work` says so, or another process was there first.
+        """
+
+    @abstractmethod
+    def _locked(
+        self, transaction: Transaction, *projections: Projection, seen: RecordedEvent | None = None
+    ) -> list[list[Values]] | None:
+        """
+        Return the rows of checkpoints, which nobody else changes until the transaction ends.
+
+        Returns None where the log has lost what was `seen`.
+        """
+
+    @abstractmethod
+    def _make_table(self, projection: Projection) -> list[Statement]:
+        """Make the table of a projection, or return the statements to do so when its first checkpoint is stored."""
+
+    @abstractmethod
+    def _drop_table(self, projection: Projection) -> list[Statement]:
+        """Return the statements that drop the table of a projection and its index."""
+
+    @abstractmethod
+    def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
+        """Return the statements that let the table of `shadow` be that of `projection`, which has none."""
+
+    @abstractmethod
+    def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
+        """Copy the rows of `parts` to those of `shadow`, which has none, or return the statements to do so at last."""
+
+    @abstractmethod
+    def _find(self, projection: Projection, query: SearchQuery) -> Statement:
+        """Return the statement for the rows that a query asks for, with their rank behind their columns."""
+
+    def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
+        return made_rows(projection, found)
+
+    # Reading
+
+    def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
+        wanted, most, statements = sorted(keys), self.sql.keys_at_once, []
+        for start in range(0, len(wanted), most):
+            some = wanted[start : start + most]
+            marks = ", ".join(f"${number}" for number, _ in enumerate(some, 1))
+            statements.append(self.sql.statement(ROWS_OF_KEYS, *some, of=projection, marks=marks))
+        found = self._ask(projection, *statements)
+        return {row.key: row for row in self._rows(projection, chain.from_iterable(found))}
+
+    def set_aside(self, projection: Projection) -> list[SetAside]:
+        return noted_aside(self.note(aside_note(projection)))
+
+    def rows(self, projection: Projection) -> list[Any]:
+        return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
+
+    def snapshot(self, projection: Projection) -> Snapshot:
+        checkpoint = self.sql.statement(CHECKPOINT, projection.name, of=projection)
+        all_rows = self.sql.statement(ALL_ROWS, of=projection)
+        found, rows = self._ask(projection, checkpoint, all_rows, at_once=True)
+        return Snapshot(moment_of(projection, found), self._rows(projection, rows))
+
+    def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
+        ranges = ((prefix, end_of_prefix(prefix)) for prefix in prefixes)
+        return self._asked(projection, *(self.sql.statement(ROWS_UNDER, *one, of=projection) for one in ranges))
+
+    def page(
+        self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
+    ) -> list[Any]:
+        given = where or {}
+        conditions = "".join(f' AND "{name}" = ${number}' for number, name in enumerate(given, 3))
+        values = (after, limit, *given.values())
+        return self._asked(projection, self.sql.statement(PAGE, *values, of=projection, conditions=conditions))
+
+    def _asked(self, projection: Projection, *statements: Statement) -> list[Any]:
+        return self._rows(projection, chain.from_iterable(self._ask(projection, *statements)))
+
+    def count(self, projection: Projection) -> int:
+        return sum(number for (number,) in self._ask(projection, self.sql.statement(COUNT, of=projection))[0])
+
+    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+        found = self._ask(projection, self._find(projection, query))[0]
+        rows = self._rows(projection, (values[:-1] for values in found))
+        return [Found(row, values[-1]) for row, values in zip(rows, found, strict=True)]
+
+    # Changing
+
+    def save(
+        self,
+        projection: Projection,
+        rows: Mapping[str, Any],
+        *,
+        before: Moment,
+        after: Moment,
+        notes: Mapping[str, str] | None = None,
+        aside: Sequence[SetAside] = (),
+        seen: RecordedEvent | None = None,
+    ) -> bool:
+        make = self._make_table(projection)
+        noted = [self.sql.statement(PUT_NOTE, *one) for one in (notes or {}).items()]
+        if aside:
+            # Whoever adds to it as well moves the checkpoint, and this one comes second then.
+            noted += self._put_aside(projection, [*self.set_aside(projection), *aside])
+
+        def save(transaction: Transaction) -> Iterable[Statement] | None:
+            locked = self._locked(transaction, projection, seen=seen)
+            if locked is None or moment_of(projection, locked[0]) != before:
+                return None
+            if before == BEGINNING and make:
+                transaction.ask(*make)
+            transaction.put(self.sql.put_row(projection), rows.values())
+            sql = SET_CHECKPOINT if locked[0] else ADD_CHECKPOINT
+            return [self.sql.statement(sql, projection.name, str(after), of=projection), *noted]
+
+        return self._transact(save) is not None
+
+    def _put_aside(self, projection: Projection, aside: Sequence[SetAside]) -> list[Statement]:
+        said = said_aside(aside)
+        return [] if said is None else [self.sql.statement(PUT_NOTE, aside_note(projection), said)]
+
+    def drop(self, projection: Projection) -> None:
+        self._transact(lambda _: self._drops(projection))
+
+    def _drops(self, projection: Projection) -> list[Statement]:
+        # In the order in which whoever stores rows takes hold of them.
+        return [
+            self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection),
+            *self._drop_table(projection),
+            self.sql.statement(DELETE_NOTE, aside_note(projection)),
+        ]
+
+    def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
+        def replace(transaction: Transaction) -> Iterable[Statement] | None:
+            live, built = self._locked(transaction, projection, shadow) or ([], [])
+            if not is_replaceable(moment_of(projection, live), moment_of(shadow, built), before):
+                return None
+            return [
+                *self._drops(projection),
+                *self._rename_table(shadow, projection),
+                self.sql.statement(RENAME_CHECKPOINT, shadow.name, projection.name, of=shadow),
+                self.sql.statement(RENAME_NOTE, aside_note(shadow), aside_note(projection)),
+            ]
+
+        return self._transact(replace) is not None
+
+    def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
+        copies = self._copy_rows(shadow, parts)
+        aside = [one for part in parts for one in self.set_aside(part)]
+        added = self.sql.statement(ADD_CHECKPOINT, shadow.name, str(moment), of=shadow)
+        drops = [statement for part in parts for statement in self._drops(part)]
+        last = [*copies, added, *self._put_aside(shadow, aside), *drops]
+        if self._transact(lambda _: last) is None:
+            raise twice_made(shadow)
+
+    # Notes
+
+    def note(self, name: str) -> str | None:
+        return noted(name, self._ask_notes(self.sql.statement(NOTE, name)))
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        found = self._ask_notes(self.sql.statement(NOTES, prefix, end_of_prefix(prefix)))
+        return {name: value for name, value in found if isinstance(value, str)}
+
+
+def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:
+    """Return the moment of a projection's checkpoint, given the rows found of it; the beginning where there is none."""
+    return checkpoint_moment(projection, found[0] if found else None)
+
+
+def noted(name: str, found: Sequence[Values]) -> str | None:
+    """
+    Return what was noted under a name, given the rows found of it; None where nothing was.
+
+    Raises:
+        DamagedError: it is no text.
+    """
+    value = found[0][0] if found else None
+    if value is not None and not isinstance(value, str):
+        raise DamagedError(
+            f"the note {name}", f"{value!r:.100} is no text", remedy="delete its row from the table note"
+        )
+    return value

@@ -47,11 +47,11 @@ from ..projections.validity import VALIDITY
 from .context_settings import ContainerSettings, WindowSettings, window_opening
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
 from .opening import ITEM_KINDS, Opening, context_named, missing_streams, open_journal
-from .projecting.building import Progress, Stop
 from .projecting.builtin import PROJECTIONS
-from .projecting.faults import note_fault
+from .projecting.folding import note_fault
 from .projecting.rebuild import RebuildReport, Workers, check, rebuild
 from .projecting.runner import ProjectionRunner
+from .projecting.shadow import Progress, Stop
 from .projecting.status import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
 from .projecting.worker import ProjectionWorker, WorkingThread

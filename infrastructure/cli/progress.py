@@ -17,8 +17,8 @@ import click
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import NotFoundError
-from ..projecting.building import Progress as RebuildTold
-from ..projecting.building import RebuildProgress
+from ..projecting.shadow import Progress as RebuildTold
+from ..projecting.shadow import RebuildProgress
 from ..store import Store
 from .args import checked_text
 from .render import duration

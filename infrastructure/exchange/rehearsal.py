@@ -24,8 +24,7 @@ from ...domain.log.ports import LiveLog, Range, StreamEnd
 from ...domain.positions import Moment, Position
 from ...domain.trajectory.identity import run_id_of
 from ..projecting.builtin import PROJECTIONS
-from ..projecting.faults import fold_around
-from ..projecting.folding import fold_page
+from ..projecting.folding import fold_around, fold_page
 from ..projecting.store import MemoryProjectionStore
 from ..queries.audit import context_changes, run_changes, transitions_of
 from ..store import Store

@@ -1,20 +1,17 @@
 """
-Who works on a projection: one process at a time, and another one soon after that was killed.
+Leases: one process at a time works on a projection, and another one soon after that process was killed.
 
-A lease is a note that its holder changes every moment. Whoever wants it watches: a note that stays as it is for longer
-than its holder would let it belongs to nobody any more. No two clocks are compared for this.
+A lease is a note that its holder changes every BEAT_SECONDS. A process that wants it watches the note: one that stays
+the same for TAKE_OVER_SECONDS belongs to nobody any more. No two clocks are compared for this.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from types import SimpleNamespace
-from typing import Literal, cast
 
 from ...domain.clock import Stopwatch
 from ...domain.concurrency.locks import renew_in_child
-from ...projections.contract import Projection
 from .store import ProjectionStore
 
 BEAT_SECONDS = 0.5
@@ -22,11 +19,11 @@ TAKE_OVER_SECONDS = 3.0
 
 
 class Lease:
-    """The wish of one worker to be the only one who works on something; ask `hold` again and again."""
+    """The right of one worker to work on something alone, as long as it calls `hold` again and again."""
 
     def __init__(self, store: ProjectionStore, name: str, watch: Stopwatch) -> None:
         self._store, self._watch = store, watch
-        self._note = note_of(name)
+        self._note = f"lease/{name}"
         self._after_fork()
         renew_in_child(self)
 
@@ -65,26 +62,7 @@ class Lease:
             self._held = None
 
 
-def note_of(name: str) -> str:
-    """Return the name of the note that a lease is."""
-    return f"lease/{name}"
-
-
 def holder_of(store: ProjectionStore, name: str) -> str | None:
     """Return which process holds a lease, as `PID.ID`, or held it before it was killed; None where nobody does."""
-    held = store.note(note_of(name))
+    held = store.note(f"lease/{name}")
     return None if held is None else held.rpartition(".")[0]
-
-
-Purpose = Literal["shadow", "check"]
-PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice", "on_fault")
-
-
-def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:
-    """
-    Return the same projection under another name: rows that are made anew, of one partition or all, or only compared.
-    """
-    # Put together from its parts: a projection need not be one that can be copied and given another name.
-    parts = {part: getattr(projection, part) for part in PARTS if hasattr(projection, part)}
-    number = "" if partition is None else f"_{partition}"
-    return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}{number}", **parts))

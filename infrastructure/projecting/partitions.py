@@ -1,11 +1,12 @@
 """
 Building a shadow in partitions, by several processes of this machine or of a cluster.
 
-Each partition of the log is folded into rows of its own, page by page: whoever is killed at it, another one goes on
-where that was. When all are done their rows become the shadow. That is possible where no row of a projection is made
-from events of several partitions.
+Each partition of the log is folded into rows of its own, page by page. Where a worker is killed, another one goes on
+from its last page. When all are done, their rows become the shadow. That is possible where no row of a projection is
+made from events of several partitions.
 
-A note names the plan: into how many partitions, and who is at it. A worker that finds another plan stops.
+A note holds the plan: the number of partitions, and an id of the process that has them built. A worker that finds
+another plan stops.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from ...domain.log.ports import LiveLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition
 from ...projections.contract import PartitionableProjection, Projection, SearchedRow
 from ..databases import open_database
-from .building import Build, Stop
-from .leases import TAKE_OVER_SECONDS, shadow_of
+from .leases import TAKE_OVER_SECONDS
+from .shadow import Build, Stop, shadow_of
 from .store import ProjectionStore
 
 # Workers take turns at writing: fewer and larger transactions, of some milliseconds each.
 PAGES_AT_ONCE = 4
 LOOK_SECONDS = 0.25
-# So long a worker that is to stop may take for the page it is at.
+# A worker that is to stop may take this long for the page that it folds.
 END_SECONDS = 4 * TAKE_OVER_SECONDS
 log = logging.getLogger("refold.projections")
 
@@ -123,9 +124,9 @@ class PartitionedBuild:
             PartitionTask(self._events.location, self._projection, partition, partition.share(until), self._plan)
             for _, partition in found
         ]
-        told = _Telling(self._build, self._store, found, until, self._watch)
-        is_built = self._build_all(executor, tasks, stop, told)
-        self._build.folded += told.folded()
+        progress = _Parts(self._build, self._store, found, until, self._watch)
+        is_built = self._build_all(executor, tasks, stop, progress)
+        self._build.folded += progress.folded()
         if not is_built:
             return False
         with ThreadPoolExecutor(1) as alone:
@@ -137,7 +138,7 @@ class PartitionedBuild:
         return True
 
     def _take_over(self, partitions: int) -> None:
-        """Note a plan of one's own: who works for another one stops."""
+        """Note a plan of this process's own: workers for another plan stop."""
         is_noted = False
         while not is_noted:
             before = self._store.note(self._note)
@@ -145,45 +146,45 @@ class PartitionedBuild:
             self._plan = f"{of}.{uuid.uuid4().hex[:8]}"
             is_noted = self._store.set_note(self._note, before=before, after=self._plan)
 
-    def _build_all(self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, told: _Telling) -> bool:
-        outcomes = self._outcomes(executor, tasks, stop, told)
+    def _build_all(self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, progress: _Parts) -> bool:
+        outcomes = self._outcomes(executor, tasks, stop, progress)
         lost = [task for task, outcome in zip(tasks, outcomes, strict=True) if isinstance(outcome, Exception)]
         if lost:
             with ThreadPoolExecutor(1) as here:
-                outcomes += self._outcomes(here, lost, stop, told)
+                outcomes += self._outcomes(here, lost, stop, progress)
         for outcome in outcomes[len(tasks) :]:
             if isinstance(outcome, Exception):
                 raise outcome
         return all(outcomes)
 
     def _outcomes(
-        self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, told: _Telling
+        self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, progress: _Parts
     ) -> list[bool | Exception]:
         """Return for each partition whether it is done, or why its worker did not come to an end."""
         futures: list[Future[bool]] = []
         try:
             futures += [executor.submit(build_partition, task) for task in tasks]
-            self._wait(futures, stop, told)
+            self._wait(futures, stop, progress)
             return [self._outcome(*pair) for pair in zip(tasks, futures, strict=True)]
         except BaseException:
             self._call_off(futures)
             raise
 
-    def _wait(self, futures: Iterable[Future[Any]], stop: Stop, told: _Telling | None = None) -> None:
-        """Wait for all; who waits still holds the shadow, and calls the work off where it is to stop."""
+    def _wait(self, futures: Iterable[Future[Any]], stop: Stop, progress: _Parts | None = None) -> None:
+        """Wait for all, hold the shadow meanwhile, and call the work off where it is to stop."""
         left, is_stopped = set(futures), False
         while left:
             # One that was cancelled before it began counts as not done until its executor comes across it.
             left = {future for future in wait(left, LOOK_SECONDS).not_done if not future.cancelled()}
             self._build.hold()
-            if told is not None:
-                told.tell()
+            if progress is not None:
+                progress.report()
             if not is_stopped and stop():
                 is_stopped = True
                 self._call_off(left)
 
     def _call_off(self, futures: Iterable[Future[Any]]) -> None:
-        """Let another plan stand, which nobody works for, and those who work for this one see it."""
+        """Note a plan that nobody works for: the workers for this one find it and stop."""
         self._store.set_note(self._note, before=self._plan, after=f"{_of(self._plan)}.")
         wait([future for future in futures if not future.cancel()], END_SECONDS)
 
@@ -201,8 +202,8 @@ class PartitionedBuild:
             return error
 
 
-class _Telling:
-    """How far the partitions are, told while others build them."""
+class _Parts:
+    """How far the partitions are while others build them."""
 
     def __init__(
         self,
@@ -225,10 +226,10 @@ class _Telling:
         """Return about how many events were folded."""
         return self._done() - self._before
 
-    def tell(self) -> None:
-        """Tell it."""
+    def report(self) -> None:
+        """Report how far all partitions are together."""
         done = self._done()
-        self._build.tell(done, self._total, done - self._before, self._watch.monotonic() - self._began)
+        self._build.report(done, self._total, done - self._before, self._watch.monotonic() - self._began)
 
 
 def _partitions(store: ProjectionStore, projection: Projection) -> list[tuple[Projection, Partition]]:

@@ -1,5 +1,5 @@
 """
-Making a projection anew: in the shadow of the rows that are read, which stay until the new ones take their place.
+Making a projection anew: in a shadow beside the rows that are read, which stay until the new ones take their place.
 
 A rebuild that is stopped, or killed, leaves its shadow and goes on from there the next time. A check builds a shadow of
 its own, compares, and drops it.
@@ -18,17 +18,14 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
-from .building import Build, Progress, Stop
-from .leases import shadow_of
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .runner import ProjectionRunner
+from .shadow import Build, Progress, Stop, shadow_of
 from .store import MemoryProjectionStore, ProjectionStore, kept_by
 
 DIFFERENCES_MAX = 10
-# Writers and workers go on meanwhile: so often the shadow is brought up to date until they leave it a moment.
+# Writers and workers go on meanwhile, so the shadow is brought up to date this often before it is given up.
 MEETINGS_MAX = 100
-
-
 PARTITIONS_MAX = 1_024
 
 
@@ -63,7 +60,7 @@ class Difference(NamedTuple):
 
 class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What a rebuild or a check came to.
+    The result of a rebuild or a check.
 
     `is_done` is False where it was stopped, or where the rows that are read changed all the time. A check says how many
     rows differ, and the first few of them. The rows are made without so many events that were `set_aside`.

@@ -1,33 +1,34 @@
 """
 The runner: brings projections up to date, page by page.
 
-Each page is folded in memory; a projection's rows and its new checkpoint are stored in one transaction. Killed at any
-moment it goes on from the last checkpoint, and what it had not stored never was. Two runners do no harm: the
-second finds that the checkpoint has moved and starts from there. Projections that stand at the same moment read the
-log together.
+A page is folded in memory; a projection's rows and its new checkpoint are stored in one transaction. A runner that is
+killed loses what was not stored, and the next one goes on from the checkpoint. Two runners do no harm: the second finds
+that the checkpoint has moved, and starts from there. Projections at the same checkpoint read the log together.
+
+With the checkpoint a mark is noted: position and digest of the last event that the projection saw. A log whose last
+events are gone looks whole, and later events take their positions. The mark then contradicts the log. A contradiction
+is noted for good, as a trace, before the next mark takes the place of this one: nothing else is left of those events.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, NotFoundError, StorageError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.log.ports import Page, PagedLog
-from ...domain.positions import Moment
+from ...domain.positions import Moment, Position
 from ...projections.contract import (
     Found,
     Projection,
     SearchedRow,
     SearchQuery,
 )
-from .faults import fold_around
-from .folding import fold_page
-from .marks import look_back, mark_note, mark_of
+from .folding import fold_around, fold_page
 from .store import ProjectionStore, SetAside
 
 log = logging.getLogger("refold.projections")
@@ -36,6 +37,11 @@ PAGE_EVENTS = 2_048
 SEARCHED_PAGE_EVENTS = 512
 # How many pages without a row are read again after a crash: a checkpoint for each would cost more than the pages.
 BARE_PAGES_MAX = 64
+# Tables are named after it, and these endings are those of tables beside them.
+NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
+MARK, TRACE = "mark/", "trace/"
+# Events that are read to find the one of a mark: other slices go on meanwhile, and their events may come first.
+EVENTS_MAX = 64
 
 
 class _Due(NamedTuple):
@@ -54,12 +60,8 @@ class _Read(NamedTuple):
     undecodable: Mapping[str, str]
 
 
-# Tables are named after it, and these endings are those of tables beside them.
-NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
-
-
 class _Pages:
-    """Pages of a log up to a moment, or to where the log ended at first: writers may never pause, and be quicker."""
+    """Pages of a log up to a moment, or to its end at the first full page: writers may be quicker, and never pause."""
 
     def __init__(self, log: PagedLog, until: Moment | None = None) -> None:
         self._log, self._until = log, until
@@ -99,9 +101,9 @@ class ProjectionRunner:
         self._log = log
         self._store = store
         self.projections = {projection.name: projection for projection in projections}
-        # Those whose marks were compared with the log; while this process runs, it is asked once.
+        # Projections whose marks were compared with the log, which is done once in a process.
         self._looked_back: set[str] = set()
-        # What was answered from: answers may have been made without events that were set aside.
+        # Projections that answers came from: they may have been made without events that were set aside.
         self.asked: dict[str, Projection] = {}
 
     def add(self, projection: Projection) -> None:
@@ -139,22 +141,38 @@ class ProjectionRunner:
         What is written meanwhile may be left for the next time.
         """
         self.asked.update((projection.name, projection) for projection in projections)
-        pages = _Pages(self._log)
+        for _ in self._advances(projections):
+            pass
+
+    def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:
+        """
+        Fold what a projection has not seen yet, `at_once` pages at a time; yield the moment it has reached after each.
+
+        It goes up to `until` and no further. Without, what is written meanwhile may be left for the next time.
+        """
+        return self._advances([projection], until, at_once)
+
+    def _advances(
+        self, projections: Iterable[Projection], until: Moment | None = None, at_once: int = 1
+    ) -> Iterator[Moment]:
+        """Read pages and fold each into all projections that have come to it; yield the moment that one has reached."""
+        pages = _Pages(self._log, until)
         due: dict[Moment, list[_Due]] = {}
         for projection in projections:
             stored = self._store.checkpoint(projection)
             due.setdefault(stored, []).append(_Due(projection, stored))
         while due:
             moment, together = due.popitem()
-            limit = min(_page_size(one.projection) for one in together)
-            read = pages.read(moment, limit)
+            read = pages.read(moment, at_once * min(_page_size(one.projection) for one in together))
+            is_at_end = not read.page.events and moment.includes(read.page.moment)
             for one in together:
                 # At the end of the log only what is not stored yet is left to do.
-                if not read.page.events and one.stored == moment:
+                if is_at_end and one.stored == moment:
                     continue
                 reached, after = self._advance(one, read)
                 if not (read.is_last and reached.includes(read.page.moment)):
                     due.setdefault(reached, []).append(after)
+                yield reached
 
     def _advance(self, due: _Due, read: _Read) -> tuple[Moment, _Due]:
         """Fold a page into a projection, and return how far it is then, and what of that is stored."""
@@ -186,12 +204,19 @@ class ProjectionRunner:
     ) -> bool:
         """Store what was made of events, which was the last of them, and which were set aside."""
         if projection.name not in self._looked_back:
-            look_back(self._log, self._store, projection)
+            self._look_back(projection)
             self._looked_back.add(projection.name)
-        notes = {mark_note(projection): mark_of(events[-1])} if events else {}
+        notes = {MARK + projection.name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
         # While the newest is there, so are the others.
         seen = max(events, key=attrgetter("recorded_at"), default=None)
         return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside, seen=seen)
+
+    def _look_back(self, projection: Projection) -> None:
+        """Note for good where the log contradicts the mark of a projection, which is about to go on."""
+        mark = self._store.note(MARK + projection.name)
+        reason = None if mark is None else _contradiction(self._log, mark, projection.name)
+        if mark is not None and reason is not None:
+            keep_trace(self._store, mark.partition(" ")[0], reason)
 
     def _go_around(self, due: _Due, read: _Read) -> bool:
         """Store what a page gives without the events that cannot be folded, or what comes before the first of them."""
@@ -205,23 +230,6 @@ class ProjectionRunner:
             events = page.events[: around.folded]
             self._save(projection, around.rows, events, stored, _moment_behind(stored, events), around.aside)
         raise around.failure
-
-    def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:
-        """
-        Fold what a projection has not seen yet, `at_once` pages at a time; yield the moment it has reached after each.
-
-        It goes up to `until` and no further. Without, what is written meanwhile may be left for the next time.
-        """
-        pages, limit = _Pages(self._log, until), at_once * _page_size(projection)
-        due = _Due(projection, self._store.checkpoint(projection))
-        moment, is_over = due.stored, False
-        while not is_over:
-            read = pages.read(moment, limit)
-            if not read.page.events and due.stored == moment and moment.includes(read.page.moment):
-                return
-            moment, due = self._advance(due, read)
-            is_over = read.is_last and moment.includes(read.page.moment)
-            yield moment
 
     def rows(self, projection: Projection) -> list[Any]:
         """Return all rows of a projection, brought up to date first."""
@@ -264,3 +272,42 @@ def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:
 
 def _page_size(projection: Projection) -> int:
     return SEARCHED_PAGE_EVENTS if issubclass(projection.row, SearchedRow) else PAGE_EVENTS
+
+
+def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str, str]]:
+    """Yield the position of each mark that the log contradicts, and what that says."""
+    for name, mark in store.notes(MARK).items():
+        reason = _contradiction(log, mark, name.removeprefix(MARK))
+        if reason is not None:
+            yield mark.partition(" ")[0], reason
+
+
+def keep_trace(store: ProjectionStore, where: str, reason: str) -> None:
+    """Note for good that the log went further at some place than it does now."""
+    store.set_note(TRACE + where, before=None, after=reason)
+
+
+def traces(store: ProjectionStore) -> dict[str, str]:
+    """Return what was noted for good, by place."""
+    return {name.removeprefix(TRACE): reason for name, reason in store.notes(TRACE).items()}
+
+
+def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
+    where, _, digest = mark.partition(" ")
+    try:
+        ((lane, number),) = Moment.parse(where).heads
+    except (InvalidInputError, ValueError):
+        # A mark that is none contradicts nothing, and the next one takes its place.
+        return None
+    heads = dict(log.now().heads)
+    if heads.get(lane, 0) < number:
+        return f"the projection {name} has seen an event at it, and the log ends before it"
+    try:
+        page = log.read_all(after=Moment.of({**heads, lane: number - 1}), limit=EVENTS_MAX)
+    except StorageError:
+        # Whoever reads there is told, and a projection may go on behind it.
+        return None
+    found = next((one for one in page.events if one.position == Position(lane, number)), None)
+    if found is None or found.digest.hex() == digest:
+        return None
+    return f"the projection {name} has seen another event at it: the log was cut there or before, and written on"

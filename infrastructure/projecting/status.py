@@ -6,9 +6,10 @@ import msgspec
 
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
-from .faults import fault_of
-from .leases import holder_of, shadow_of
+from .folding import fault_of
+from .leases import holder_of
 from .partitions import events_in_partitions
+from .shadow import shadow_of
 from .store import ProjectionStore, SetAside
 
 

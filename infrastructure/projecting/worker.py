@@ -17,7 +17,7 @@ from ...domain.concurrency.locks import renew_in_child
 from ...domain.errors import ProjectionError, StorageClosedError, StorageError
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
-from .faults import Fault, fault_of, note_fault, sets_aside
+from .folding import Fault, fault_of, note_fault, sets_aside
 from .leases import Lease
 from .runner import ProjectionRunner
 from .store import ProjectionStore

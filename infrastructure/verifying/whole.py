@@ -10,9 +10,9 @@ from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
-from ..projecting.building import Progress
-from ..projecting.marks import contradictions, keep_trace, traces
 from ..projecting.rebuild import check, rebuild
+from ..projecting.runner import contradictions, keep_trace, traces
+from ..projecting.shadow import Progress
 from ..projecting.store import ProjectionStore, kept_by
 from .events import EventCheck
 from .report import Problem, Report, damage_of

@@ -9,7 +9,7 @@ import sys
 import threading
 
 import refold
-from refold.infrastructure.projecting.building import RebuildProgress
+from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from .small_pages import with_small_pages
 

@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold.domain.errors import ProjectionError
 from refold.domain.log.envelope import RecordedEvent
-from refold.infrastructure.projecting.faults import fault_of
+from refold.infrastructure.projecting.folding import fault_of
 from refold.infrastructure.projecting.status import ProjectionStatus
 from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.infrastructure.store import Store

@@ -19,8 +19,8 @@ from refold.domain.errors import InvalidInputError, ProjectionError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import NewEvents, PartitionedLog
 from refold.domain.positions import BEGINNING, Partition
-from refold.infrastructure.projecting.building import RebuildProgress
 from refold.infrastructure.projecting.rows import sqlite as sqlite_keeping
+from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from ..contract.stores import log_at
 from ..contract.writing import append, everything, new, said

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold.infrastructure.projecting import building
-from refold.infrastructure.projecting.building import RebuildProgress
+from refold.infrastructure.projecting import shadow as building
+from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from ..contract.stores import start_python
 from ..contract.writing import at_once

@@ -14,7 +14,7 @@ import refold
 from refold.domain.errors import StorageBusyError
 from refold.domain.log.ports import LiveLog, Page
 from refold.domain.positions import Moment
-from refold.infrastructure.projecting import building
+from refold.infrastructure.projecting import shadow as building
 from refold.infrastructure.projecting.rebuild import check, rebuild
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.worker import ProjectionWorker

@@ -15,8 +15,8 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.sqlite.log import SqliteLog
-from refold.infrastructure.projecting import faults
-from refold.infrastructure.projecting.faults import Fault, note_fault
+from refold.infrastructure.projecting import folding as faults
+from refold.infrastructure.projecting.folding import Fault, note_fault
 from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
 from refold.infrastructure.projecting.store import SetAside

@@ -1,11 +1,12 @@
-"""A shadow on its way from its checkpoint to the end of the log: by one process at a time, page by page."""
+"""The shadow of a projection: its rows made anew under another name, by one process at a time, page by page."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Literal, NamedTuple, cast
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.errors import ProjectionError, StorageBusyError, StorageError
@@ -16,9 +17,19 @@ from .leases import TAKE_OVER_SECONDS, Lease, holder_of
 from .runner import ProjectionRunner
 from .store import ProjectionStore
 
-# That of a process that was killed is free after the one, and looked for that often.
+# The lease of a process that was killed is free after TAKE_OVER_SECONDS.
 PATIENCE_SECONDS = TAKE_OVER_SECONDS + 1.0
 LOOK_SECONDS = 0.1
+Purpose = Literal["shadow", "check"]
+PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_slice", "on_fault")
+
+
+def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:
+    """Return the same projection under the name of rows that are made anew, of one partition or all, or compared."""
+    # Put together from its parts: a projection need not be one that can be copied and given another name.
+    parts = {part: getattr(projection, part) for part in PARTS if hasattr(projection, part)}
+    number = "" if partition is None else f"_{partition}"
+    return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}{number}", **parts))
 
 
 class RebuildProgress(NamedTuple):
@@ -64,7 +75,7 @@ class Build:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It runs out by itself as well, and what went wrong in the block is the error to be told.
+        # The lease runs out by itself as well, and the error of the block is the one to raise.
         with suppress(StorageError):
             self._lease.release()
 
@@ -87,7 +98,7 @@ class Build:
         for moment in self._runner.pages(self.shadow, until=until, at_once=at_once):
             done = moment.events
             self.folded = folded + done - before
-            self.tell(done, max(total, done), done - before, self._watch.monotonic() - began)
+            self.report(done, max(total, done), done - before, self._watch.monotonic() - began)
             self.hold()
             if stop():
                 return False
@@ -103,10 +114,8 @@ class Build:
         if not self._lease.hold():
             raise self._taken()
 
-    def tell(self, done: int, total: int, folded: int, seconds: float) -> None:
-        """
-        Tell whoever wants to know how far it is: what is `done` of all, and what of that was `folded` in `seconds`.
-        """
+    def report(self, done: int, total: int, folded: int, seconds: float) -> None:
+        """Report how far it is: how much is `done` of all, and how much of that was `folded` in `seconds`."""
         if self._progress is None:
             return
         rate = folded / seconds if seconds else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -21,8 +21,7 @@ from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.moments import STREAM as MOMENTS
 from ..opening import named_versions, root_of
-from .file_form import FORM_VERSION, End, EventLine, Header, line_of
-from .files import pages_up_to_now, writing_file
+from .event_files import FORM_VERSION, End, EventLine, Header, Progress, line_of, pages_up_to_now, writing_file
 
 PAGE_EVENTS = 2_048
 _encode = msgspec.json.Encoder().encode
@@ -127,10 +126,6 @@ class Collection:
             places[-1] = self._end
         else:
             places.extend((start, self._end))
-
-
-Progress = Callable[[int, int], None]
-_encode = msgspec.json.Encoder().encode
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from ...domain.log.ports import LiveLog, NewEvents
 from ..log.codec import tag_of
 from ..opening import named_versions, root_of
 from ..subscription import KINDS
-from .file_form import EventLine, ReadLine, event_lines
+from .event_files import EventLine, Progress, ReadLine, event_lines
 from .rehearsal import rehearse
 
 PAGE_EVENTS = 1_000
+BATCH_EVENTS = 1_000
 
 
 def checked_file(path: Path, log: LiveLog) -> int:
@@ -144,10 +145,6 @@ class _Present:
         # A number that is none does not equal itself, and its bytes do.
         here = self._page[place]
         return bool(here == read.event) or encode_payload(here) == encode_payload(read.event)
-
-
-BATCH_EVENTS = 1_000
-Progress = Callable[[int, int], None]
 
 
 class TakenIn(msgspec.Struct, frozen=True, kw_only=True):

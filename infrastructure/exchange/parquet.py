@@ -7,7 +7,7 @@ Its columns are stable: new ones may come behind them, and none changes its mean
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
 from ..log.codec import tag_of
 from ..plain_data import plain_fields
-from .files import pages_up_to_now, writing_file
+from .event_files import Progress, pages_up_to_now, writing_file
 
 PAGE_EVENTS = 2_048
 # A group of rows is held in memory until it is written.
@@ -44,7 +44,6 @@ COLUMNS = {
     "digest": "binary",
 }
 PAYLOAD = list(COLUMNS).index("payload")
-Progress = Callable[[int, int], None]
 _json = msgspec.json.Encoder().encode
 
 

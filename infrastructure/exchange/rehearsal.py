@@ -28,8 +28,7 @@ from ..projecting.folding import fold_around, fold_page
 from ..projecting.store import MemoryProjectionStore
 from ..queries.audit import context_changes, run_changes, transitions_of
 from ..store import Store
-from .file_form import event_at
-from .files import reading_file
+from .event_files import event_at, reading_file
 
 PAGE_EVENTS = 2_048
 # Events of streams that others name are read again and again: so many are kept.

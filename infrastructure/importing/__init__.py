@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .formats import FORMATS, Format
-from .importer import as_transcripts, import_file, import_runs
-from .reports import ImportedContext, ImportReport
-from .runs import Run, read_runs
+from .importer import import_file, import_runs
+from .runs import ImportedContext, ImportReport, Run, as_transcripts, read_runs
 from .trajectories import import_as_runs, record_transcript
 
 __all__ = [

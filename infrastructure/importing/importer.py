@@ -1,33 +1,36 @@
 """
-The importer: compares checked runs with what is there, and only then writes.
+The importer: compares checked runs with the store, and only then writes.
 
-Each run is one append, so a run is there whole or not at all. Importing a file again adds nothing; what the file
-has gained since is appended; what it has changed is refused, for a log does not forget what it has seen. Compared is
-what was recorded, not what can be seen: a context may have been edited since, and its transcript is still the same.
+Each run is one append, so a run is there whole or not at all. To import a file again adds nothing; what the file has
+gained since is appended; what it has changed is refused, for a log does not forget what it has seen. Recorded events
+are compared, not what can be seen: a context may have been edited since, and its transcript is still the same.
+
+A Claude Code session is a context, and each branch that parts from it a fork. What is in the store is found by the
+lines that the items came from, not by which branch was the newest at the time: a context goes on with the lines behind
+its last one. Lines that part from it, or that came behind a line after which something else was said here, become a new
+fork. A session is written in one append.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from ...domain.canonical import parse_json
+from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, Opened
 from ...domain.errors import InvalidInputError
-from ...domain.formats.anthropic.source_shape import source_messages
+from ...domain.formats.anthropic.source_shape import message_of, source_messages
 from ...domain.formats.openai.send import openai_messages
 from ...domain.formats.source_json import is_same
 from ...domain.ids import stream_id
 from ...domain.log.envelope import acting
 from ..store import Store
-from .claude_importer import planned_session, write_session
-from .claude_sessions import fork_names, named_forks, new_branches
+from .claude_sessions import Branch, fork_names, named_forks, new_branches
 from .formats import Format
-from .reports import ImportedContext, ImportReport, Outcome, Progress
-from .runs import Run, read_runs
+from .runs import ImportedContext, ImportReport, Outcome, Progress, Run, read_runs
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,31 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     start: int = 0
     notes: tuple[str, ...] = ()
+
+
+class _Kept(msgspec.Struct):
+    """
+    A context of the session that is in the store: the items of each of its lines, the version behind each, and whether
+    something else was said behind the last.
+    """
+
+    chat: ChatContext
+    items: dict[str, list[ChatItemEvent]] = msgspec.field(default_factory=dict)
+    versions: dict[str, int] = msgspec.field(default_factory=dict)
+    went_on: bool = False
+
+
+class _SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The contexts that are there, and for each branch that is new the context to write it to."""
+
+    run: Run
+    kept: dict[str, _Kept]
+    branches: list[tuple[str, Branch]]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what the user may not expect."""
+        return self.run.notes
 
 
 def import_file(
@@ -64,10 +92,10 @@ def import_runs(
         InvalidInputError: a run differs from what was imported before; nothing was written.
         ConcurrencyError, StorageError: the runs before the one it happened at are written; do it again.
     """
-    plans = [(planned_session if run.form == "claude-code" else _planned)(store, run, user) for run in runs]
+    plans = [(_planned_session if run.form == "claude-code" else _planned)(store, run, user) for run in runs]
     done: list[ImportedContext] = []
     for number, plan in enumerate(plans, 1):
-        done += [_written(store, plan, user)] if isinstance(plan, _Plan) else write_session(store, plan, user)
+        done += [_written(store, plan, user)] if isinstance(plan, _Plan) else _write_session(store, plan, user)
         if progress is not None:
             progress(number, len(plans))
     return ImportReport(contexts=tuple(done), notes=tuple(note for plan in plans for note in plan.notes))
@@ -77,39 +105,46 @@ def import_runs(
 
 
 def _planned(store: Store, run: Run, user: str | None) -> _Plan:
-    if not store.log.head(stream_id("chat", run.context_id)):
+    if not _is_there(store, run.context_id):
         return _Plan(run=run)
     chat = store.chat(run.context_id, user=user, create=False)
     recorded = [one.event for one in chat.history()]
-    _require_no_fork(run, recorded[0])
+    if isinstance(recorded[0], Forked):
+        raise _occupied(run, f"is a fork of {recorded[0].parent}")
     # What was evicted since counts, what was inserted, merged or summarised does not: that is no item event.
     appended = [event for event in recorded if isinstance(event, ITEM_EVENTS)]
     present = source_messages(appended) if run.form == "anthropic" else openai_messages(appended, exact=True)
     for index, (kept, message) in enumerate(zip(present, run.messages, strict=False)):
         if not is_same(kept, message):
-            raise _changed(run, index, "differs from that of")
+            raise _changed(run, f"{_place(run, index)} differs from that of")
     # What was said here since the import is no fault of the file.
     imported = sum(item.origin is not None and item.origin.starts for item in appended)
     if len(run.messages) < imported:
-        raise _changed(run, len(run.messages), "is missing, unlike in")
+        raise _changed(run, f"{_place(run, len(run.messages))} is missing, unlike in")
     start = min(len(present), len(run.messages))
     return _Plan(run=run, version=chat.version, start=start, notes=_notes(recorded[0], run))
 
 
-def _require_no_fork(run: Run, first: object) -> None:
-    if isinstance(first, Forked):
-        raise InvalidInputError(
-            f"{run.where} would go on in the context {run.context_id!r}, which is a fork of {first.parent}: "
-            "import the file with another --prefix"
-        )
+def _is_there(store: Store, context_id: str) -> bool:
+    return store.log.head(stream_id("chat", context_id)) > 0
 
 
-def _changed(run: Run, index: int, how: str) -> InvalidInputError:
+def _place(run: Run, index: int) -> str:
     number = index - run.has_system
-    place = "system" if number < 0 else f"message {number} (from 0)"
+    return "system" if number < 0 else f"message {number} (from 0)"
+
+
+def _changed(run: Run, fault: str, context_id: str | None = None) -> InvalidInputError:
     return InvalidInputError(
-        f"{run.where}, {place} {how} the context {run.context_id!r} that was imported before: "
+        f"{run.where}, {fault} the context {(context_id or run.context_id)!r} that was imported before: "
         "import the changed file with another --prefix"
+    )
+
+
+def _occupied(run: Run, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{run.where} would go on in the context {run.context_id!r}, which {what}: "
+        "import the file with another --prefix"
     )
 
 
@@ -120,6 +155,89 @@ def _notes(first: object, run: Run) -> tuple[str, ...]:
     return (
         f"{run.where}: what lies beside the messages has changed; the context {run.context_id!r} keeps what it had",
     )
+
+
+def _planned_session(store: Store, run: Run, user: str | None) -> _SessionPlan:
+    """
+    Return what is to be written of a session.
+
+    Raises:
+        InvalidInputError: a line was changed since it was imported, or is gone; or its contexts are no imports.
+    """
+    kept = _kept_contexts(store, run, user)
+    _require_unchanged(run, kept)
+    owners = {uuid: context_id for context_id, one in kept.items() for uuid in one.items}
+    tips = {next(reversed(one.items)): context_id for context_id, one in kept.items() if one.items and not one.went_on}
+    going_on: dict[str, str] = {}
+    forks: list[Branch] = []
+    branches = new_branches(run.lines, owners)
+    if owners and branches and branches[0].after is None:
+        raise _changed(run, f"line {branches[0].lines[0].number} comes before the first one of")
+    for branch in branches:
+        # Of the branches behind one line the newest comes first, and goes on in the context that ends there.
+        context_id = run.context_id if branch.after is None else tips.pop(branch.after, None)
+        if context_id is None:
+            forks.append(branch)
+        else:
+            going_on[branch.lines[0].uuid] = context_id
+    free = (name for name in fork_names(run.context_id) if not _is_there(store, name))
+    named = going_on | named_forks(forks, free)
+    return _SessionPlan(run=run, kept=kept, branches=[(named[branch.lines[0].uuid], branch) for branch in branches])
+
+
+def _kept_contexts(store: Store, run: Run, user: str | None) -> dict[str, _Kept]:
+    if not run.lines or not _is_there(store, run.context_id):
+        return {}
+    kept = {run.context_id: _kept_context(store, run.context_id, user)}
+    for name in fork_names(run.context_id):
+        if not _is_there(store, name):
+            break
+        fork = _kept_context(store, name, user)
+        if fork.items:
+            # One without a line of the session was forked by somebody, under a name like this.
+            kept[name] = fork
+    return kept
+
+
+def _kept_context(store: Store, context_id: str, user: str | None) -> _Kept:
+    kept = _Kept(store.chat(context_id, user=user, create=False))
+    uuid = None
+    for recorded in kept.chat.history():
+        item = recorded.event
+        if not isinstance(item, ITEM_EVENTS):
+            continue
+        uuid = _uuid_of(item, uuid)
+        kept.went_on = uuid is None
+        if uuid is not None:
+            kept.items.setdefault(uuid, []).append(item)
+            kept.versions[uuid] = recorded.version
+    return kept
+
+
+def _uuid_of(item: ChatItemEvent, before: str | None) -> str | None:
+    """Return which line an item came from; one that does not say it came from that of the item before."""
+    if item.origin is None:
+        return None
+    if b'"claude_code"' not in item.origin.rest:
+        return None if item.origin.starts else before
+    line = parse_json(item.origin.rest).get("claude_code")
+    return str(line["uuid"]) if line else before
+
+
+def _require_unchanged(run: Run, kept: Mapping[str, _Kept]) -> None:
+    first = kept.get(run.context_id)
+    if first is None:
+        return
+    opening = first.chat.history(until=1)[0].event
+    if isinstance(opening, Forked) or (first.went_on and not first.items):
+        raise _occupied(run, "holds something else")
+    lines = {placed.line.uuid: placed.line for placed in run.lines}
+    for context_id, one in kept.items():
+        for uuid, items in one.items.items():
+            line = lines.get(uuid)
+            if line is None or not is_same(message_of(items), line.message):
+                fault = f"{uuid} is missing, unlike in" if line is None else f"{line.number} differs from that of"
+                raise _changed(run, f"line {fault}", context_id)
 
 
 # Writing
@@ -145,50 +263,68 @@ def _written(store: Store, plan: _Plan, user: str | None) -> ImportedContext:
     )
 
 
-def as_transcripts(runs: Iterable[Run]) -> list[Run]:
-    """
-    Return runs whose messages are OpenAI's: each branch of a session is one, from the beginning of the session on.
-    """
-    return [transcript for run in runs for transcript in _transcripts(run)]
+def _write_session(store: Store, plan: _SessionPlan, user: str | None) -> list[ImportedContext]:
+    """Write what is new of a session, and return what became of each of its contexts."""
+    writer = _Writer(store, plan, user)
+    with acting(actor="import"):
+        if plan.branches:
+            # One transaction for all, so that no context stands there without what was forked from it.
+            with store.transaction():
+                for context_id, branch in plan.branches:
+                    writer.write(context_id, branch)
+    return writer.told()
 
 
-def _transcripts(run: Run) -> Iterator[Run]:
-    if run.form == "openai":
-        yield run
-    elif run.form == "anthropic":
-        tools = run.attributes.get("tools")
-        attributes = {**run.attributes, "tools": list(map(_tool, tools))} if isinstance(tools, list) else run.attributes
-        yield _transcript(run, run.context_id, run.groups, attributes)
-    else:
-        yield from _branches(run)
+class _Writer:
+    """Writes branches, each behind the line where it begins, through one handle of each context."""
+
+    def __init__(self, store: Store, plan: _SessionPlan, user: str | None) -> None:
+        self._store, self._run, self._user = store, plan.run, user
+        self._chats = {context_id: kept.chat for context_id, kept in plan.kept.items()}
+        self._places = {
+            uuid: (context_id, version)
+            for context_id, kept in plan.kept.items()
+            for uuid, version in kept.versions.items()
+        }
+        uuids = [placed.line.uuid for placed in plan.run.lines]
+        self._items = dict(zip(uuids, plan.run.groups, strict=True))
+        self._told = {context_id: _unchanged(context_id) for context_id in plan.kept}
+
+    def write(self, context_id: str, branch: Branch) -> None:
+        """Write a branch, to a context that is there, or a new one."""
+        is_new = context_id not in self._chats
+        chat = self._chats[context_id] = self._begun(context_id, branch) if is_new else self._chats[context_id]
+        version = chat.version
+        groups = [self._items[line.uuid] for line in branch.lines]
+        chat.record_items([item for group in groups for item in group], expected_version=version)
+        for line, group in zip(branch.lines, groups, strict=True):
+            version += len(group)
+            self._places[line.uuid] = (context_id, version)
+        self._told[context_id] = ImportedContext(
+            id=context_id,
+            outcome="added" if is_new else "extended",
+            messages=sum(bool(group[0].origin and group[0].origin.starts) for group in groups),
+            items=sum(map(len, groups)),
+        )
+
+    def told(self) -> list[ImportedContext]:
+        """Return what became of each context."""
+        return list(self._told.values())
+
+    def _begun(self, context_id: str, branch: Branch) -> ChatContext:
+        run = self._run
+        if branch.after is None:
+            return self._store.chat(
+                context_id,
+                user=self._user,
+                session=run.session,
+                agent=run.agent,
+                source=run.source,
+                attributes=run.attributes or None,
+            )
+        parent, version = self._places[branch.after]
+        return self._chats[parent].at(version).fork(context_id)
 
 
-def _branches(run: Run) -> Iterator[Run]:
-    groups = {placed.line.uuid: group for placed, group in zip(run.lines, run.groups, strict=True)}
-    parents = {placed.line.uuid: placed.parent for placed in run.lines}
-    branches = new_branches(run.lines, ())
-    named = named_forks(branches[1:], fork_names(run.context_id))
-    for branch in branches:
-        path: list[list[ChatItemEvent]] = []
-        at: str | None = branch.lines[-1].uuid
-        while at is not None:
-            path.append(groups[at])
-            at = parents[at]
-        name = named.get(branch.lines[0].uuid, run.context_id)
-        yield _transcript(run, name, path[::-1], run.attributes)
-
-
-def _transcript(run: Run, context_id: str, groups: Sequence[list[ChatItemEvent]], attributes: Mapping[str, Any]) -> Run:
-    messages = openai_messages((item for group in groups for item in group), exact=True)
-    return msgspec.structs.replace(
-        run, context_id=context_id, messages=messages, groups=list(groups), attributes=dict(attributes),
-        form="openai", has_system=False, lines=(),
-    )  # fmt: skip
-
-
-def _tool(definition: Any) -> Any:
-    """A definition of Anthropic's has its parameters under another name."""
-    if not isinstance(definition, dict) or "input_schema" not in definition:
-        return definition
-    others = {name: value for name, value in definition.items() if name != "input_schema"}
-    return {"type": "function", "function": {**others, "parameters": definition["input_schema"]}}
+def _unchanged(context_id: str) -> ImportedContext:
+    return ImportedContext(id=context_id, outcome="unchanged", messages=0, items=0)

@@ -1,9 +1,9 @@
-"""The runs of files, checked: whatever can be wrong with a file is found here, before a store is touched."""
+"""The runs of files, checked before a store is touched, and the reports of importing them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,11 +16,59 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicShaper, shape_anthropic_messages
 from ...domain.formats.openai.receive import shape_messages
+from ...domain.formats.openai.send import openai_messages
 from ...domain.ids import stream_id
 from ...domain.log.admission import admitted
-from .claude_sessions import PlacedLine, Session, sessions_in
-from .formats import Conversation, Format, conversations_in, entries_of, is_session, safe_id
-from .reading import Document, read_document
+from .claude_sessions import PlacedLine, Session, fork_names, named_forks, new_branches, sessions_in
+from .formats import Conversation, Document, Format, conversations_in, entries_of, is_session, read_document, safe_id
+
+Outcome = Literal["added", "extended", "unchanged"]
+Progress = Callable[[int, int], None]
+
+
+class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The result for one run: `messages` and `items` count what was written."""
+
+    id: str
+    outcome: Outcome
+    messages: int
+    items: int
+
+
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an import; `notes` are sentences about what the user may not expect."""
+
+    contexts: tuple[ImportedContext, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def added(self) -> int:
+        """The number of contexts that are new."""
+        return self._count("added")
+
+    @property
+    def extended(self) -> int:
+        """The number of contexts that were there and have grown."""
+        return self._count("extended")
+
+    @property
+    def unchanged(self) -> int:
+        """The number of contexts that held everything already."""
+        return self._count("unchanged")
+
+    @property
+    def messages(self) -> int:
+        """The number of messages that were written."""
+        return sum(context.messages for context in self.contexts)
+
+    @property
+    def items(self) -> int:
+        """The number of items that were written; a message can be several."""
+        return sum(context.items for context in self.contexts)
+
+    def _count(self, outcome: Outcome) -> int:
+        return sum(context.outcome == outcome for context in self.contexts)
+
 
 LONE = re.compile("[\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
@@ -265,3 +313,55 @@ def _require_own_ids(runs: Sequence[Run]) -> None:
                 f"{other.where} and {run.where} would both be the context {run.context_id!r}: "
                 "import them one by one, each with a --prefix of its own"
             )
+
+
+# As transcripts of OpenAI's
+
+
+def as_transcripts(runs: Iterable[Run]) -> list[Run]:
+    """
+    Return runs whose messages are OpenAI's: each branch of a session is one, from the beginning of the session on.
+    """
+    return [transcript for run in runs for transcript in _transcripts(run)]
+
+
+def _transcripts(run: Run) -> Iterator[Run]:
+    if run.form == "openai":
+        yield run
+    elif run.form == "anthropic":
+        tools = run.attributes.get("tools")
+        attributes = {**run.attributes, "tools": list(map(_tool, tools))} if isinstance(tools, list) else run.attributes
+        yield _transcript(run, run.context_id, run.groups, attributes)
+    else:
+        yield from _branches(run)
+
+
+def _branches(run: Run) -> Iterator[Run]:
+    groups = {placed.line.uuid: group for placed, group in zip(run.lines, run.groups, strict=True)}
+    parents = {placed.line.uuid: placed.parent for placed in run.lines}
+    branches = new_branches(run.lines, ())
+    named = named_forks(branches[1:], fork_names(run.context_id))
+    for branch in branches:
+        path: list[list[ChatItemEvent]] = []
+        at: str | None = branch.lines[-1].uuid
+        while at is not None:
+            path.append(groups[at])
+            at = parents[at]
+        name = named.get(branch.lines[0].uuid, run.context_id)
+        yield _transcript(run, name, path[::-1], run.attributes)
+
+
+def _transcript(run: Run, context_id: str, groups: Sequence[list[ChatItemEvent]], attributes: Mapping[str, Any]) -> Run:
+    messages = openai_messages((item for group in groups for item in group), exact=True)
+    return msgspec.structs.replace(
+        run, context_id=context_id, messages=messages, groups=list(groups), attributes=dict(attributes),
+        form="openai", has_system=False, lines=(),
+    )  # fmt: skip
+
+
+def _tool(definition: Any) -> Any:
+    """A definition of Anthropic's has its parameters under another name."""
+    if not isinstance(definition, dict) or "input_schema" not in definition:
+        return definition
+    others = {name: value for name, value in definition.items() if name != "input_schema"}
+    return {"type": "function", "function": {**others, "parameters": definition["input_schema"]}}

@@ -24,7 +24,7 @@ from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
-from .reports import ImportedContext, ImportReport, Progress
+from .runs import ImportedContext, ImportReport, Progress
 from .runs import Run as Transcript
 
 # What a record of a message has fields for; anything else is kept beside them.

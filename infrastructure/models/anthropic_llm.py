@@ -58,7 +58,6 @@ class AnthropicLLM(ClientLLM):
         return request | options
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """Send a request and yield what comes back."""
         reading = _Reading()
         async with await self.client.messages.create(**request) as stream:
             async for event in stream:
@@ -66,10 +65,6 @@ class AnthropicLLM(ClientLLM):
                 if text:
                     yield spoken(text)
         yield reading.ending.response(self.provider)
-
-    async def close_client(self) -> None:
-        """Let go of the client's connections."""
-        await self.client.close()
 
 
 class _Reading:

@@ -1,9 +1,7 @@
 """
 The common part of models over official clients: streaming an answer, and their errors as Refold's.
 
-From the errors of the clients and of what carries their bytes to those of `refold.domain.llm.base`.
-
-All three clients give the HTTP status with their errors; what has none never arrived, or broke off.
+All three clients give the HTTP status with their errors; an error without one never arrived, or broke off.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from ...domain.llm.base import (
     TokenBudget,
 )
 
-# By name, since which of them is installed is the clients' business.
+# The packages of errors that are the provider's or the network's, by name: not all of them are installed.
 FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}
 # Google says this of a wrong key, with status 400.
 WRONG_KEY = "API_KEY_INVALID"
@@ -109,9 +107,9 @@ class ClientLLM(LLM):
     def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
         """Send a request and yield what comes back."""
 
-    @abstractmethod
     async def close_client(self) -> None:
         """Let go of the client's connections."""
+        await self.client.close()
 
     async def chat(
         self,

@@ -61,7 +61,6 @@ class GoogleLLM(ClientLLM):
         return {"model": self.model, "contents": contents, "config": config | options}
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """Send a request and yield what comes back."""
         ending = Ending()
         stream = await self.client.aio.models.generate_content_stream(**request)
         try:
@@ -76,7 +75,6 @@ class GoogleLLM(ClientLLM):
         yield ending.response(self.provider)
 
     async def close_client(self) -> None:
-        """Let go of the client's connections."""
         await self.client.aio.aclose()
         self.client.close()
 

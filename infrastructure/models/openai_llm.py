@@ -60,7 +60,6 @@ class OpenAILLM(ClientLLM):
         return request | options
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """Send a request and yield what comes back."""
         ending, calls = Ending(), _Calls()
         async with await self.client.chat.completions.create(**request) as stream:
             async for chunk in stream:
@@ -76,10 +75,6 @@ class OpenAILLM(ClientLLM):
                         yield spoken(text)
         ending.tool_calls = calls.found()
         yield ending.response(self.provider)
-
-    async def close_client(self) -> None:
-        """Let go of the client's connections."""
-        await self.client.close()
 
 
 class _Calls:

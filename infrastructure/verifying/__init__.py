@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .report import Problem, Report
-from .whole import verify
+from .event_check import Problem, Report
+from .store_check import verify
 
 __all__ = ["Problem", "Report", "verify"]

@@ -12,7 +12,7 @@ import pytest
 
 from refold.domain.errors import StorageReadOnlyError
 from refold.infrastructure.cli import readable
-from refold.infrastructure.verifying.report import Report
+from refold.infrastructure.verifying.event_check import Report
 from tests.cli.running import refold
 from tests.cli.test_bad_databases import as_nobody
 

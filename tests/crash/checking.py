@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import refold
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import LiveLog
-from refold.infrastructure.verifying.whole import verify
+from refold.infrastructure.verifying.store_check import verify
 from refold.projections.catalogue import CATALOGUE
 
 from ..contract.writing import check_chain, check_order, everything

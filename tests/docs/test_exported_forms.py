@@ -5,7 +5,7 @@ from pathlib import Path
 
 import refold
 from refold.infrastructure.exchange import TakenIn, take_in_events
-from refold.infrastructure.exchange.file_form import End, EventLine, Header
+from refold.infrastructure.exchange.event_files import End, EventLine, Header
 from refold.infrastructure.exchange.parquet import COLUMNS
 from tests.docs.markdown import blocks, section, table_rows
 from tests.support.project import ROOT

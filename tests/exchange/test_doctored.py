@@ -14,8 +14,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.exchange import export_events, rehearsal, take_in_events
-from refold.infrastructure.exchange import file_form as reading
+from refold.infrastructure.exchange import event_files, export_events, rehearsal, take_in_events
 from tests.contract.chat_checking import message
 from tests.support.doctored import doctored, every_answer
 from tests.support.every_kind import fill, seen
@@ -117,7 +116,7 @@ def test_with_care(store: refold.Store, file: Path, name: str) -> None:
 
 def test_a_line_without_an_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more is read of it than a line may have."""
-    monkeypatch.setattr(reading, "LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(event_files, "LINE_BYTES_MAX", 5_000)
     with file.open("ab") as opened:
         opened.write(b"x" * 6_000)
 

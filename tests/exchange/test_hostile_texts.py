@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.exchange import export_events, take_in_events
-from refold.infrastructure.exchange.file_form import line_of
+from refold.infrastructure.exchange.event_files import line_of
 from tests.contract.writing import append
 from tests.domain.chat_events import said
 from tests.domain.strategies import ALPHABET, PROPERTY

@@ -12,8 +12,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.infrastructure.exchange import export_events, take_in_events
-from refold.infrastructure.exchange import file_form as plain
+from refold.infrastructure.exchange import event_files, export_events, take_in_events
 from refold.infrastructure.log.codec import CODEC, Codec, Upcaster
 
 OLDEST, OLD, NEWEST = (f"chat.message_added.v{number}" for number in (-1, 0, 1))
@@ -34,7 +33,7 @@ def text_to_content(old: dict[str, Any]) -> dict[str, Any]:
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with three messages: of the oldest shape, of the old one, and of the old one as it was stored."""
     steps = {OLDEST: Upcaster(OLD, said_to_text), OLD: Upcaster(NEWEST, text_to_content)}
-    monkeypatch.setattr(plain, "CODEC", Codec(CODEC.events, steps))
+    monkeypatch.setattr(event_files, "CODEC", Codec(CODEC.events, steps))
     path = tmp_path / "file"
     with refold.open(":memory:") as source:
         chat = source.chat("a")

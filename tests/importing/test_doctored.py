@@ -11,8 +11,7 @@ import pytest
 import refold
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure import files as foreign_json
-from refold.infrastructure.importing import as_transcripts, import_as_runs, import_runs, read_runs
-from refold.infrastructure.importing import reading as transcripts
+from refold.infrastructure.importing import as_transcripts, formats, import_as_runs, import_runs, read_runs
 from tests.importing.anthropic_requests import REQUEST
 from tests.importing.sessions import Writing, result, use
 from tests.importing.shapes import answered, asked, call, said
@@ -141,7 +140,7 @@ def test_a_key_twice_among_many() -> None:
     keys: list[str] = [*(Key(f"key {number}") for number in range(2_000)), Key("key 1999")]
 
     with pytest.raises(ValueError, match="key 1999"):
-        transcripts._object([(key, None) for key in keys])
+        formats._object([(key, None) for key in keys])
 
     assert Key.compared < 3 * len(keys)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.infrastructure.projecting import shadow as building
+from refold.infrastructure.projecting import shadow
 from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from ..contract.stores import start_python
@@ -109,16 +109,16 @@ def test_rows_never_go_back(store: refold.Store, monkeypatch: pytest.MonkeyPatch
     talk_at_length(store, 10)
     rollup = projections_of(store)["rollup"]
     late: list[int] = []
-    run = building.Build.run
+    run = shadow.Build.run
 
-    def run_and_be_late(build: building.Build, stop: Any) -> bool:
+    def run_and_be_late(build: shadow.Build, stop: Any) -> bool:
         is_done = run(build, stop)
         if len(late) < 3:
             late.append(talk_at_length(store, 1).version)
             store.rows("rollup")
         return is_done
 
-    monkeypatch.setattr(building.Build, "run", run_and_be_late)
+    monkeypatch.setattr(shadow.Build, "run", run_and_be_late)
 
     assert store.rebuild("rollup").is_done
     assert late == [12, 13, 14]

@@ -14,7 +14,7 @@ import refold
 from refold.domain.errors import StorageBusyError
 from refold.domain.log.ports import LiveLog, Page
 from refold.domain.positions import Moment
-from refold.infrastructure.projecting import shadow as building
+from refold.infrastructure.projecting import shadow
 from refold.infrastructure.projecting.rebuild import check, rebuild
 from refold.infrastructure.projecting.runner import ProjectionRunner
 from refold.infrastructure.projecting.worker import ProjectionWorker
@@ -187,7 +187,7 @@ def test_what_one_began_and_another_ended(place: str) -> None:
 
 def test_somebody_is_at_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not want to wait for ever is told that a process rebuilds it already; a check goes on beside it."""
-    monkeypatch.setattr(building, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(shadow, "PATIENCE_SECONDS", 0.1)
     with refold.open(place) as one, refold.open(place) as another:
         talk_at_length(one, 3 * SMALL_PAGE)
         told: list[str] = []
@@ -215,7 +215,7 @@ def test_whoever_ends_soon_is_waited_for(store: refold.Store, monkeypatch: pytes
 
     monkeypatch.setattr(time, "sleep", let_go)
     rebuild(store.log, store._projections, projections_of(store)["catalogue"], watch=HandMoved(step=0.001))
-    assert waits == [building.LOOK_SECONDS]
+    assert waits == [shadow.LOOK_SECONDS]
 
 
 def test_who_stood_still_gives_up(store: refold.Store) -> None:

@@ -15,7 +15,7 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.codec import CODEC, Codec
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.sqlite.log import SqliteLog
-from refold.infrastructure.projecting import folding as faults
+from refold.infrastructure.projecting import folding
 from refold.infrastructure.projecting.folding import Fault, note_fault
 from refold.infrastructure.projecting.rows.postgres import PostgresProjectionStore
 from refold.infrastructure.projecting.rows.sqlite import SqliteProjectionStore
@@ -123,13 +123,13 @@ def test_repaired(poisoned: refold.Store) -> None:
 
 def test_too_many(poisoned: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops before the first that is more than ASIDE_EVENTS_MAX, and goes on once there is room."""
-    monkeypatch.setattr(faults, "ASIDE_EVENTS_MAX", 1)
+    monkeypatch.setattr(folding, "ASIDE_EVENTS_MAX", 1)
     for _ in range(2):
         with pytest.raises(ProjectionError, match=r"cannot fold chat:a@6: it has set ASIDE_EVENTS_MAX \(1\) events"):
             poisoned.rows("counts")
     assert (standing(poisoned).behind, standing(poisoned).set_aside) == (1, ASIDE[:1])
 
-    monkeypatch.setattr(faults, "ASIDE_EVENTS_MAX", 2)
+    monkeypatch.setattr(folding, "ASIDE_EVENTS_MAX", 2)
     assert poisoned.rows("counts") == [Count("chat:a", 4)]
     assert standing(poisoned).set_aside == ASIDE
 

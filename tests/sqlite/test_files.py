@@ -24,7 +24,7 @@ from refold.domain.errors import (
     StorageFullError,
     StorageUnavailableError,
 )
-from refold.infrastructure.exchange.files import pages_up_to_now
+from refold.infrastructure.exchange.event_files import pages_up_to_now
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.connection import WAL_BYTES, SqliteDatabase
 from refold.infrastructure.log.sqlite.verify import damaged_texts

@@ -9,7 +9,7 @@ import pytest
 import refold
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import RecordedEvent
-from refold.infrastructure.verifying import whole
+from refold.infrastructure.verifying import store_check
 from refold.projections.catalogue import CATALOGUE, CatalogueRow
 from refold.projections.contract import Projection
 from refold.projections.growth import GROWTH
@@ -59,7 +59,7 @@ def test_rows_stay_until_others_take_their_place(place: str, monkeypatch: pytest
     def fail(*given: object, **options: object) -> NoReturn:
         raise DamagedError("a row", "it cannot be read")
 
-    monkeypatch.setattr(whole, "rebuild", fail)
+    monkeypatch.setattr(store_check, "rebuild", fail)
     assert not verified(place, repair=True).is_whole
     assert sql(place, f"SELECT items FROM {view} WHERE key = 'chat:a'") == [(99,)]
 

@@ -14,8 +14,7 @@ from ..projecting.rebuild import check, rebuild
 from ..projecting.runner import contradictions, keep_trace, traces
 from ..projecting.shadow import Progress
 from ..projecting.store import ProjectionStore, kept_by
-from .events import EventCheck
-from .report import Problem, Report, damage_of
+from .event_check import EventCheck, Problem, Report, damage_of
 
 T = TypeVar("T")
 
@@ -55,8 +54,9 @@ def verify(
                 keep_trace(store, problem.where, problem.reason)
         for projection in projections:
             try:
-                problems += _wrong_with(log, store, projection, repair, progress)
-                problems += _set_aside_by(log, store, projection, repair, progress)
+                found = _ProjectionCheck(log, store, projection, progress)
+                problems += found.wrong(repair)
+                problems += found.set_aside(repair)
             except StorageReadOnlyError:
                 left_out.append(projection.name)
         problems += behind
@@ -124,95 +124,93 @@ def _parsed(text: str) -> Moment:
         return BEGINNING
 
 
-def _wrong_with(
-    log: LiveLog, store: ProjectionStore, projection: Projection, repair: bool, progress: Progress | None
-) -> list[Problem]:
-    try:
-        fault = _fault_of(log, store, projection, progress)
-    except ProjectionError as error:
-        return [Problem("projection", projection.name, f"it cannot fold {error.event}: {error.reason}")]
-    if fault is None:
-        return []
-    is_repaired = repair and _is_made_anew(log, store, projection, fault, progress)
-    return [Problem("projection", projection.name, fault.reason, repairable=True, is_repaired=is_repaired)]
-
-
-def _set_aside_by(
-    log: LiveLog, store: ProjectionStore, projection: Projection, repair: bool, progress: Progress | None
-) -> list[Problem]:
-    """Return a problem for each event that the rows are made without, which a repair folds again."""
-    try:
-        aside = store.set_aside(projection)
-    except DamagedError:
-        # Comparing its rows told of it.
-        return []
-    if aside and repair:
-        rebuild(log, store, projection, restart=True, progress=progress)
-    left = store.set_aside(projection)
-    return [
-        Problem(
-            "projection",
-            projection.name,
-            f"its rows are made without {one.event}: {one.error}",
-            repairable=True,
-            is_repaired=one not in left,
-        )
-        for one in aside
-    ]
-
-
 class _Fault(NamedTuple):
-    """Return the problems of a projection, and whether its rows can be read at all."""
+    """The fault of a projection's rows, and whether they can be read at all."""
 
     reason: str
     is_readable: bool = True
 
 
-def _fault_of(log: LiveLog, store: ProjectionStore, projection: Projection, progress: Progress | None) -> _Fault | None:
-    try:
-        report = check(log, store, projection, progress=progress)
-        # Without this nobody knows what the rows lack.
-        kept_by(store).set_aside(projection)
-        is_met = report.is_done
-    except ProjectionError:
-        raise
-    except LogWentBackError:
-        is_met = False
-    except Exception as error:
-        damage = damage_of(error, "its rows")
-        return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
-    if not is_met:
-        return _Fault(f"it stands at {_checkpoint(kept_by(store), projection)}, and the log at {log.now()}")
-    if not report.differing:
-        return _index_fault_of(kept_by(store), projection)
-    keys = ", ".join(difference.key for difference in report.differences[:3])
-    return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
+class _ProjectionCheck(NamedTuple):
+    """The check of one projection, and its repair."""
+
+    log: LiveLog
+    store: ProjectionStore
+    projection: Projection
+    progress: Progress | None
+
+    def wrong(self, repair: bool) -> list[Problem]:
+        """Return the problem of the rows, if there is one."""
+        try:
+            fault = self._fault()
+        except ProjectionError as error:
+            return [self._problem(f"it cannot fold {error.event}: {error.reason}", repairable=False)]
+        if fault is None:
+            return []
+        return [self._problem(fault.reason, is_repaired=repair and self._is_made_anew(fault))]
+
+    def set_aside(self, repair: bool) -> list[Problem]:
+        """Return a problem for each event that the rows are made without, which a repair folds again."""
+        try:
+            aside = self.store.set_aside(self.projection)
+        except DamagedError:
+            # The problem of its rows says so already.
+            return []
+        if aside and repair:
+            self._rebuild()
+        left = self.store.set_aside(self.projection)
+        made = "its rows are made without"
+        return [self._problem(f"{made} {one.event}: {one.error}", is_repaired=one not in left) for one in aside]
+
+    def _problem(self, reason: str, *, repairable: bool = True, is_repaired: bool = False) -> Problem:
+        return Problem("projection", self.projection.name, reason, repairable=repairable, is_repaired=is_repaired)
+
+    def _fault(self) -> _Fault | None:
+        kept = kept_by(self.store)
+        try:
+            report = check(self.log, self.store, self.projection, progress=self.progress)
+            # Without this nobody knows which events the rows lack.
+            kept.set_aside(self.projection)
+            is_met = report.is_done
+        except ProjectionError:
+            raise
+        except LogWentBackError:
+            is_met = False
+        except Exception as error:
+            return _unreadable(error, "its rows")
+        if not is_met:
+            return _Fault(f"it stands at {_checkpoint(kept, self.projection)}, and the log at {self.log.now()}")
+        if report.differing:
+            keys = ", ".join(difference.key for difference in report.differences[:3])
+            return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
+        return self._index_fault(kept) if issubclass(self.projection.row, SearchedRow) else None
+
+    def _index_fault(self, kept: ProjectionStore) -> _Fault | None:
+        try:
+            reason = kept.index_fault(self.projection)
+        except StorageReadOnlyError:
+            raise
+        except Exception as error:
+            return _unreadable(error, "its index")
+        return None if reason is None else _Fault(reason)
+
+    def _is_made_anew(self, fault: _Fault) -> bool:
+        try:
+            if not fault.is_readable:
+                # They are of no use to anybody, and nothing can take the place of rows that cannot be read.
+                self.store.drop(self.projection)
+            return self._rebuild()
+        except Exception as error:
+            damage_of(error, "its rows")
+            return False
+
+    def _rebuild(self) -> bool:
+        return rebuild(self.log, self.store, self.projection, restart=True, progress=self.progress).is_done
 
 
-def _index_fault_of(store: ProjectionStore, projection: Projection) -> _Fault | None:
-    if not issubclass(projection.row, SearchedRow):
-        return None
-    try:
-        reason = store.index_fault(projection)
-    except StorageReadOnlyError:
-        raise
-    except Exception as error:
-        damage = damage_of(error, "its index")
-        return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
-    return None if reason is None else _Fault(reason)
-
-
-def _is_made_anew(
-    log: LiveLog, store: ProjectionStore, projection: Projection, fault: _Fault, progress: Progress | None
-) -> bool:
-    try:
-        if not fault.is_readable:
-            # They are of no use to anybody, and nothing can take the place of what cannot be read.
-            store.drop(projection)
-        return rebuild(log, store, projection, restart=True, progress=progress).is_done
-    except Exception as error:
-        damage_of(error, "its rows")
-        return False
+def _unreadable(error: Exception, what: str) -> _Fault:
+    damage = damage_of(error, what)
+    return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
 
 
 def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:

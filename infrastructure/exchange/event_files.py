@@ -1,5 +1,5 @@
 """
-The form of a file of events: JSON Lines, a header, then an event a line, stream after stream, then the end.
+Files of events, written and read: JSON Lines, a header, then an event a line, stream after stream, then the end.
 
     {"refold": 1, "streams": 2}
     {"stream": "chat:a", "version": 1, "root": "a", "recorded_at": 1795..., "meta": [...], "event": {"t": ...}}
@@ -13,7 +13,9 @@ line is that of the events; without that line the file was cut off.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -21,11 +23,20 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from ...domain.errors import DamagedError, InvalidInputError
-from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, encode_payload
+from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, RecordedEvent, encode_payload
+from ...domain.log.ports import LiveLog
+from ...domain.positions import BEGINNING, Moment
+from ..files import replacing
 from ..log.codec import CODEC
-from .files import reading_file
 
 FORM_VERSION = 1
+# Called with how much is done so far, and of how much.
+Progress = Callable[[int, int], None]
+# An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
+LINE_BYTES_MAX = 512 * 1024 * 1024
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(CODEC.events).decode
+_decode_plain = msgspec.json.Decoder().decode
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -55,16 +66,11 @@ class End(msgspec.Struct, frozen=True):
     end: int
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(CODEC.events).decode
-_decode_plain = msgspec.json.Decoder().decode
-
-
 def line_of(event: Any) -> msgspec.Raw:
     """Return what a line has of an event."""
     said = _encode(event)
-    # JSON has no infinity: it becomes a null. Few events have one, as what was not given is left out.
-    # It writes some characters as six, so that the bytes may be shorter than a line can be.
+    # JSON has no infinity: it becomes a null. Few events have a null, as fields that were not given are left out.
+    # JSON writes some characters as six, so the bytes may be shorter than a line can be.
     if len(said) > PAYLOAD_BYTES_MAX or (b"null" in said and not _says(said, event)):
         return msgspec.Raw(_encode(encode_payload(event)))
     return msgspec.Raw(said)
@@ -110,10 +116,6 @@ def _newest(said: dict[str, Any]) -> dict[str, Any]:
         return CODEC.upcast(said)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(f"the event is no {said.get('t')}: {error!r}") from error
-
-
-# An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
-LINE_BYTES_MAX = 512 * 1024 * 1024
 
 
 class ReadLine(NamedTuple):
@@ -188,3 +190,62 @@ def _decoded(path: Path, number: int, data: bytes, wanted: type[Any]) -> Any:
         return msgspec.json.decode(data, type=wanted)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path}, line {number}: this is not an export of Refold's: {error}") from error
+
+
+def pages_up_to_now(log: LiveLog, *, limit: int, after: Moment = BEGINNING) -> Iterator[list[RecordedEvent]]:
+    """
+    Yield the events behind a moment that there are now, in the order of the log, up to `limit` at a time.
+
+    Raises:
+        DamagedError: an event is missing, or does not match its digest.
+    """
+    ends = dict(log.now().heads)
+    left = sum(max(0, end - after.head(lane)) for lane, end in ends.items())
+    while left > 0:
+        page = log.read_all(after=after, limit=limit)
+        events = [one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)]
+        left -= len(events)
+        after = page.moment
+        yield events
+
+
+@contextmanager
+def reading_file(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Yield a file to be read.
+
+    Raises:
+        InvalidInputError: there is none, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise InvalidInputError(f"there is no file {path}: check the name") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+@contextmanager
+def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
+    """
+    Yield a file that takes the place of `path` at the end, or not at all.
+
+    Raises:
+        InvalidInputError: it cannot be written, or the log that is exported lies there.
+    """
+    for held in log.files():
+        if _is_same_file(path, held):
+            raise InvalidInputError(f"{path} is where the database lies, or belongs to it: export into another file")
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _is_same_file(path: Path, other: str) -> bool:
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    # One file may have several names: by hard links, or where case makes no difference.
+    return path.exists() and os.path.exists(other) and os.path.samefile(path, other)

@@ -38,13 +38,13 @@ from ..domain.pool.events import (
 )
 from ..domain.pool.items import totals_of
 from ..domain.spans import Ref, Segment, Span, refs_of
-from .intervals import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
+from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, left, mark_key, returned
 
 BRANCHED, MERGED, RESTORED, CLEARED, NAMED = "branched", "merged", "restored", "cleared", "named"
 DESCRIPTION_CHARACTERS_MAX = 200
 
 
-class EntryRow(StayRow, frozen=True):
+class EntryRow(IntervalRow, frozen=True):
     """
     An entry of a queue or a pool, or a mark: `type` is branched, merged, restored or cleared, `brought` is `came_with`.
 
@@ -151,16 +151,12 @@ def _mark(key: str, event: RecordedEvent) -> EntryRow:
         case NamedEvent(name=name, version=version):
             return msgspec.structs.replace(row, type=NAMED, item=name, v0=version)
         case BranchedEvent(parent=parent, version=version, limit=limit):
-            return _bringing(row, BRANCHED, Came(Segment(parent, version), limit))
+            return bringing(row, BRANCHED, Came(Segment(parent, version), limit))
         case MergedEvent(taken=taken):
-            return _bringing(row, MERGED, Came(items=taken))
+            return bringing(row, MERGED, Came(items=taken))
         case RestoredEvent(items=items):
-            return _bringing(row, RESTORED, Came(items=items))
+            return bringing(row, RESTORED, Came(items=items))
     return msgspec.structs.replace(row, type=CLEARED)
-
-
-def _bringing(row: EntryRow, kind: str, came: Came) -> EntryRow:
-    return msgspec.structs.replace(row, type=kind, brought=msgspec.msgpack.encode(came))
 
 
 def _on_one_line(text: str) -> str:

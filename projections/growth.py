@@ -15,6 +15,7 @@ from ..domain.chat.state.arena import totals_of
 from ..domain.log.envelope import RecordedEvent
 from ..domain.totals import Totals
 from .catalogue import change_of
+from .rows import version_key
 
 GROWTH_EVENTS = 512
 
@@ -64,7 +65,7 @@ class Growth:
 
 def growth_key(stream: str, number: int) -> str:
     """Return the key of the row for some versions of a stream; the keys of a stream are in the order of versions."""
-    return f"{stream}@{number:010}"
+    return version_key(stream, number)
 
 
 def growth_of(events: Sequence[object]) -> Totals:

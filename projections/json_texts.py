@@ -1,4 +1,4 @@
-"""The texts that a JSON value is made of."""
+"""The texts within JSON values, and within the events of runs that hold them."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def leaves_of(value: Any) -> Iterator[str]:
             yield json.dumps(value)
 
 
-TOLD_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, MessageRecorded)
+RUN_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, MessageRecorded)
 
 
-class Told(NamedTuple):
-    """Return the texts of an event: the label of the node that it registered, or the id of a message, and its texts."""
+class RunTexts(NamedTuple):
+    """The label of the node that an event registered, or the id of its message, and the texts of the event."""
 
     name: str
     texts: tuple[str, ...]
 
 
-def told_in(event: NodeEvent | NodeChanged | PortraitWritten | MessageRecorded) -> Told:
-    """Return what an event says; what a change says is what is new."""
+def texts_of_run_event(event: NodeEvent | NodeChanged | PortraitWritten | MessageRecorded) -> RunTexts:
+    """Return the texts of an event; those of a change are the new ones."""
     match event:
         case NodeEvent(label=label, description=description, fields=fields):
             # The names of fields are those of the type, and would find every node of it.
-            return Told(label, (label, description, *map(_text_of, parse_json(fields).values())))
+            return RunTexts(label, (label, description, *map(_text_of, parse_json(fields).values())))
         case NodeChanged(changes=changes):
-            return Told("", tuple(_text_of(parse_json(one.new)) for one in changes))
+            return RunTexts("", tuple(_text_of(parse_json(one.new)) for one in changes))
         case PortraitWritten(description=description):
-            return Told("", (description,))
+            return RunTexts("", (description,))
     record = parse_json(event.record)
-    return Told(record.get("id") or "", tuple(_texts_in(record.get("content"))))
+    return RunTexts(record.get("id") or "", tuple(_texts_in(record.get("content"))))
 
 
 def _texts_in(content: Any) -> Iterator[str]:
@@ -66,5 +66,5 @@ def _texts_in(content: Any) -> Iterator[str]:
 
 
 def _text_of(value: Any) -> str:
-    # That an action succeeded is nothing that was said.
+    # The success of an action is no text.
     return "" if value is None or isinstance(value, bool) else "\n".join(leaves_of(value))

@@ -16,8 +16,7 @@ from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.pool.events import BranchedEvent, MergedEvent, PoolBranched, PoolMerged, QueueBranched, QueueMerged
 from ..domain.spans import Segment
 from ..domain.trajectory.events import RoundsRestored
-
-VERSION_DIGITS = 10
+from .rows import envelope_columns, version_key
 
 
 class LineageRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ class Lineage:
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the edges that the event brought, those into a context in the order of its versions."""
         sources = _sources(event.event)
-        return [f"{event.stream}@{event.version:0{VERSION_DIGITS}}/{place:06}" for place in range(len(sources))]
+        return [f"{version_key(event.stream, event.version)}/{place:06}" for place in range(len(sources))]
 
     def evolve(self, key: str, row: LineageRow | None, event: RecordedEvent) -> LineageRow:
         """Return the edge, which never changes."""
@@ -72,12 +71,7 @@ class Lineage:
             source_version=source.version,
             target=event.stream,
             target_version=event.version,
-            lane=event.position.slice,
-            number=event.position.number,
-            recorded_at=event.recorded_at,
-            actor=event.meta.actor or "",
-            cause=event.meta.causation or "",
-            correlation_id=event.meta.correlation_id or "",
+            **envelope_columns(event),
         )
 
 

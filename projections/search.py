@@ -25,7 +25,7 @@ from ..domain.pool import events as pool
 from ..domain.window import events as window
 from ..domain.words import words_of
 from .contract import SearchedRow
-from .json_texts import TOLD_EVENTS, leaves_of, told_in
+from .json_texts import RUN_EVENTS, leaves_of, texts_of_run_event
 
 
 class SearchRow(SearchedRow, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ _BY_KIND = {
     "pool": _Source((pool.PoolAdded, pool.PoolReplaced), ("id", "description", "content")),
     "window": _Source(window.ITEM_EVENTS, ("key", "value", "source"), name="key"),
     "memory": _Source(memory.ITEM_EVENTS, ("key", "value", "tags"), name="key"),
-    "run": _Source(TOLD_EVENTS, ("texts",), name="name", item_of=told_in),
+    "run": _Source(RUN_EVENTS, ("texts",), name="name", item_of=texts_of_run_event),
 }
 _SOURCES = {event: source for source in _BY_KIND.values() for event in source.events}
 SEARCHED_KINDS = tuple(_BY_KIND)

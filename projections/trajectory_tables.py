@@ -34,7 +34,7 @@ from ..domain.trajectory.events import (
 from ..domain.trajectory.nodes import DESCRIPTION, NODE_TYPES, own_fields
 from ..domain.trajectory.state import type_of
 from .contract import Projection
-from .trajectory_keys import digest_of, run_of, vertex_key
+from .rows import digest_of, run_of, vertex_key
 
 Raw = msgspec.Raw
 Fields = dict[str, Raw]

@@ -26,7 +26,7 @@ from ..domain.trajectory.events import (
 from ..domain.trajectory.history import made_at
 from ..domain.trajectory.nodes import DESCRIPTION
 from ..domain.trajectory.state import type_of
-from .trajectory_keys import digest_of, run_of, runs_prefix, vertex_key
+from .rows import digest_of, envelope_columns, run_of, runs_prefix, vertex_key
 
 
 class TransitionRow(msgspec.Struct, frozen=True):
@@ -144,13 +144,8 @@ def _row(
         old=old.decode(),
         new=new.decode(),
         reference=event.reference,
-        lane=event.position.slice,
-        number=event.position.number,
-        recorded_at=event.recorded_at,
         made_at=made_at(event),
-        actor=event.meta.actor or "",
-        cause=event.meta.causation or "",
-        correlation_id=event.meta.correlation_id or "",
+        **envelope_columns(event),
     )
 
 

@@ -31,8 +31,8 @@ from ..domain.chat.tokens import SCRIPTS, estimate_tokens
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.messages import calls_of, kind_of
 from ..domain.trajectory.events import MessageRecorded, PortraitWritten
-from .json_texts import told_in
-from .trajectory_keys import digest_of
+from .json_texts import texts_of_run_event
+from .rows import digest_of
 
 # The same, as different providers call it.
 MODEL = ("model", "model_name", "model_id")
@@ -152,7 +152,7 @@ def _item(item: ChatItemEvent, agent: str, model: str | None) -> _Said:
 def _message(event: MessageRecorded, actor: str) -> _Said:
     record = parse_json(event.record)
     calls = calls_of(record)
-    texts = (*told_in(event).texts, *(msgspec.json.encode(call).decode() for call in calls))
+    texts = (*texts_of_run_event(event).texts, *(msgspec.json.encode(call).decode() for call in calls))
     is_models = kind_of(record) == "assistant"
     about = _mapping(record.get("response_metadata"))
     return _Said(actor, None, about, is_models, messages=1, calls=len(calls), texts=texts)

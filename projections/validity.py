@@ -37,7 +37,7 @@ from ..domain.chat.events import (
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
-from .intervals import STILL_THERE, StayRow, birth_in, item_key, left, mark_key, returned
+from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, left, mark_key, returned
 
 FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
 TYPES: dict[type[Event], str] = {
@@ -49,7 +49,7 @@ TYPES: dict[type[Event], str] = {
 }
 
 
-class ValidityRow(StayRow, frozen=True):
+class ValidityRow(IntervalRow, frozen=True):
     """
     An item in a chat's view, or a mark: its `type` is forked, merged or cleared, `brought` is `brought_by`.
 
@@ -148,13 +148,10 @@ def _mark(key: str, recorded: Forked | Merged | Cleared, event: RecordedEvent) -
             return msgspec.structs.replace(row, type=CLEARED, reason=reason or "")
         case Forked(carried=carried):
             placed = None if carried is None else (Placement(None, carried),)
-            return _bringing(row, FORKED, recorded.how, Brought(Segment(recorded.parent, recorded.version), placed))
+            parent = Segment(recorded.parent, recorded.version)
+            return bringing(row, FORKED, Brought(parent, placed), recorded.how)
         case Merged(placed=placed, agent_id=agent):
-            return _bringing(row, MERGED, recorded.how, Brought(None, placed, agent))
-
-
-def _bringing(row: ValidityRow, kind: str, how: str, brought: Brought) -> ValidityRow:
-    return msgspec.structs.replace(row, type=kind, how=how, brought=msgspec.msgpack.encode(brought))
+            return bringing(row, MERGED, Brought(None, placed, agent), recorded.how)
 
 
 def _left(row: ValidityRow, event: RecordedEvent) -> ValidityRow:

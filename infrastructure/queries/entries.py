@@ -33,7 +33,7 @@ from ...projections.entries import (
     came_with,
     names_prefix,
 )
-from ...projections.intervals import STILL_THERE, stays_of
+from ...projections.intervals import STILL_THERE, intervals_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
 from .intervals import AncestorRows, born_rows, levels_of, version_in
@@ -152,7 +152,7 @@ class _AncestorRows(AncestorRows[EntryRow]):
             # What replaces an entry takes its place, so that it is not let go of before.
             steps += [
                 _Step(stay.v1, LEFT, row.birth, stay.how, stay.reason)
-                for stay in stays_of(row)
+                for stay in intervals_of(row)
                 if stay.v1 != STILL_THERE and stay.how != "replace"
             ]
         counted = steps if end is None else [step for step in steps if step.version <= end]

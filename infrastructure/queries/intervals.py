@@ -19,12 +19,20 @@ from ...domain.context.decider import trusted
 from ...domain.errors import DamagedError
 from ...domain.spans import Ref, Segment, refs_of
 from ...projections.contract import Projection
-from ...projections.intervals import STILL_THERE, StayRow, StoredInterval, item_key, mark_key, rows_prefix, stays_of
+from ...projections.intervals import (
+    STILL_THERE,
+    IntervalRow,
+    StoredInterval,
+    intervals_of,
+    item_key,
+    mark_key,
+    rows_prefix,
+)
 from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from ..log.row_faults import REBUILD, opening
 from ..projecting.store import ProjectionStore
 
-R = TypeVar("R", bound=StayRow)
+R = TypeVar("R", bound=IntervalRow)
 L = TypeVar("L", bound="AncestorRows[Any]")
 
 
@@ -254,7 +262,7 @@ class _AncestorRows(AncestorRows[ValidityRow]):
     def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[StoredInterval]:
         """Return the stays of an item that came with a version; a fork may begin with what is not seen."""
         row = self.rows.get(birth)
-        stays = stays_of(row) if row else [StoredInterval(0)]
+        stays = intervals_of(row) if row else [StoredInterval(0)]
         if not stays[0].v0:
             stays[:1] = [msgspec.structs.replace(stays[0], v0=arrived)] if is_shown else []
         nexts = [*(stay.v0 for stay in stays), STILL_THERE][1:]

@@ -21,7 +21,7 @@ from ...domain.trajectory.errors import NodeNotFoundError
 from ...domain.trajectory.events import NodeRemoved
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, NODE_TYPES, parse_node_name
-from ...projections.trajectory_keys import place_in, reference_of, run_of
+from ...projections.rows import place_in, reference_of, run_of
 from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefix, node_prefix, removal_prefix
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner

@@ -30,7 +30,7 @@ from ...domain.trajectory.events import (
 from ...domain.trajectory.graph import RunGraph, trajectory_of
 from ...domain.trajectory.nodes import own_fields
 from ...domain.trajectory.state import EMPTY, QUERY, PastRound, RestoredRounds, fold, leaves_of
-from ...projections.trajectory_keys import place_in, runs_prefix
+from ...projections.rows import place_in, runs_prefix
 from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner

@@ -1,17 +1,20 @@
 """
-How rows about runs are called, so that those of a session, a round, a run or a node are a range of keys.
+Keys and columns that rows of several projections have.
 
-A vertex is named by its run's stream and version, as events name it: the version with leading zeros, so that keys
-stand in order. Texts of any length and kind are in keys as their digests; a column has the text itself.
+A version is in keys with leading zeros, so that keys stand in its order. A text of any length and kind is in keys as
+its digest; a column has the text itself. The rows of a session, a round, a run or a node are a range of keys: a vertex
+is named by its run's stream and version, as events name it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from typing import Any
 
 from ..domain.errors import InvalidInputError
 from ..domain.ids import split_stream_id
+from ..domain.log.envelope import RecordedEvent
 from ..domain.spans import Ref
 from ..domain.trajectory.identity import KIND, RunId, run_id_of
 
@@ -23,9 +26,27 @@ STREAMS_KEPT_MAX = 1_024
 NUMBER_MAX = (1 << 63) - 1
 
 
+def version_key(stream: str, version: int) -> str:
+    """Return the key of a version of a stream; the keys of a stream are in the order of versions."""
+    return f"{stream}@{version:0{VERSION_DIGITS}}"
+
+
 def vertex_key(stream: str, ref: Ref) -> str:
     """Return the key of a vertex that an event of `stream` names."""
-    return f"{ref.stream or stream}@{ref.version:0{VERSION_DIGITS}}"
+    return version_key(ref.stream or stream, ref.version)
+
+
+def envelope_columns(event: RecordedEvent) -> dict[str, Any]:
+    """Return the columns that say where, when and by whom an event was recorded; an empty text is "not given"."""
+    meta, position = event.meta, event.position
+    return {
+        "lane": position.slice,
+        "number": position.number,
+        "recorded_at": event.recorded_at,
+        "actor": meta.actor or "",
+        "cause": meta.causation or "",
+        "correlation_id": meta.correlation_id or "",
+    }
 
 
 def place_in(key: str) -> tuple[str, int]:

@@ -59,11 +59,9 @@ class Catalogue:
         return () if event.stream == MOMENTS else (event.stream,)
 
     def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
-        """Return the context's row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: CatalogueRow | None, events: Sequence[RecordedEvent]) -> CatalogueRow:
-        """Return the context's row after `events`: it is replaced once for all of them."""
         if row is None:
             kind, context_id = split_stream_id(key)
             row = CatalogueRow(key=key, kind=kind, id=context_id, opened_at=events[0].recorded_at)

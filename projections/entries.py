@@ -98,7 +98,6 @@ class Entries:
         return keys
 
     def evolve(self, key: str, row: EntryRow | None, event: RecordedEvent) -> EntryRow:
-        """Return the row after `event`."""
         recorded, stream = event.event, event.stream
         if isinstance(recorded, AddedEvent) and key == item_key(stream, Ref(event.version)):
             return _born(key, recorded, event)

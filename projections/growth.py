@@ -47,11 +47,9 @@ class Growth:
         return (growth_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
 
     def evolve(self, key: str, row: GrowthRow | None, event: RecordedEvent) -> GrowthRow:
-        """Return the row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: GrowthRow | None, events: Sequence[RecordedEvent]) -> GrowthRow:
-        """Return the row after `events`: it is replaced once for all of them."""
         row = row or GrowthRow(key=key)
         change = growth_of([event.event for event in events])
         return GrowthRow(

@@ -45,14 +45,13 @@ class Rollup:
         return (f"{position.slice}/{(position.number - 1) // ROLLUP_EVENTS}",)
 
     def evolve(self, key: str, row: RollupRow | None, event: RecordedEvent) -> RollupRow:
-        """Return the block's row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: RollupRow | None, events: Sequence[RecordedEvent]) -> RollupRow:
-        """Return the block's row after `events`: its counts are read and written once for all of them."""
         if row is None:
             lane, _, block = key.partition("/")
             row = RollupRow(key=key, lane=int(lane), block=int(block), first_at=events[0].recorded_at)
+        # Counts are read and written once for all events.
         counts = Counter(counts_by_type(row))
         counts.update(str(event.event.__struct_config__.tag) for event in events)
         return msgspec.structs.replace(

@@ -84,11 +84,9 @@ class Usage:
         return () if said is None else (_key(_day(event), said.agent, said.model),)
 
     def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
-        """Return the row after `event`."""
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
-        """Return the row after `events`: it is replaced once for all of them."""
         said = [one for one in map(_said, events) if one is not None]
         row = row or UsageRow(key=key, day=_named(_day(events[0])), agent=said[0].agent, model=said[0].model)
         return msgspec.structs.replace(

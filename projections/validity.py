@@ -96,7 +96,6 @@ class Validity:
         return tuple(keys)
 
     def evolve(self, key: str, row: ValidityRow | None, event: RecordedEvent) -> ValidityRow:
-        """Return the row after `event`."""
         recorded, stream = event.event, event.stream
         item = added_item(recorded)
         if item is not None and key == item_key(stream, Ref(event.version)):

@@ -104,17 +104,15 @@ class _LogAhead:
         self._kept: dict[str, list[Event]] = {}
 
     def head(self, stream: str) -> int:
-        """Return the version of the last event of a stream."""
         return len(self._places[stream]) if stream in self._places else self._log.head(stream)
 
     def end(self, stream: str) -> StreamEnd:
-        """Return what `head` does; the digests come with the append."""
+        # Digests come with the append.
         return StreamEnd(self.head(stream))
 
     def read(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[RecordedEvent]:
-        """Return the events of a stream, recorded now, as it were."""
         if stream not in self._places:
             return self._log.read(stream, after=after, until=until)
         now = round(REAL_SYSTEM.now() * 1e6)
@@ -127,7 +125,6 @@ class _LogAhead:
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """Return what `read` does without the envelopes."""
         if stream not in self._places:
             return self._log.read_events(stream, after=after, until=until)
         if stream not in self._kept and self.head(stream) <= EVENTS_KEPT_MAX:
@@ -139,7 +136,6 @@ class _LogAhead:
         return [event for event, _ in self._lines(stream, after, until)] if kept is None else kept[after:until]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return what `read_events` does for each of several ranges."""
         return [self.read_events(one.stream, after=one.after, until=one.until) for one in ranges]
 
     def _lines(self, stream: str, after: int, until: int | None) -> Iterator[tuple[Event, Meta]]:

@@ -19,7 +19,8 @@ from ..domain.ids import require_name, split_stream_id
 from ..domain.log.envelope import RecordedEvent
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
-from .projecting.store import ProjectionStore, kept_by, stored_moment
+from .projecting.rows.database import stored_moment
+from .projecting.store import ProjectionStore, kept_by
 
 KINDS = ("chat", "queue", "pool", "window", "memory", "run")
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice, starmap
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
-from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
-from ..log.row_faults import REBUILD, opening
 
 
 class Snapshot(NamedTuple):
@@ -290,27 +287,6 @@ class MemoryProjectionStore:
         return table
 
 
-def aside_note(projection: Projection) -> str:
-    """Return the name of the note that says what a projection set aside, in a database."""
-    return f"aside/{projection.name}.{projection.version}"
-
-
-def noted_aside(note: str | None) -> list[SetAside]:
-    """
-    Return what a note says was set aside.
-
-    Raises:
-        DamagedError: the note is none.
-    """
-    with opening("the note of the events that a projection set aside", remedy=REBUILD):
-        return [] if note is None else msgspec.json.decode(note, type=list[SetAside])
-
-
-def said_aside(aside: Sequence[SetAside]) -> str | None:
-    """Return the note that says what was set aside; None where nothing was."""
-    return msgspec.json.encode(aside).decode() if aside else None
-
-
 def twice_made(shadow: Projection) -> InvalidInputError:
     """Return the error for rows of one key that were made in two partitions of a log."""
     return InvalidInputError(
@@ -322,38 +298,6 @@ def twice_made(shadow: Projection) -> InvalidInputError:
 def end_of_prefix(prefix: str) -> str:
     """Return the least text that is greater than all that begin with `prefix`, which ends in an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
-def made_rows(projection: Projection, found: Iterable[Sequence[Any]]) -> list[Any]:
-    """Return the rows of a projection that have these values, each in the order of its fields."""
-    row, names = projection.row, projection.row.__struct_fields__
-    # By position, where rows can be made so, it takes a tenth of the time.
-    if row.__match_args__ == names:
-        return list(starmap(row, found))
-    return [row(**dict(zip(names, values, strict=True))) for values in found]
-
-
-def stored_moment(text: object, what: str, **remedy: str) -> Moment:
-    """
-    Return the moment that was stored as a text; `what` names where.
-
-    Raises:
-        DamagedError: it is none.
-    """
-    try:
-        return Moment.parse(text if isinstance(text, str) else repr(text))
-    except InvalidInputError as error:
-        raise DamagedError(what, f"{text!r} is no position", **remedy) from error
-
-
-def checkpoint_moment(projection: Projection, found: Sequence[object] | None) -> Moment:
-    """
-    Return the moment of a projection's checkpoint, given its row; the beginning where there is none.
-
-    Raises:
-        DamagedError: it holds no moment.
-    """
-    return stored_moment(found[0], f"the checkpoint of {projection.name}", remedy=REBUILD) if found else BEGINNING
 
 
 def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:

@@ -11,26 +11,22 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from ....domain.errors import DamagedError
+from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
+from ...log.row_faults import REBUILD, opening
 from ..store import (
     ProjectionStore,
     SetAside,
     Snapshot,
-    aside_note,
-    checkpoint_moment,
     end_of_prefix,
     is_replaceable,
-    made_rows,
-    noted_aside,
-    said_aside,
     twice_made,
 )
 
@@ -202,7 +198,12 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return the statement for the rows that a query asks for, with their rank behind their columns."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
-        return made_rows(projection, found)
+        """Return the rows of a projection that have these values, each in the order of its fields."""
+        row, names = projection.row, projection.row.__struct_fields__
+        # By position, where rows can be made so, it takes a tenth of the time.
+        if row.__match_args__ == names:
+            return list(starmap(row, found))
+        return [row(**dict(zip(names, values, strict=True))) for values in found]
 
     # Reading
 
@@ -216,7 +217,9 @@ class DatabaseProjectionStore(ProjectionStore):
         return {row.key: row for row in self._rows(projection, chain.from_iterable(found))}
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        return noted_aside(self.note(aside_note(projection)))
+        noted = self.note(aside_note(projection))
+        with opening("the note of the events that a projection set aside", remedy=REBUILD):
+            return [] if noted is None else msgspec.json.decode(noted, type=list[SetAside])
 
     def rows(self, projection: Projection) -> list[Any]:
         return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
@@ -282,8 +285,9 @@ class DatabaseProjectionStore(ProjectionStore):
         return self._transact(save) is not None
 
     def _put_aside(self, projection: Projection, aside: Sequence[SetAside]) -> list[Statement]:
-        said = said_aside(aside)
-        return [] if said is None else [self.sql.statement(PUT_NOTE, aside_note(projection), said)]
+        if not aside:
+            return []
+        return [self.sql.statement(PUT_NOTE, aside_note(projection), msgspec.json.encode(aside).decode())]
 
     def drop(self, projection: Projection) -> None:
         self._transact(lambda _: self._drops(projection))
@@ -322,19 +326,38 @@ class DatabaseProjectionStore(ProjectionStore):
     # Notes
 
     def note(self, name: str) -> str | None:
-        return noted(name, self._ask_notes(self.sql.statement(NOTE, name)))
+        return text_noted(name, self._ask_notes(self.sql.statement(NOTE, name)))
 
     def notes(self, prefix: str) -> dict[str, str]:
         found = self._ask_notes(self.sql.statement(NOTES, prefix, end_of_prefix(prefix)))
         return {name: value for name, value in found if isinstance(value, str)}
 
 
+def stored_moment(text: object, what: str, **remedy: str) -> Moment:
+    """
+    Return the moment that was stored as a text; `what` names where.
+
+    Raises:
+        DamagedError: it is none.
+    """
+    try:
+        return Moment.parse(text if isinstance(text, str) else repr(text))
+    except InvalidInputError as error:
+        raise DamagedError(what, f"{text!r} is no position", **remedy) from error
+
+
 def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:
-    """Return the moment of a projection's checkpoint, given the rows found of it; the beginning where there is none."""
-    return checkpoint_moment(projection, found[0] if found else None)
+    """
+    Return the moment of a projection's checkpoint, given the rows found of it; the beginning where there is none.
+
+    Raises:
+        DamagedError: it holds no moment.
+    """
+    what = f"the checkpoint of {projection.name}"
+    return stored_moment(found[0][0], what, remedy=REBUILD) if found else BEGINNING
 
 
-def noted(name: str, found: Sequence[Values]) -> str | None:
+def text_noted(name: str, found: Sequence[Values]) -> str | None:
     """
     Return what was noted under a name, given the rows found of it; None where nothing was.
 
@@ -347,3 +370,8 @@ def noted(name: str, found: Sequence[Values]) -> str | None:
             f"the note {name}", f"{value!r:.100} is no text", remedy="delete its row from the table note"
         )
     return value
+
+
+def aside_note(projection: Projection) -> str:
+    """Return the name of the note that says what a projection set aside, in a database."""
+    return f"aside/{projection.name}.{projection.version}"

@@ -38,7 +38,7 @@ from .database import (
     Work,
     columns,
     moment_of,
-    noted,
+    text_noted,
 )
 
 ROWS_AT_ONCE = 10_000
@@ -150,7 +150,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         def change(transaction: Transaction) -> Iterable[Statement] | None:
-            if noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]) != before:
+            if text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]) != before:
                 return None
             values = (name,) if after is None else (name, after)
             return [self.sql.statement(DELETE_NOTE if after is None else PUT_NOTE, *values)]

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -94,7 +95,13 @@ class Trajectory:
         return f"Trajectory({len(self.nodes)} nodes, {len(self.edges)} edges, root={self.root!r})"
 
     def _parts(self) -> tuple[object, ...]:
-        return self.nodes, sorted(self.edges, key=_edge_order), self.root, self.initial, self.pointers
+        return (
+            self.nodes,
+            sorted(self.edges, key=attrgetter("source", "target", "type")),
+            self.root,
+            self.initial,
+            self.pointers,
+        )
 
     @cached_property
     def _following(self) -> dict[str, list[str]]:
@@ -258,10 +265,6 @@ def _of(adjacent: Mapping[str, list[str]], name: str) -> list[str]:
     if found is None:
         raise NodeNotFoundError(f"there is no node {name!r} in this graph")
     return found
-
-
-def _edge_order(edge: TrajectoryEdge) -> tuple[str, str, str]:
-    return edge.source, edge.target, edge.type
 
 
 def _identity(node: TrajectoryNode) -> str:

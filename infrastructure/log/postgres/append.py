@@ -15,7 +15,7 @@ from ....domain.errors import StorageBusyError, StorageUnavailableError
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
 from ..records import Request
-from .cached_append import Ready, Row, end_of, ready, ready_together, received, rows_of, stream_rows_of
+from .cached_append import Ready, Row, ends_of, ready, received, rows_of, stream_rows_of
 from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
@@ -52,16 +52,16 @@ WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
 class Interrupted(NamedTuple):
-    """The end of a cached append that broke off: the id it gave to the first event, and the error that it met."""
+    """
+    A cached append that broke off: the id of its first event, 0 where none was sent, and the error that it met.
+    """
 
     first_id: int
     failure: psycopg.Error
 
 
 class Begun(NamedTuple):
-    """The cached append came to the lock of this slice, and found that the general way has to go on from there."""
-
-    slice: int
+    """A cached append that has sent the locks of its slices, and no events: the planned one goes on from there."""
 
 
 class Appender:
@@ -147,9 +147,9 @@ class Appender:
                     failure = self._passing(error, slices)
             return self._append_locked(drafted(), failure)
 
-    def append_cached(self, new: NewEvents) -> Receipt | Interrupted | Begun | None:
+    def append_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | Begun | None:
         """
-        Append to one stream, if the cached append can; None if not.
+        Append to streams that each lie in a slice of its own, in one round trip; None where the cached append cannot.
 
         Where it only began, or ended at something that passes, `append` is to be called with what is returned.
 
@@ -157,60 +157,33 @@ class Appender:
             StorageError: as above.
         """
         self._settle_interrupted()
-        end = end_of(new, self._memory)
-        if end is None:
+        ends = ends_of(news, self._memory)
+        if ends is None:
             return None
-        first_id = 0
+        digests, first_id = {end.slice: end.lane.digest for end in ends}, 0
         try:
             wire = self._database.writer()
             if wire is not self._wire:
                 return None
             self._is_at_stake = True
-            where = int4(end.slice)
-            wire.send(BEGIN, Call(self._lock, (where,)), Call(self._look, (where, end.lane.digest)))
-            events = ready(new, end, self._memory)
-            if events is None:
-                return Begun(end.slice)
+            # The server takes the locks while the events are encoded here.
+            wire.send(BEGIN, *self._locks(sorted(digests)), *self._looks(digests))
+            together = ready(news, ends, self._memory)
+            if together is None:
+                return Begun()
             now = self._now()
-            first_id = self._ids.take(len(events.payloads), now)
-            rows = rows_of(events, first_id, now, self._compression)
-            wire.dispatch(*self._inserts([events], rows), COMMIT)
-            receipt = received(events, rows, self._memory)
-            wire.conclude()
-        except BaseException as error:
-            failure = self._passing_quickly(error, (end.slice,))
-            return Interrupted(first_id or self._ids.take(len(new.events), self._now()), failure)
-        if self._memory.opened:
-            self._memory.keep((end.slice,))
-        self._is_at_stake = False
-        return receipt
-
-    def append_all_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | None:
-        """Append to several streams, each in a slice of its own, in one transaction; else as `append_cached`."""
-        self._settle_interrupted()
-        all_events = ready_together(news, self._memory)
-        if all_events is None:
-            return None
-        now = self._now()
-        ids = self._ids.take(sum(len(events.payloads) for events in all_events), now)
-        first_id, ends = ids, {events.end.slice: events.end.lane.digest for events in all_events}
-        try:
-            wire = self._database.writer()
-            if wire is not self._wire:
-                return None
-            self._is_at_stake = True
-            wire.send(BEGIN, *self._locks(sorted(ends)), *self._looks(ends))
+            first_id = event_id = self._ids.take(sum([len(events.payloads) for events in together]), now)
             parts = []
-            for events in all_events:
-                parts.append(rows_of(events, first_id, now, self._compression))
-                first_id += len(events.payloads)
-            wire.dispatch(*self._inserts(all_events, [row for part in parts for row in part]), COMMIT)
-            receipts = [received(events, part, self._memory) for events, part in zip(all_events, parts, strict=True)]
+            for events in together:
+                parts.append(rows_of(events, event_id, now, self._compression))
+                event_id += len(events.payloads)
+            wire.dispatch(*self._inserts(together, list(chain.from_iterable(parts))), COMMIT)
+            receipts = [received(events, rows, self._memory) for events, rows in zip(together, parts, strict=True)]
             wire.conclude()
         except BaseException as error:
-            return Interrupted(ids, self._passing_quickly(error, ends))
+            return Interrupted(first_id, self._passing_quickly(error, digests))
         if self._memory.opened:
-            self._memory.keep(ends)
+            self._memory.keep(digests)
         self._is_at_stake = False
         return receipts
 
@@ -368,7 +341,7 @@ class Appender:
 
     def _orders(self, requests: Sequence[Request], interrupted: Interrupted | None) -> list[Order]:
         counts = [sum(len(part.drafts) for part in request.parts) for request in requests]
-        first_id = interrupted.first_id if interrupted else self._ids.take(sum(counts), self._now())
+        first_id = (interrupted and interrupted.first_id) or self._ids.take(sum(counts), self._now())
         orders = []
         for request, count in zip(requests, counts, strict=True):
             orders.append(Order(request, first_id))

@@ -48,8 +48,21 @@ class Ready(NamedTuple):
     tags: list[bytes]
 
 
-def end_of(new: NewEvents, memory: Memory) -> End | None:
-    """Return the end of the stream that events are for; None where they cannot be appended so."""
+def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
+    """
+    Return the ends of the streams that events are for; None where one of them cannot be appended so, or two lie in one
+    slice: the second would have to know the end that the first one leaves.
+    """
+    ends: list[End] = []
+    for new in news:
+        end = _end_of(new, memory)
+        if end is None:
+            return None
+        ends.append(end)
+    return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 0 else None
+
+
+def _end_of(new: NewEvents, memory: Memory) -> End | None:
     number = memory.slices.get(new.stream)
     if number is None:
         return _beginning(new, memory)
@@ -77,34 +90,25 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
     return None if lane is None else End(number, lane, StreamTip(lane.stream_key + 1))
 
 
-def ready(new: NewEvents, end: End, memory: Memory) -> Ready | None:
-    """Return what the cached append takes; None where the events are not small, or of a type that is new."""
-    try:
-        payloads = [admitted(event, new.stream) for event in new.events]
-        metas = [encode_meta(meta) for meta in new.metas]
-        tags = [memory.tags[tag_of(event)] for event in new.events]
-    except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):
-        return None
-    if len(metas) != len(payloads) or max(map(len, payloads), default=LARGE_TEXT_BYTES) >= LARGE_TEXT_BYTES:
-        return None
-    return Ready(new, end, payloads, metas, tags)
-
-
-def ready_together(news: Sequence[NewEvents], memory: Memory) -> list[Ready] | None:
+def ready(news: Sequence[NewEvents], ends: Sequence[End], memory: Memory) -> list[Ready] | None:
     """
-    Return what the cached append takes for several streams; None where one of them does not fit it, or two lie in one
-    slice: the second would have to know the end that the first one leaves.
+    Return what the cached append takes; None where the events are not small, or of a type that is new.
     """
     together: list[Ready] = []
-    for new in news:
-        end = end_of(new, memory)
-        events = None if end is None else ready(new, end, memory)
-        if events is None:
-            return None
-        together.append(events)
-    size = sum(len(payload) for events in together for payload in events.payloads)
-    is_apart = len({events.end.slice for events in together}) == len(together) > 0
-    return together if is_apart and size <= BYTES_MAX else None
+    size = 0
+    try:
+        for new, end in zip(news, ends, strict=True):
+            payloads = [admitted(event, new.stream) for event in new.events]
+            metas = [encode_meta(meta) for meta in new.metas]
+            tags = [memory.tags[tag_of(event)] for event in new.events]
+            if len(metas) != len(payloads) or max(map(len, payloads), default=LARGE_TEXT_BYTES) >= LARGE_TEXT_BYTES:
+                return None
+            size += sum(map(len, payloads))
+            together.append(Ready(new, end, payloads, metas, tags))
+    except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):
+        return None
+    # A single stream has EVENTS_MAX at most, each below LARGE_TEXT_BYTES.
+    return together if len(together) == 1 or size <= BYTES_MAX else None
 
 
 def rows_of(events: Ready, first_id: int, now: int, compression: Compression) -> list[Row]:

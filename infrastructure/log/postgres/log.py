@@ -154,32 +154,28 @@ class PostgresLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        quick = self._appender.append_cached(batch[0]) if len(batch) == 1 else None
-        if isinstance(quick, Receipt):
-            receipts = [quick]
-            self._acknowledged.note(receipts, are_small=True)
-            self._wake([receipts])
-            return receipts
-        answer = self._append([batch], quick)[0]
+        answer = self._answers([batch])[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def _commit(self, group: list[LogTicket]) -> None:
-        batches = [ticket.request for ticket in group]
-        quick = self._appender.append_all_cached([new for batch in batches for new in batch])
-        if isinstance(quick, list):
-            receipts = iter(quick)
-            answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
-            self._acknowledged.note(quick, are_small=True)
-            self._wake(answers)
-        else:
-            answers = self._append(batches, quick)
+        answers = self._answers([ticket.request for ticket in group])
         for ticket, answer in zip(group, answers, strict=True):
             if isinstance(answer, Exception):
                 ticket.future.set_exception(answer)
             else:
                 ticket.future.set_result(answer)
+
+    def _answers(self, batches: Sequence[Batch]) -> Sequence[list[Receipt] | Exception]:
+        cached = self._appender.append_cached([new for batch in batches for new in batch])
+        if not isinstance(cached, list):
+            return self._append(batches, cached)
+        receipts = iter(cached)
+        answers = [[next(receipts) for _ in batch] for batch in batches]
+        self._acknowledged.note(cached, are_small=True)
+        self._wake(answers)
+        return answers
 
     def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[list[Receipt] | Exception]:
         refused: dict[int, Exception] = {}
@@ -201,7 +197,7 @@ class PostgresLog:
         slices = {self._slice(new) for batch in batches for new in batch}
         answers = self._appender.append(slices, draft, receipts.foresee, before)
         # Requests that the cached append took together can be drafted: else the ids of their events would be others'.
-        assert not (refused and drafted and isinstance(before, Interrupted))
+        assert not (refused and drafted and isinstance(before, Interrupted) and before.first_id)
         outcomes_drafted = receipts.of(answers)
         for outcome, small in zip(outcomes_drafted, are_small, strict=True):
             if not isinstance(outcome, Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import psycopg
@@ -15,7 +16,7 @@ from ....domain.errors import StorageBusyError, StorageUnavailableError
 from ....domain.log.ports import NewEvents, Receipt
 from ..compression import Compression
 from ..records import Request
-from .cached_append import Ready, Row, ends_of, ready, received, rows_of, stream_rows_of
+from .cached_append import End, Ready, Row, ends_of, ready, received, rows_of, stream_rows_of
 from .connection import DUPLICATE, PostgresDatabase, is_lost_connection, pause_before, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
@@ -160,30 +161,31 @@ class Appender:
         ends = ends_of(news, self._memory)
         if ends is None:
             return None
-        digests, first_id = {end.slice: end.lane.digest for end in ends}, 0
+        first_id = 0
         try:
             wire = self._database.writer()
             if wire is not self._wire:
                 return None
             self._is_at_stake = True
             # The server takes the locks while the events are encoded here.
-            wire.send(BEGIN, *self._locks(sorted(digests)), *self._looks(digests))
+            wire.send(BEGIN, *self._locks_and_looks(ends))
             together = ready(news, ends, self._memory)
             if together is None:
                 return Begun()
             now = self._now()
-            first_id = event_id = self._ids.take(sum([len(events.payloads) for events in together]), now)
-            parts = []
-            for events in together:
-                parts.append(rows_of(events, event_id, now, self._compression))
-                event_id += len(events.payloads)
-            wire.dispatch(*self._inserts(together, list(chain.from_iterable(parts))), COMMIT)
-            receipts = [received(events, rows, self._memory) for events, rows in zip(together, parts, strict=True)]
+            # A loop: a function for each of the few streams would cost more here.
+            count = 0
+            for new in news:
+                count += len(new.events)
+            first_id = self._ids.take(count, now)
+            rows = rows_of(together, first_id, now, self._compression)
+            wire.dispatch(*self._inserts(together, rows), COMMIT)
+            receipts = received(together, rows, self._memory)
             wire.conclude()
         except BaseException as error:
-            return Interrupted(first_id, self._passing_quickly(error, digests))
+            return Interrupted(first_id, self._passing_quickly(error, [end.slice for end in ends]))
         if self._memory.opened:
-            self._memory.keep(digests)
+            self._memory.keep([end.slice for end in ends])
         self._is_at_stake = False
         return receipts
 
@@ -209,6 +211,14 @@ class Appender:
             return self._passing(error, slices)
         except psycopg.Error:
             raise translate(error, self._database.where) from error
+
+    def _locks_and_looks(self, ends: Sequence[End]) -> list[Call]:
+        calls: list[Call] = []
+        # In the order of slices, as all writers do: else two of them could wait for each other.
+        for number, lane, _ in ends if len(ends) == 1 else sorted(ends, key=attrgetter("slice")):
+            where = int4(number)
+            calls += (Call(self._lock, (where,)), Call(self._look, (where, lane.digest)))
+        return calls
 
     def _locks(self, slices: Iterable[int]) -> list[Call]:
         return [Call(self._lock, (int4(number),)) for number in slices]

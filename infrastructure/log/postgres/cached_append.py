@@ -55,25 +55,24 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
     """
     ends: list[End] = []
     for new in news:
-        end = _end_of(new, memory)
-        if end is None:
+        number = memory.slices.get(new.stream)
+        if number is None:
+            end = _beginning(new, memory)
+            if end is None:
+                return None
+            ends.append(end)
+            continue
+        lane = memory.lanes.get(number)
+        tip = None if lane is None else lane.tips.get(new.stream)
+        if lane is None or tip is None or tip.version is None or new.idempotency_key is not None:
             return None
-        ends.append(end)
+        if len(new.events) >= EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
+            return None
+        # A refusal needs a proof, for which the planned append asks.
+        if new.expected_version not in (tip.version, ANY_VERSION):
+            return None
+        ends.append(End(number, lane, tip))
     return ends if len(ends) == 1 or len({end.slice for end in ends}) == len(ends) > 0 else None
-
-
-def _end_of(new: NewEvents, memory: Memory) -> End | None:
-    number = memory.slices.get(new.stream)
-    if number is None:
-        return _beginning(new, memory)
-    lane = memory.lanes.get(number)
-    tip = None if lane is None else lane.tips.get(new.stream)
-    if lane is None or tip is None or tip.version is None or new.idempotency_key is not None:
-        return None
-    if len(new.events) >= EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
-        return None
-    # A refusal needs a proof, for which the general way asks.
-    return End(number, lane, tip) if new.expected_version in (tip.version, ANY_VERSION) else None
 
 
 def _beginning(new: NewEvents, memory: Memory) -> End | None:
@@ -111,21 +110,21 @@ def ready(news: Sequence[NewEvents], ends: Sequence[End], memory: Memory) -> lis
     return together if len(together) == 1 or size <= BYTES_MAX else None
 
 
-def rows_of(events: Ready, first_id: int, now: int, compression: Compression) -> list[Row]:
-    """Return the rows to be written."""
-    new, (number, lane, tip), payloads, metas, tags = events
-    stream, version, place, digest = new.stream, tip.version or 0, lane.position, tip.digest
-    recorded_at = lane.recorded_at = max(now, lane.recorded_at)
-    where, key, time = int4(number), int4(tip.key), int8(recorded_at)
+def rows_of(together: Sequence[Ready], first_id: int, now: int, compression: Compression) -> list[Row]:
+    """Return the rows to be written, one stream's behind the other's."""
     rows: list[Row] = []
-    for meta, payload, packed, tag in zip(new.metas, payloads, metas, tags, strict=True):
-        version += 1
-        place += 1
-        digest = chain_digest(digest, stream, version, Position(number, place), recorded_at, meta, payload)
-        event_id = first_id.to_bytes(16, "big")
-        stored = compression.shrink(payload)
-        rows.append((where, key, int8(place), int4(version), tag, time, event_id, packed, stored, digest))
-        first_id += 1
+    for new, (number, lane, tip), payloads, metas, tags in together:
+        stream, version, place, digest = new.stream, tip.version or 0, lane.position, tip.digest
+        recorded_at = lane.recorded_at = max(now, lane.recorded_at)
+        where, key, time = int4(number), int4(tip.key), int8(recorded_at)
+        for meta, payload, packed, tag in zip(new.metas, payloads, metas, tags, strict=True):
+            version += 1
+            place += 1
+            digest = chain_digest(digest, stream, version, Position(number, place), recorded_at, meta, payload)
+            event_id = first_id.to_bytes(16, "big")
+            stored = compression.shrink(payload)
+            rows.append((where, key, int8(place), int4(version), tag, time, event_id, packed, stored, digest))
+            first_id += 1
     return rows
 
 
@@ -138,17 +137,21 @@ def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
     ]
 
 
-def received(events: Ready, rows: list[Row], memory: Memory) -> Receipt:
-    """Return the receipt of what is about to be recorded; memory moves on as if it had been."""
-    new, (number, lane, tip), *_ = events
-    stream, version, place, recorded_at = new.stream, tip.version or 0, lane.position, lane.recorded_at
-    if tip.version is None:
-        memory.open(stream, number, tip)
-    recorded: list[RecordedEvent] = []
-    for event, meta, (*_, digest) in zip(new.events, new.metas, rows, strict=True):
-        version += 1
-        place += 1
-        recorded.append(RecordedEvent(stream, version, Position(number, place), recorded_at, event, meta, digest))
-    lane.position, tip.version = place, version
-    lane.digest = tip.digest = rows[-1][9]
-    return Receipt(tuple(recorded))
+def received(together: Sequence[Ready], rows: list[Row], memory: Memory) -> list[Receipt]:
+    """Return the receipts of what is about to be recorded; memory moves on as if it had been."""
+    receipts: list[Receipt] = []
+    digests = iter([row[9] for row in rows])
+    for new, (number, lane, tip), *_ in together:
+        stream, version, place, recorded_at = new.stream, tip.version or 0, lane.position, lane.recorded_at
+        if tip.version is None:
+            memory.open(stream, number, tip)
+        recorded: list[RecordedEvent] = []
+        for event, meta in zip(new.events, new.metas, strict=True):
+            version += 1
+            place += 1
+            digest = next(digests)
+            recorded.append(RecordedEvent(stream, version, Position(number, place), recorded_at, event, meta, digest))
+        lane.position, tip.version = place, version
+        lane.digest = tip.digest = recorded[-1].digest
+        receipts.append(Receipt(tuple(recorded)))
+    return receipts

@@ -154,28 +154,31 @@ class PostgresLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        answer = self._answers([batch])[0]
+        cached = self._appender.append_cached(batch)
+        if isinstance(cached, list):
+            self._acknowledged.note(cached, are_small=True)
+            self._wake([cached])
+            return cached
+        answer = self._append([batch], cached)[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def _commit(self, group: list[LogTicket]) -> None:
-        answers = self._answers([ticket.request for ticket in group])
+        batches = [ticket.request for ticket in group]
+        cached = self._appender.append_cached([new for batch in batches for new in batch])
+        if isinstance(cached, list):
+            receipts = iter(cached)
+            answers: Sequence[list[Receipt] | Exception] = [[next(receipts) for _ in batch] for batch in batches]
+            self._acknowledged.note(cached, are_small=True)
+            self._wake([cached])
+        else:
+            answers = self._append(batches, cached)
         for ticket, answer in zip(group, answers, strict=True):
             if isinstance(answer, Exception):
                 ticket.future.set_exception(answer)
             else:
                 ticket.future.set_result(answer)
-
-    def _answers(self, batches: Sequence[Batch]) -> Sequence[list[Receipt] | Exception]:
-        cached = self._appender.append_cached([new for batch in batches for new in batch])
-        if not isinstance(cached, list):
-            return self._append(batches, cached)
-        receipts = iter(cached)
-        answers = [[next(receipts) for _ in batch] for batch in batches]
-        self._acknowledged.note(cached, are_small=True)
-        self._wake(answers)
-        return answers
 
     def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[list[Receipt] | Exception]:
         refused: dict[int, Exception] = {}

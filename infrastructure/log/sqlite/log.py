@@ -110,8 +110,10 @@ class SqliteLog:
         return self._committer.submit(batch, wait=wait)
 
     def _commit_alone(self, batch: Batch) -> list[Receipt]:
-        receipts = self._append_cached(batch)
-        if receipts is None:
+        receipts = self._appender.append_cached(batch)
+        if receipts is not None:
+            self._acknowledged.note(receipts, are_small=True)
+        else:
             request = Request([self._part(new) for new in batch])
             answer = self._append_locked([request])[0]
             if isinstance(answer, ConcurrencyError):
@@ -122,10 +124,11 @@ class SqliteLog:
         return receipts
 
     def _commit(self, group: list[LogTicket]) -> None:
-        receipts = self._append_cached([new for ticket in group for new in ticket.request])
+        receipts = self._appender.append_cached([new for ticket in group for new in ticket.request])
         if receipts is None:
             self._commit_locked(group)
         else:
+            self._acknowledged.note(receipts, are_small=True)
             left = iter(receipts)
             for ticket in group:
                 ticket.future.set_result([next(left) for _ in ticket.request])
@@ -146,12 +149,6 @@ class SqliteLog:
             else:
                 self._acknowledged.note(receipts, are_small=is_small(request))
                 ticket.future.set_result(receipts)
-
-    def _append_cached(self, batch: Batch) -> list[Receipt] | None:
-        receipts = self._appender.append_cached(batch)
-        if receipts is not None:
-            self._acknowledged.note(receipts, are_small=True)
-        return receipts
 
     def _append_locked(self, requests: list[Request]) -> list[Appended | ConcurrencyError]:
         return self._appender.append_locked(requests, self._require_acknowledged)

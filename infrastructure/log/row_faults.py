@@ -1,8 +1,15 @@
-"""Rows that are missing, or hold other values than were written: one guard and one wording for every database."""
+"""
+Rows that are missing, or hold other values than were written: one guard and one wording for every database.
+
+A digest takes as long to compute as its event takes to fetch and decode. So a process computes it once and remembers
+it by a hash of all that it covers. A checksum that lies beside the events proves nothing: whoever can change the
+events can compute it anew (docs/adr/0022).
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator
 
 import msgspec
@@ -12,6 +19,8 @@ from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError
 from ...domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
+# Of a hash or two for each 64 events: 4 MB at most.
+CHECKED_MAX = 1 << 15
 REBUILD = "`rebuild` makes it anew, events are not concerned"
 # A value of another type, NULL, or bytes cut short raise these where they are used. RecursionError is not among them:
 # it says more about the caller's stack than about a row.
@@ -90,3 +99,32 @@ def nameless_type(stream: str, version: int, tag: int) -> DamagedError:
 def empty_key(stream: str, key: str, first: int, last: int, head: int) -> DamagedError:
     """Return the error of an idempotency key that names versions which are not there."""
     return DamagedError(stream, f"its key {key!r} names versions {first} to {last}, and it ends at version {head}")
+
+
+class CheckedBefore:
+    """The events that this process has checked, by hashes; any number of threads may use it."""
+
+    def __init__(self) -> None:
+        self._hashes: set[bytes] = set()
+
+    def __contains__(self, checked: bytes) -> bool:
+        return checked in self._hashes
+
+    def add(self, checked: bytes) -> None:
+        """Remember a hash; where there are too many of them, all others are forgotten, and computed once more."""
+        if len(self._hashes) >= CHECKED_MAX:
+            self._hashes = set()
+        self._hashes.add(checked)
+
+
+def require_digests(computed: Iterable[bytes], stored: Sequence[bytes], name: Callable[[int], str]) -> None:
+    """
+    See to it that events have the digests that are stored with them; `name` says what the n-th is, for the error.
+
+    Raises:
+        DamagedError: one has not.
+    """
+    found = list(computed)
+    if found != stored:
+        first = next(place for place, digest in enumerate(stored) if found[place] != digest)
+        raise DamagedError(name(first), "it does not match its digest")

@@ -14,7 +14,7 @@ from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
-from ..log.read_batches import batches
+from ..log.records import batches
 
 # What the kinds of contexts hold.
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered

@@ -14,7 +14,7 @@ from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Meta, chain_digests
 from refold.domain.log.ports import ANY_VERSION, LiveLog, NewEvents
 from refold.domain.positions import BEGINNING
-from refold.infrastructure.log.sqlite.seal import block_checksum
+from refold.infrastructure.log.sqlite.blocks import block_checksum
 
 from .damage import (
     BOMBS,

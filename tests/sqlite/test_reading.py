@@ -17,9 +17,9 @@ from refold.domain.log.ports import Range
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure.log.sqlite import blocks
 from refold.infrastructure.log.sqlite import log as log_module
+from refold.infrastructure.log.sqlite.blocks import Block
 from refold.infrastructure.log.sqlite.connection import SqliteDatabase
 from refold.infrastructure.log.sqlite.log import SqliteLog
-from refold.infrastructure.log.sqlite.seal import Block
 
 from ..contract.damage import LARGE
 from ..contract.writing import append, everything, ids, numbers, said

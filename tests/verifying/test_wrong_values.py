@@ -23,9 +23,9 @@ import pytest
 
 import refold
 from refold.domain.errors import DamagedError, RefoldError, StorageError
+from refold.infrastructure.log.sqlite import blocks as sealing
 from refold.infrastructure.log.sqlite import log
 from refold.infrastructure.log.sqlite import read as reading
-from refold.infrastructure.log.sqlite import seal as sealing
 from tests.support.every_kind import fill
 from tests.support.postgres import Server
 from tests.verifying.answers import ANSWERS, wrong_answers

@@ -29,9 +29,8 @@ from ..row_faults import empty_key, nameless_type
 from .append import Appender, Begun, Interrupted
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
-from .page import Pager
 from .planning import Answer
-from .read import VERSION_MAX, PostgresPartition, Reader
+from .read import VERSION_MAX, Pager, PostgresPartition, Reader
 from .schema import prepare_schema
 from .wire import PATIENCE_SECONDS, Call, Wire, int4, int8
 

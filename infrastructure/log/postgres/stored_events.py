@@ -16,10 +16,10 @@ from typing import NamedTuple
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_META, Event, Meta, RecordedEvent, chain_digests
 from ....domain.positions import Position
-from ..chain import CheckedBefore, require_digests
 from ..codec import Codec, decode_meta
 from ..compression import REFERENCES, Compression
 from ..large_texts import resolve_references
+from ..row_faults import CheckedBefore, require_digests
 
 COLUMNS = "slice, stream, version, position, recorded_at, meta, payload, digest"
 METAS_MAX = 10_000

@@ -30,11 +30,10 @@ from ..group_commit import GroupCommitter, Ticket
 from ..records import ANY, Appended, Part, Request, drafts_of, receipts_of
 from ..row_faults import whole
 from .append import Appender
-from .blocks import ONE_SEQUENCE
+from .blocks import ONE_SEQUENCE, SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .connection import SqliteDatabase
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, SqlitePartition, stored_digest, version_at
 from .schema import prepare_schema, refuse_foreign_file
-from .seal import SEGMENT, OvertakenError, SealedSlice, Sealer, segment_of
 from .verify import damaged_pages, damaged_rows, damaged_texts, database_files, key_rows, stream_ids
 
 NO_LIMIT = 1 << 62

@@ -16,10 +16,21 @@ from ....domain.log.ports import Page, Range
 from ....domain.positions import Moment, Partition, Position
 from ..codec import Codec, decode_meta
 from ..compression import Compression, has_references
-from ..read_batches import Batch, batches
+from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
-from .blocks import ALL, DIGEST_BYTES, ONE_SEQUENCE, BlockReader, Place, resolved
-from .seal import SEGMENT, SLICE_EVENTS, Block, BlockPart, segment_of
+from .blocks import (
+    ALL,
+    DIGEST_BYTES,
+    ONE_SEQUENCE,
+    SEGMENT,
+    SLICE_EVENTS,
+    Block,
+    BlockPart,
+    BlockReader,
+    Place,
+    resolved,
+    segment_of,
+)
 
 Column = Literal["position", "recorded_at"]
 

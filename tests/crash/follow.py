@@ -28,6 +28,7 @@ from .roles import PROJECTIONS, SEEN, Tally
 
 WRITERS, WORKERS = 8, 2
 CREW = (*["writer"] * WRITERS, *["worker"] * WORKERS, "subscriber")
+ONE_OF_EACH = tuple(CREW.index(role) for role in dict.fromkeys(CREW))
 PAUSE_SECONDS = (0.05, 0.4)
 REBUILT_SHARE = 0.1
 # How long those that follow may stand still before they count as stuck.
@@ -93,7 +94,8 @@ def follow(place: str, folder: Path, *, events: int, kills: int, seed: int) -> F
             crew.wait_until_ready()
             while count(store.now()) < events or killed < kills:
                 time.sleep(chance.uniform(*PAUSE_SECONDS))
-                crew.kill(chance.randrange(len(CREW)))
+                # Each role once, then whom chance hits: so that few kills are a trial too.
+                crew.kill(ONE_OF_EACH[killed] if killed < len(ONE_OF_EACH) else chance.randrange(len(CREW)))
                 killed += 1
                 meddle(store, chance)
             for number in range(WRITERS):

@@ -3,8 +3,9 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from tests.support.project import ROOT
@@ -30,8 +31,8 @@ def path_of(path: str) -> str:
     return str(Path(path).resolve().relative_to(ROOT))
 
 
-def _trace(at_line: Callable[[str, int], None]) -> Any:
-    """Return a trace function that calls `at_line` before each line of Refold."""
+def _trace(at_line: Callable[[str, int], None], wanted: Callable[[CodeType], bool]) -> Any:
+    """Return a trace function that calls `at_line` before each line of the code that is wanted."""
 
     def in_frame(frame: FrameType, event: str, _: object) -> Any:
         if event == "line":
@@ -39,9 +40,19 @@ def _trace(at_line: Callable[[str, int], None]) -> Any:
         return in_frame
 
     def in_call(frame: FrameType, event: str, _: object) -> Any:
-        return in_frame if frame.f_code.co_filename.startswith(OURS) else None
+        # A function without a trace function of its own runs at nearly full speed.
+        return in_frame if wanted(frame.f_code) else None
 
     return in_call
+
+
+def _is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(OURS)
+
+
+@cache
+def _lines(code: CodeType) -> frozenset[int]:
+    return frozenset(line for _, _, line in code.co_lines() if line is not None)
 
 
 def points_of(call: Callable[[], object]) -> list[Point]:
@@ -52,7 +63,7 @@ def points_of(call: Callable[[], object]) -> list[Point]:
         times[path, line] = times.get((path, line), 0) + 1
 
     before = sys.gettrace()
-    sys.settrace(_trace(count))
+    sys.settrace(_trace(count, _is_ours))
     try:
         call()
     finally:
@@ -64,17 +75,17 @@ def interrupted_at(point: Point, call: Callable[[], object], error: type[BaseExc
     """
     Run a call, with `error` raised before the line at a point; return whether it got there, and was ended by that.
     """
-    left = point.time
+    path, line, left = point
 
-    def interrupt(path: str, line: int) -> None:
+    def interrupt(in_path: str, at_line: int) -> None:
         nonlocal left
-        if (path, line) == point[:2]:
+        if (in_path, at_line) == (path, line):
             left -= 1
             if left == 0:
                 raise error
 
     before = sys.gettrace()
-    sys.settrace(_trace(interrupt))
+    sys.settrace(_trace(interrupt, lambda code: code.co_filename == path and line in _lines(code)))
     try:
         call()
     except error:

@@ -6,8 +6,22 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import MissingServerError, Server, running_server
+
+IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
+# How much is drawn where the test does not say: what every change waits for, and what scripts/soak takes its time for.
+settings.register_profile(
+    "ci",
+    max_examples=25,
+    deadline=None,
+    database=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("deep", settings.get_profile("ci"), max_examples=1_000, derandomize=False)
+settings.load_profile("deep" if IS_DEEP else "ci")
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from refold.domain.canonical import canonical_json
@@ -22,13 +22,8 @@ from refold.domain.positions import Moment, Position
 
 from .chat_events import OPENED, called, configured, handed, named, returned, said
 
-PROPERTY = settings(
-    max_examples=int(os.environ.get("REFOLD_PROPERTY_EXAMPLES", "25")),
-    deadline=None,
-    database=None,
-    derandomize=os.environ.get("CI") == "true",
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# The profile's number of examples (tests/conftest.py), or that of a run that wants fewer.
+PROPERTY = settings(max_examples=int(os.environ.get("REFOLD_PROPERTY_EXAMPLES", settings().max_examples)))
 
 # A chosen alphabet: all of Unicode takes Hypothesis seconds to learn, and these are the ones that hurt.
 ALPHABET = "aZ09 .:-+@_/%\"'\\\n\t\x00\x7f\x85äßé\u0301²٣漢字\u2028\ufeff\U0001f600"

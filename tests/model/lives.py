@@ -6,20 +6,23 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 EXAMPLES = os.environ.get("REFOLD_MODEL_EXAMPLES")
+IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 
 
 def live(machine: type[RuleBasedStateMachine], *, examples: int, steps: int = 30) -> None:
     """
     Run a state machine: `examples` lives, or REFOLD_MODEL_EXAMPLES of them, each of `steps` steps.
 
-    In CI the lives are always the same; at a desk, and in a long run, they are new each time.
+    In CI the lives are always the same; at a desk they are new each time. In the deep profile there are forty times
+    as many; there, and where a number is asked for, they are three times as long.
     """
+    is_long = IS_DEEP or EXAMPLES is not None
     chosen = settings(
-        max_examples=int(EXAMPLES or examples),
-        stateful_step_count=steps * (3 if EXAMPLES else 1),
+        max_examples=int(EXAMPLES or examples * (40 if IS_DEEP else 1)),
+        stateful_step_count=steps * (3 if is_long else 1),
         deadline=None,
         database=None,
-        derandomize=EXAMPLES is None and os.environ.get("CI") == "true",
+        derandomize=not is_long and os.environ.get("CI") == "true",
         phases=[Phase.generate, Phase.shrink],
         print_blob=True,
         suppress_health_check=list(HealthCheck),

@@ -1,25 +1,18 @@
 """Contexts as providers' formats meet them: every kind of item, in any order, with all that goes wrong in real runs."""
 
 import json
-import os
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from refold.domain.canonical import canonical_json
 from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 from tests.domain.chat_events import configured, handed, said
 
-# Thousands of contexts, since the rules are about what stands beside what.
-MANY = settings(
-    max_examples=int(os.environ.get("REFOLD_CONVERSION_EXAMPLES", "700")),
-    deadline=None,
-    database=None,
-    derandomize=os.environ.get("CI") == "true",
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# Hundreds of contexts, and in the deep profile tens of thousands: the rules are about what stands beside what.
+MANY = settings(max_examples=settings().max_examples * 28)
 FEW = settings(MANY, max_examples=MANY.max_examples // 2)
 
 PIXEL = (

@@ -18,6 +18,7 @@ from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import DamagedError, LogWentBackError
 from refold.domain.log.memory_log import ONE_SEQUENCE, MemoryLog
 from refold.domain.log.ports import Receipt
+from refold.domain.positions import BEGINNING
 from refold.infrastructure.log.acknowledged import RECENT_MAX, Acknowledged, Nothing
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
@@ -312,3 +313,27 @@ def test_the_witness_of_a_slice_is_its_last_event() -> None:
 
     assert witness == ("chat:b", 1, second.events[0].digest, 2, ONE_SEQUENCE)
     assert [one.reference for one in known.lost(Nothing())] == ["chat:b@1", "chat:a@1"]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda log: log.read_all(after=BEGINNING, limit=9),
+        lambda log: append(log, "chat:b", said(3)),
+        lambda log: append(log, "chat:a", said(3), key="k"),
+        lambda log: append(log, "chat:a", said(3)),
+    ],
+    ids=["a page", "another stream", "with a key", "the same stream"],
+)
+def test_a_log_that_went_back_is_noticed_by(place: File, look: Callable[[SqliteLog], object]) -> None:
+    """Whatever is asked next, of whichever stream, and told what is gone; then it goes on from what there is."""
+    with closing(SqliteLog(place.url)) as log:
+        append(log, "chat:a", said(1))
+        place.keep()
+        append(log, "chat:a", said(2))
+        place.put_back()
+        with pytest.raises(LogWentBackError) as caught:
+            look(log)
+
+        assert [one.reference for one in caught.value.lost] == ["chat:a@2"]
+        look(log)

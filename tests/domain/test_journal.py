@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.domain.chat import ChatContext, ChatItem, ChatMessage, ChatRole
-from refold.domain.chat.rules.commands import AddItems
+from refold.domain.chat.rules.commands import AddItems, EvictItems
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.context.journal import Journal
 from refold.domain.context.view import Place
@@ -321,6 +321,18 @@ def test_each_call_takes_the_lock(do: Callable[[Journal[Any]], object], times: i
     do(journal)
 
     assert lock.taken == times
+
+
+def test_a_command_that_needs_the_state_has_it_read() -> None:
+    """Another thread may have let go of it since the call looked; an append needs none."""
+    log = MemoryLog()
+    journal = handle_on_new(log)._journal
+    journal.execute(EvictItems(STREAM, ("m1",)))
+    unread = handle_on(log)._journal
+    unread.execute(AddItems(STREAM, (said("m2"),), fresh=True))
+
+    assert (journal.version, unread.version, unread.is_loaded) == (3, 4, False)
+    assert texts(handle_on(log)) == ["hello"]
 
 
 def test_the_state_is_read_once_under_the_lock() -> None:

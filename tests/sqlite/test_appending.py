@@ -169,3 +169,25 @@ def test_a_stream_that_is_begun_twice_in_a_group(tmp_path: Path) -> None:
     assert [type(one.exception(10)) for one in pending] == [type(None), ConcurrencyError, type(None)]
     assert [one.event.id for one in everything(log)] == ["m0", "m1", "m3"]
     log.close()
+
+
+def test_each_of_some_streams_is_appended_to_in_one_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends of those it opened are remembered; where they are too many, they are looked up anew, and are right."""
+    log = SqliteLog(tmp_path / "log.db")
+    streams = [f"chat:{number}" for number in range(5)]
+    for number in range(2):
+        append(log, "chat:first", said(number))
+    for stream in streams:
+        append(log, stream, said(0), expected=0)
+    statements: list[str] = []
+    log.database.writer.set_trace_callback(statements.append)
+    for stream in streams:
+        append(log, stream, said(1))
+    assert [one.partition(" ")[0] for one in statements] == ["INSERT"] * 5
+
+    monkeypatch.setattr("refold.infrastructure.log.sqlite.append.HEADS_MAX", 2)
+    for stream in streams:
+        append(log, stream, said(2))
+        assert len(log._appender._heads) <= 3
+    assert [one.version for one in log.read("chat:4")] == [1, 2, 3]
+    log.close()

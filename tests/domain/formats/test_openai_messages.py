@@ -305,6 +305,17 @@ def test_exact_is_as_it_was_recorded() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("role", "sent"), [("system", "system"), ("developer", "system"), ("user", "user"), ("assistant", "assistant")]
+)
+def test_an_exact_message_has_its_role(role: str, sent: str) -> None:
+    """A developer of one's own is the system, which every model takes; an imported one is what it was."""
+    made = [{"type": "text", "text": "hi"}]
+
+    assert openai_messages(context(spoken(role, ("hi",))), exact=True) == [said(sent, made)]
+    assert openai_messages(items(said(role)), exact=True) == [said(role)]
+
+
 def test_objects_of_the_package_are_read_too() -> None:
     """A choice's message goes into a context as it comes."""
     message = ChatCompletionMessage.model_validate({**asked(call("a")), "refusal": None})

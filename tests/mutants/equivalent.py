@@ -10,6 +10,12 @@ EQUIVALENT = {
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
     ("domain/window/state.py", "self._put(Held(self._version, added, (self._version, 1)))"): _ONE_BY_ITSELF,
+    ("domain/trajectory/state.py", "return waiting.first(2)[0] if waiting else None"): (
+        "the first of one is the first of two"
+    ),
+    ("infrastructure/log/compression.py", 'says = f"{size:,} bytes" if (size > 0) else "no size"'): (
+        "an empty content is small enough, and this is said of too large ones and of unknown ones"
+    ),
     ("infrastructure/log/postgres/planning.py", 'chance = int.from_bytes(os.urandom(11), "big")'): (
         "the number of random bits beyond those that are used does not matter"
     ),

@@ -5,10 +5,10 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from psycopg.errors import DivisionByZero, QueryCanceled
+from psycopg.errors import DivisionByZero, OperationalError, QueryCanceled
 from psycopg.pq import PipelineStatus
 
-from refold.infrastructure.log.postgres.wire import BEGIN, COMMIT, Call, Wire, int4, int8
+from refold.infrastructure.log.postgres.wire import BEGIN, COMMIT, Call, Wire, _Patience, int4, int8
 
 ONE = Call("SELECT $1::int4", (int4(1),))
 FAILS = Call("SELECT 1 / $1::int4", (int4(0),))
@@ -76,6 +76,26 @@ def test_patience_ends(pg_url: str) -> None:
             wire.run(Call("SELECT pg_sleep(30)"))
 
         assert wire.run(ONE) == [[(1,)]]
+
+
+def test_a_silent_server_is_asked_to_stop_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sign of life begins its time anew; behind that it has five seconds more, then it is given up."""
+    now, asked = [100.0], []
+    monkeypatch.setattr("refold.infrastructure.log.postgres.wire.monotonic", lambda: now[0])
+
+    class Silent:
+        def cancel_safe(self, *, timeout: float) -> None:
+            asked.append((now[0], timeout))
+
+    patience = _Patience(Silent(), 2.0)  # type: ignore[arg-type]
+    for time, ready in ((101.9, 1), (103.8, 0), (103.9, 0), (103.95, 0), (108.8, 0)):
+        now[0] = time
+        patience.check(ready)
+    assert asked == [(103.9, 5.0)]
+
+    now[0] = 108.9
+    with pytest.raises(OperationalError, match="the server does not answer any more"):
+        patience.check(0)
 
 
 def test_an_abandoned_trip_ends_the_connection(wire: Wire) -> None:

@@ -59,6 +59,31 @@ async def test_removing_is_told() -> None:
     assert witness.told == [("before_remove", "ab", "a"), ("after_remove", "b", "a")]
 
 
+async def test_a_merge_is_told() -> None:
+    """Of each item that leaves or comes: before the change while the one is there, and of all when it is done."""
+    pool = await pool_of("abc")
+    branch = pool.branch()
+    await branch.remove("a")
+    await branch.add(item("d"))
+    witness = Witness(pool)
+    await pool.merge(branch)
+
+    assert witness.told == [
+        ("before_remove", "abc", "a"), ("before_add", "bc", "d"), ("after_remove", "bcd", "a"), ("after_add", "bcd", "d"),
+    ]  # fmt: skip
+    await pool.merge(branch)
+    assert len(witness.told) == 4
+
+
+async def test_a_merge_of_another_log_is_told() -> None:
+    """Behind the transaction in which it was taken in."""
+    pool = await pool_of("a")
+    witness = Witness(pool)
+    await pool.merge(await pool_of("b"))
+
+    assert witness.told == [("before_add", "a", "b"), ("after_add", "ab", "b")]
+
+
 async def test_a_refused_removal() -> None:
     """P4.8: the item stays."""
     pool = await pool_of("a")

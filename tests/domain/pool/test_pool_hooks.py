@@ -69,8 +69,11 @@ async def test_a_merge_is_told() -> None:
     await pool.merge(branch)
 
     assert witness.told == [
-        ("before_remove", "abc", "a"), ("before_add", "bc", "d"), ("after_remove", "bcd", "a"), ("after_add", "bcd", "d"),
-    ]  # fmt: skip
+        ("before_remove", "abc", "a"),
+        ("before_add", "bc", "d"),
+        ("after_remove", "bcd", "a"),
+        ("after_add", "bcd", "d"),
+    ]
     await pool.merge(branch)
     assert len(witness.told) == 4
 

@@ -27,6 +27,7 @@ from refold.domain.errors import DuplicateItemError, InvalidInputError, NotFound
 from refold.domain.spans import Ref, Span
 from refold.domain.totals import Totals
 
+from ..support.effort import calls_of
 from .chat_events import OPENED, STREAM, called, returned, said
 
 A, B, C = said("a", created_at=1.0), said("b", created_at=3.0), said("c", created_at=2.0)
@@ -179,3 +180,16 @@ def test_what_is_so_already() -> None:
     """No event where nothing would change."""
     for command in (EvictItems(STREAM, ("a",)), Clear(), RestoreItems(STREAM, ())):
         assert decided((OPENED, A, gone(2)), command) == []
+
+
+def test_a_pair_is_found_without_the_others() -> None:
+    """Where a call and its output stand as they were recorded, no other pair is looked at."""
+
+    def effort(pairs: int) -> int:
+        items = [one for n in range(pairs) for one in (called(f"f{n}"), returned(f"o{n}", call_id=f"f{n}"))]
+        state, command = fold(EMPTY, (OPENED, *items)), EvictItems(STREAM, ("f1",))
+        # The first look makes an index of all items.
+        CHAT.decide(command, state)
+        return calls_of(lambda: CHAT.decide(command, state))
+
+    assert effort(400) < effort(60) + 60

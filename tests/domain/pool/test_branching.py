@@ -6,6 +6,7 @@ import pytest
 
 from refold.domain.errors import InvalidInputError
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.state import EMPTY, complete, fold
 
 from .containers import Witness, contents, events, gone, item, pool_of, queue_of
 
@@ -190,3 +191,16 @@ async def test_a_hook_branches_what_is_recorded() -> None:
         one.cleanup()
 
     assert live == [contents(one) for one in branches] == [["a"], ["a"]]
+
+
+async def test_a_branch_of_a_pool_knows_items_by_their_ids() -> None:
+    """Folded at once, as it is read, or event by event, as it was made."""
+    pool = await pool_of("ab")
+    branch = pool.branch()
+    await branch.add(item("a", "A"))
+    await branch.remove("b")
+    read = fold(EMPTY, complete(branch.log, branch.log.read_events(branch.stream)))
+
+    assert read == branch.shown_state
+    assert list(read.items) == ["a"]
+    assert contents(branch) == ["A"]

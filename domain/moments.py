@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from .context.attachment import Home
+from .context.context import Home
 from .context.decider import Decider
 from .context.journal import Journal
 from .context.view import Place

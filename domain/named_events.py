@@ -22,6 +22,24 @@ class Seen(Protocol):
         """Return the same for each of several ranges."""
 
 
+class SeenLog:
+    """A log as one context sees it: with those of its own events that are not known to be in the log yet."""
+
+    def __init__(self, log: Seen, stream: str, events: Sequence[Event]) -> None:
+        self._log, self._stream, self._events = log, stream, events
+
+    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """Return the events of a stream; those of the context's own are at hand."""
+        if stream == self._stream:
+            return list(self._events[after:until])
+        return self._log.read_events(stream, after=after, until=until)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
+        """Return the same for each of several ranges."""
+        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream != self._stream]))
+        return [list(self._events[a:u]) if stream == self._stream else next(elsewhere) for stream, a, u in ranges]
+
+
 def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:
     """
     Yield the name and the event of each item that `spans` name, in their order; an item is of one of `kinds`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 from ..domain.chat.tokens import TokenCounter
+from ..domain.context.context import home_of
 from ..domain.context.journal import Journal
 from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import NO_TRACE, Trace
@@ -16,7 +17,7 @@ from ..domain.window.rules import WINDOWS
 from ..domain.window.rules import Begin as BeginWindow
 from ..domain.window.sizing import require_max_tokens, require_policy
 from ..domain.window.window import MAX_TOKENS
-from .opening import IDENTITY, Opening, home_of
+from .opening import IDENTITY, Opening
 
 QUEUE_LIMIT = 10
 C = TypeVar("C", bound=Container[Any])

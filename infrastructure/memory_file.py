@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
-from ..domain.context.attachment import Home
+from ..domain.context.context import Home
 from ..domain.ids import decoded_id
 from ..domain.memory import Memory
 from .open import open_store

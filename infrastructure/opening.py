@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..domain.clock import REAL_SYSTEM
 from ..domain.context.adopt import names_in, streams_said
-from ..domain.context.attachment import Home
 from ..domain.context.decider import Decider
 from ..domain.context.journal import OPENING, Journal
 from ..domain.context.view import Durability, Place, require_durability
@@ -117,17 +115,6 @@ def open_journal(
     # That a context exists is never queued: everything that is queued on it hangs on that.
     journal.durability = require_durability(durability)
     return journal
-
-
-def home_of(journal: Journal[Any]) -> Home:
-    """Return the home of a context that a store opened."""
-    return Home(
-        journal.log,
-        system=REAL_SYSTEM,
-        durability=journal.durability,
-        unflushed=journal.unflushed,
-        is_detached=False,
-    )
 
 
 def root_of(first: msgspec.Struct, stream: str) -> str:

@@ -18,7 +18,7 @@ from ..domain.chat.rules.decide import CHAT
 from ..domain.chat.tokens import TokenCounter
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import awaited
-from ..domain.context.attachment import Home
+from ..domain.context.context import Home
 from ..domain.context.decider import trusted
 from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, transaction

@@ -10,23 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
 
 from ..canonical import Without
 from ..clock import REAL_SYSTEM, System, require_time
 from ..concurrency.threads import in_thread
-from ..context.adopt import adopted_events
-from ..context.context import Context
+from ..context.context import Home, detached_home, detached_journal, home_of
 from ..context.journal import Journal, Outcome
-from ..context.view import Durability, Place
-from ..errors import InvalidInputError, ReadOnlyError
+from ..errors import InvalidInputError
 from ..formats.anthropic.receive import items_from_anthropic
 from ..formats.google.receive import items_from_google
 from ..formats.openai.receive import items_from_openai_messages
 from ..formats.responses.receive import items_from_openai_responses
 from ..log.envelope import RecordedEvent
-from ..log.memory_log import MemoryLog
-from ..log.ports import Log, NewEvents
 from ..positions import Moment
 from .events import (
     ChatItemEvent,
@@ -53,7 +49,6 @@ from .items import (
 from .merge_source import fork_point_with, items_at, other_as_given, seen_from
 from .rules.commands import (
     AddItems,
-    ChatCommand,
     Clear,
     EvictItems,
     InsertItems,
@@ -72,7 +67,6 @@ from .rules.commands import (
 )
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
-from .source import ChatHome, ChatSource, LiveSource, PastSource
 from .state.fold import ChatState
 from .state.sequence import Items
 from .summarising import OTHERS_SUMMARY, SUMMARY, SummaryAnswer, ask_for_summary, model_name, prior_text, render_items
@@ -89,10 +83,9 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", bound=ChatItem)
 Made = TypeVar("Made", bound="ChatContext")
-DETACHED = Place("chat:detached", "detached")
 
 
-class ChatContext(ChatView["ChatContext"], Context):
+class ChatContext(ChatView["ChatContext"]):
     """
     A chat context: messages, function calls and outputs, handoffs and config updates, in order.
 
@@ -108,25 +101,25 @@ class ChatContext(ChatView["ChatContext"], Context):
         items: Sequence[ChatItem] | None = None,
         *,
         journal: Journal[ChatState] | None = None,
-        home: ChatHome | None = None,
+        home: Home | None = None,
         system: System = REAL_SYSTEM,
     ) -> None:
-        used = journal or Journal(MemoryLog(system), DETACHED, CHAT, version=0)
-        self._journal: Journal[ChatState] = used
-        self._live = LiveSource(used, home or _home_of(used, system, is_detached=journal is None))
-        super().__init__(self._live)
         if journal is None:
-            used.execute(Open(Opened()))
+            home = detached_home(system)
+            self._stand_on(detached_journal(home, "chat", CHAT), home)
+            self._writer.execute(Open(Opened()))
+        else:
+            self._stand_on(journal, home or home_of(journal, system))
         if items:
             self.add_items(items)
 
     @classmethod
-    def empty(cls) -> ChatContext:
+    def empty(cls) -> Self:
         """Return a new detached context without items."""
         return cls()
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ChatContext:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """
         Return a detached context with the items of `to_dict()`.
 
@@ -360,9 +353,9 @@ class ChatContext(ChatView["ChatContext"], Context):
         for item in items:
             require_time(item.created_at, f"created_at of item {item.id!r}")
         # Ids that come from outside may be taken, and only the state knows.
-        _ = self._journal.state
-        command = AddItems(self._journal.place.stream, tuple(items))
-        return self._journal.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
+        _ = self._writer.state
+        command = AddItems(self._writer.place.stream, tuple(items))
+        return self._writer.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
 
     def _add(
         self,
@@ -374,9 +367,9 @@ class ChatContext(ChatView["ChatContext"], Context):
     ) -> Item:
         is_fresh = "id" in made_up
         if not is_fresh:
-            _ = self._journal.state
-        command = AddItems(self._journal.place.stream, (event,), fresh=is_fresh)
-        outcome = self._journal.execute(
+            _ = self._writer.state
+        command = AddItems(self._writer.place.stream, (event,), fresh=is_fresh)
+        outcome = self._writer.execute(
             command,
             call=lambda: ("add", as_given(event, *made_up)),
             expected_version=expected_version,
@@ -387,9 +380,9 @@ class ChatContext(ChatView["ChatContext"], Context):
     def _replace_instructions(
         self, event: MessageAdded, expected_version: int | None, key: str | None, made_up: tuple[str, ...]
     ) -> ChatMessage:
-        _ = self._journal.state
-        outcome = self._journal.execute(
-            ReplaceInstructions(self._journal.place.stream, event),
+        _ = self._writer.state
+        outcome = self._writer.execute(
+            ReplaceInstructions(self._writer.place.stream, event),
             call=lambda: ("replace", as_given(event, *made_up)),
             expected_version=expected_version,
             idempotency_key=key,
@@ -437,8 +430,8 @@ class ChatContext(ChatView["ChatContext"], Context):
         self._insert(list(items), expected_version, idempotency_key)
 
     def _insert(self, given: Sequence[ChatItem], expected_version: int | None, key: str | None) -> Outcome:
-        command = InsertItems(self._journal.place.stream, tuple(recorded_form(item) for item in given))
-        return self._edit(
+        command = InsertItems(self._writer.place.stream, tuple(recorded_form(item) for item in given))
+        return self._record(
             command,
             call=lambda: ("insert", items_as_given(given, command.items)),
             expected_version=expected_version,
@@ -463,12 +456,12 @@ class ChatContext(ChatView["ChatContext"], Context):
             InvalidInputError: one of them is pinned.
             ConcurrencyError: another writer came first.
         """
-        before = self._journal.state.items
-        command = EvictItems(self._journal.place.stream, _ids(ids), reason)
-        outcome = self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        before = self._writer.state.items
+        command = EvictItems(self._writer.place.stream, _ids(ids), reason)
+        outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
         if outcome.replayed:
             return Eviction(*self._around(outcome), outcome.version)
-        return Eviction(before, self._journal.state.items, self.version)
+        return Eviction(before, self._writer.state.items, self.version)
 
     def restore(
         self,
@@ -487,10 +480,10 @@ class ChatContext(ChatView["ChatContext"], Context):
             NotFoundError: the context never held one of them.
             ConcurrencyError: another writer came first.
         """
-        before = self._journal.state.items
-        command = RestoreItems(self._journal.place.stream, None if ids is None else _ids(ids), reason)
-        outcome = self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
-        after = self._journal.state.items
+        before = self._writer.state.items
+        command = RestoreItems(self._writer.place.stream, None if ids is None else _ids(ids), reason)
+        outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        after = self._writer.state.items
         if outcome.replayed:
             before, after = self._around(outcome)
         gone = before.edits.gone if before.edits else {}
@@ -543,7 +536,7 @@ class ChatContext(ChatView["ChatContext"], Context):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        self._edit(Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
+        self._record(Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
 
     def truncate(
         self,
@@ -567,12 +560,12 @@ class ChatContext(ChatView["ChatContext"], Context):
         """
         command = Truncate(max_items, max_tokens, reason, counter)
         call = Without(command, "counter")
-        self._edit(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
+        self._record(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
         return self
 
     def _around(self, outcome: Outcome) -> tuple[Items, Items]:
         """Return the items before and after what was done the first time."""
-        journal, last = self._journal, outcome.version
+        journal, last = self._writer, outcome.version
         return journal.past(last - len(outcome.events)).items, journal.past(last).items
 
     def _pin(
@@ -583,8 +576,8 @@ class ChatContext(ChatView["ChatContext"], Context):
         expected_version: int | None,
         idempotency_key: str | None,
     ) -> None:
-        command = PinItems(self._journal.place.stream, _ids(ids), is_pinned, reason)
-        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        command = PinItems(self._writer.place.stream, _ids(ids), is_pinned, reason)
+        self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     # Merges and summaries
 
@@ -667,11 +660,12 @@ class ChatContext(ChatView["ChatContext"], Context):
         Without an answer nothing changes, and `summary_failure` says why. The same version of the other context
         is told once.
         """
+        self._require_writer()
         text = await in_thread(lambda: render_items(other.items))
         self._no_summary = None
 
         def call() -> tuple[object, ...]:
-            return ("merge_with_summary", *other_as_given(other, self._live.home), agent_id)
+            return ("merge_with_summary", *other_as_given(other, self._home), agent_id)
 
         if not text.strip() or await self._is_repeated(call, idempotency_key):
             return self
@@ -693,11 +687,12 @@ class ChatContext(ChatView["ChatContext"], Context):
             InvalidInputError: a negative number of turns.
             DecisionRefusedError: what was to be told was evicted while the model wrote.
         """
+        self._require_writer()
         self._no_summary = None
         call = ("summarize", keep_recent_turns)
         if await self._is_repeated(call, idempotency_key):
             return self
-        plan = await in_thread(lambda: plan_summary(self._journal.state.items, keep_recent_turns))
+        plan = await in_thread(lambda: plan_summary(self._writer.state.items, keep_recent_turns))
         told = render_items(plan.told) if plan else ""
         if plan is None or not told.strip():
             return self
@@ -721,25 +716,25 @@ class ChatContext(ChatView["ChatContext"], Context):
             NotFoundError: there is no such summary.
             ConcurrencyError: another writer came first.
         """
-        command = UndoSummary(self._journal.place.stream, summary_id)
-        self._edit(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        command = UndoSummary(self._writer.place.stream, summary_id)
+        self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     async def _is_repeated(self, call: object, key: str | None) -> bool:
         """Whether a call was made before under its key: a model that has answered once need not be asked again."""
-        return await in_thread(self._journal.repeated, call, key) is not None
+        return await in_thread(self._writer.repeated, call, key) is not None
 
     def _fold_away(
         self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, call: object, key: str | None
     ) -> None:
         command = Summarize(
-            stream=self._journal.place.stream,
+            stream=self._writer.place.stream,
             folded=tuple(item.id for item in (*plan.prior, *plan.told)),
             before=plan.before,
             summary=self._summary(SUMMARY + answer.text, plan.created_at, None),
             model=model,
         )
         # What it tells is named, so what others appended meanwhile does no harm.
-        self._edit(command, call=call, idempotency_key=key, catch_up=True)
+        self._record(command, call=call, idempotency_key=key, catch_up=True)
 
     def _summary(self, text: str, created_at: float, agent_id: str | None) -> MessageAdded:
         message = ChatMessage(
@@ -756,7 +751,7 @@ class ChatContext(ChatView["ChatContext"], Context):
 
     def _tell(self, other: ChatView[Any], summary: MessageAdded, call: object, key: str | None) -> None:
         with self._seen_from_here(other, key) as (side, left_key):
-            self._edit(TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
+            self._record(TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
 
     def _merge(
         self,
@@ -774,18 +769,18 @@ class ChatContext(ChatView["ChatContext"], Context):
             raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
 
         def call() -> tuple[object, ...]:
-            return (f"merge_{how}", *other_as_given(other, self._live.home), base, instructions, rule, agent_id)
+            return (f"merge_{how}", *other_as_given(other, self._home), base, instructions, rule, agent_id)
 
-        if self._journal.repeated(call, idempotency_key):
+        if self._writer.repeated(call, idempotency_key):
             return
 
         def command(side: OtherSide) -> Merge:
-            found = fork_point_with(side, self._journal) if base == "auto" else None
+            found = fork_point_with(side, self._writer) if base == "auto" else None
             return Merge(
-                stream=self._journal.place.stream,
+                stream=self._writer.place.stream,
                 other=side,
                 base=found,
-                base_items=None if found is None else items_at(found, self._journal),
+                base_items=None if found is None else items_at(found, self._writer),
                 how=how,
                 instructions=instructions,
                 rule=rule,
@@ -793,16 +788,16 @@ class ChatContext(ChatView["ChatContext"], Context):
             )
 
         def brings_something(side: OtherSide) -> bool:
-            return bool(CHAT.decide(command(side), self._journal.state))
+            return bool(CHAT.decide(command(side), self._writer.state))
 
         with self._seen_from_here(other, idempotency_key, brings_something) as (side, left_key):
-            self._edit(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
+            self._record(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
 
     def _seen_from_here(
         self, other: ChatView[Any], key: str | None, is_wanted: Callable[[OtherSide], bool] = lambda _: True
     ) -> AbstractContextManager[tuple[OtherSide, str | None]]:
-        place = self._journal.place
-        return seen_from(self._live.home, place.stream, place.root, other, key, is_wanted)
+        place = self._writer.place
+        return seen_from(self._home, place.stream, place.root, other, key, is_wanted)
 
     # The past
 
@@ -817,16 +812,12 @@ class ChatContext(ChatView["ChatContext"], Context):
             NotFoundError: no such version or name.
             InvalidInputError: the text is none of these, or a time without a zone.
         """
-        version = self.version_at(moment)
-        journal = self._journal
-        is_present = version == journal.version
-        state = journal.state if is_present and journal.is_loaded else journal.decided_past(version)
-        return ReadOnlyChatContext.of(PastSource(self._live.home, journal.place.stream, version, state))
+        return self._view(ReadOnlyChatContext, self.version_at(moment))
 
     @property
     def readonly(self) -> ReadOnlyChatContext:
         """A live view of this context that cannot be changed."""
-        return ReadOnlyChatContext(self)
+        return self._view(ReadOnlyChatContext)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
         """Return the recorded events themselves: versions above `after`, up to and including `until`."""
@@ -857,53 +848,24 @@ class ChatContext(ChatView["ChatContext"], Context):
 
         self.flush()
         journal = self._journal
-        own = journal.events(until=journal.version)
-        events = journal.decider.complete(journal.log, own)
+        own, events = journal.events(until=self.version), journal.completed(self.version)
         wanted = policy_of(policy) if isinstance(policy, str) else policy
         return replayed(events, len(own) - len(events) + 1, wanted, ChatContext())
 
     # Its journal and its store
 
-    @property
-    def is_detached(self) -> bool:
-        """Whether the context stands on a log of its own in memory."""
-        return self._live.home.is_detached
-
-    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
-        self._journal.move_to(log, place, durability, unflushed)
-        self._live.home = _home_of(self._journal, self._system, is_detached=False)
-        self._forget_shown()
-
-    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
-        """Return what a store must append so that this detached context is there as `stream`."""
-        return adopted_events(self._journal.log, self._journal.place.stream, stream, root=root)
+    def _forked(self, journal: Journal[ChatState], home: Home) -> ChatContext:
+        return ChatContext(journal=journal, home=home)
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)
 
     @property
     def _system(self) -> System:
-        return self._live.home.system
+        return self._source.home.system
 
-    def _edit(
-        self,
-        command: ChatCommand,
-        *,
-        expected_version: int | None = None,
-        idempotency_key: str | None = None,
-        catch_up: bool = False,
-        call: object = None,
-    ) -> Outcome:
-        """Carry out what is decided on the whole state: another writer that came first is an error."""
-        _ = self._journal.state
-        return self._journal.execute(
-            command,
-            call=call,
-            expected_version=expected_version,
-            idempotency_key=idempotency_key,
-            catch_up=catch_up,
-        )
+    def _refusal(self) -> str:
+        return REFUSAL
 
 
 REFUSAL = (
@@ -912,7 +874,7 @@ REFUSAL = (
 )
 
 
-class ReadOnlyChatContext(ChatView[ChatContext]):
+class ReadOnlyChatContext(ChatContext):
     """
     A chat context that can be read only; every changing call raises RuntimeError.
 
@@ -920,45 +882,9 @@ class ReadOnlyChatContext(ChatView[ChatContext]):
     stay as they are; `context.at(moment)` gives one of the past.
     """
 
-    def __init__(self, shown: ChatView[Any] | Sequence[ChatItem]) -> None:
-        super().__init__(_source_of(shown))
-
-    @classmethod
-    def of(cls, source: ChatSource) -> ReadOnlyChatContext:
-        """Return a view that reads through `source`."""
-        view = cls.__new__(cls)
-        ChatView.__init__(view, source)
-        return view
-
-    @classmethod
-    def empty(cls) -> ReadOnlyChatContext:
-        """Return a view without items."""
-        return cls([])
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ReadOnlyChatContext:
-        """
-        Return a view of the items of `to_dict()`.
-
-        Raises:
-            KeyError: `items`, or an item's `id` or `type`, is missing.
-            ValueError: a role that does not exist, or a field of the wrong type.
-        """
-        return cls(items_from_dict(data))
-
-    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
-        raise ReadOnlyError(REFUSAL)
-
-    add_message = add_function_call = add_function_output = add_handoff = add_config_update = _refuse
-    add_items = record_items = name_version = insert = insert_many = truncate = evict = restore = _refuse
-    pin = unpin = clear = cleanup = summarize = undo_summary = merge = merge_result = merge_with_summary = _refuse
-
-
-def _source_of(shown: ChatView[Any] | Sequence[ChatItem]) -> ChatSource:
-    if isinstance(shown, ChatView):
-        return shown._source
-    # Items of nobody: a context of their own, which nobody can change, holds them.
-    return ChatContext(shown)._source
+    def __init__(self, shown: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
+        # Items of nobody: a context of their own, which nobody can change, holds them.
+        self._show(shown if isinstance(shown, ChatView) else ChatContext(shown))
 
 
 def _ids(ids: str | Iterable[str]) -> tuple[str, ...]:
@@ -970,14 +896,3 @@ def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:
     context = made()
     context.record_items(items)
     return context
-
-
-def _home_of(journal: Journal[ChatState], system: System, *, is_detached: bool) -> ChatHome:
-    return ChatHome(
-        journal.log,
-        lambda forked, home: ChatContext(journal=forked, home=home),
-        system=system,
-        durability=journal.durability,
-        unflushed=journal.unflushed,
-        is_detached=is_detached,
-    )

@@ -7,23 +7,23 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..context.adopt import adopted_copy
+from ..context.context import Home
 from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
 from ..spans import Segment
 from .rules.commands import OtherSide
 from .rules.decide import CHAT
 from .rules.merging import fork_point
-from .source import ChatHome
 from .state.fold import ChatState
 from .state.loading import complete
 from .state.sequence import Items
-from .view import ChatView, named_as_given
+from .view import ChatView
 from .views import MADE_UP, as_given
 
 
 @contextmanager
 def seen_from(
-    home: ChatHome,
+    home: Home,
     stream: str,
     root: str,
     other: ChatView[Any],
@@ -36,16 +36,14 @@ def seen_from(
     A context of another log is adopted on the way, if it `is_wanted`: its events and the merge are one transaction,
     which bears the key.
     """
-    source = other._source
-    if source.home.is_shared_with(home):
-        source.settle()
-        yield _side(source.stream, source.version, source.state), key
+    other._source.settle()
+    if other._home.is_shared_with(home):
+        yield _side(other.stream, other.version, other._state), key
         return
-    source.settle()
-    copy = adopted_copy(source.home.log, source.stream, beside=stream, root=root, system=home.system)
-    events = copy.log.read_events(copy.stream, until=source.version)
+    copy = adopted_copy(other._home.log, other.stream, beside=stream, root=root, system=home.system)
+    events = copy.log.read_events(copy.stream, until=other.version)
     state = CHAT.fold(CHAT.initial_state, complete(copy.log, events))
-    side = _side(copy.stream, source.version, state)
+    side = _side(copy.stream, other.version, state)
     if not is_wanted(side):
         yield side, key
         return
@@ -55,14 +53,13 @@ def seen_from(
         yield side, None
 
 
-def other_as_given(other: ChatView[Any], home: ChatHome) -> tuple[object, ...]:
+def other_as_given(other: ChatView[Any], home: Home) -> tuple[object, ...]:
     """
     Return the same for one that may lie elsewhere; a detached one, whose name says nothing there, with what it holds.
     """
-    source = other._source
-    is_nameless = source.home.is_detached and not source.home.is_shared_with(home)
-    held = [as_given(item, *MADE_UP) for item in source.state.items] if is_nameless else None
-    return (*named_as_given(other), held)
+    is_nameless = other.is_detached and not other._home.is_shared_with(home)
+    held = [as_given(item, *MADE_UP) for item in other._state.items] if is_nameless else None
+    return other.stream, other._version_asked, held
 
 
 def _side(stream: str, version: int, state: ChatState) -> OtherSide:

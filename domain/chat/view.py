@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..context.context import Context, Home
 from ..context.journal import Journal
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
@@ -16,12 +17,12 @@ from ..formats.openai.send import openai_messages
 from ..formats.responses.send import openai_responses_input
 from ..frozen import FrozenList
 from ..ids import split_stream_id, stream_id
+from ..totals import Totals
 from .events import ChatItemEvent, Forked, MessageAdded
 from .items import ChatItem, ChatMessage, items_to_dict
 from .rules.commands import Begin
 from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns, tool_names
-from .source import ChatSource, LiveSource
 from .state.arena import Arena
 from .state.fold import ChatState, Resolved, active_config, fold
 from .state.loading import last_items
@@ -45,20 +46,15 @@ class EvictedItem(msgspec.Struct, frozen=True):
     version: int
 
 
-class ChatView(Generic[ForkedChat]):
+class ChatView(Context[ChatState], Generic[ForkedChat]):
     """The reading half of a chat context."""
 
-    def __init__(self, source: ChatSource) -> None:
-        self._source = source
-        self._shown: tuple[Items | None, FrozenList[ChatItem]] = (None, FrozenList())
-        # Public items by ordinal of one arena, so that an edit does not have all of them made again.
-        self._made: tuple[Arena | None, list[ChatItem]] = (None, [])
-        self._counted: dict[TokenCounter, RunningTokens] = {}
-
-    @property
-    def version(self) -> int:
-        """The stream version that this view shows; 0 before anything was recorded."""
-        return self._source.version
+    _shown: tuple[Items | None, FrozenList[ChatItem]]
+    # Public items by ordinal of one arena, so that an edit does not have all of them made again.
+    _made: tuple[Arena | None, list[ChatItem]]
+    _counted: dict[TokenCounter, RunningTokens]
+    # Says how much is held, as long as the items are not read.
+    _count: Callable[[], Totals] | None = None
 
     @property
     def items(self) -> FrozenList[ChatItem]:
@@ -86,9 +82,14 @@ class ChatView(Generic[ForkedChat]):
         """Return the messages only, in order."""
         return [item for item in self.items if isinstance(item, ChatMessage)]
 
+    @property
+    def _totals(self) -> Totals:
+        count = self._count
+        return self._state.items.totals if count is None or self._source.is_loaded else count()
+
     def turn_count(self) -> int:
         """Return the number of user messages."""
-        return self._source.totals.turns
+        return self._totals.turns
 
     def estimated_tokens(self, counter: TokenCounter | None = None) -> int:
         """
@@ -97,18 +98,18 @@ class ChatView(Generic[ForkedChat]):
         `counter` counts the tokens of a text in another way; each item is given to it once.
         """
         if counter is None:
-            return self._source.totals.tokens
-        return self._counted.setdefault(counter, RunningTokens(counter)).total(self._source.state.items)
+            return self._totals.tokens
+        return self._counted.setdefault(counter, RunningTokens(counter)).total(self._state.items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
         """Return the item with this id, or None."""
-        items = self._source.state.items
+        items = self._state.items
         ordinal = items.visible_ordinal(item_id)
         return None if ordinal is None else item_of(items.arena.items[ordinal])
 
     def evicted_items(self) -> list[EvictedItem]:
         """Return what left the view and is not back, the first to leave first."""
-        items = self._source.state.items
+        items = self._state.items
         gone = items.edits.gone if items.edits else {}
         return [
             EvictedItem(item_of(items.arena.items[ordinal]), how.how, how.reason, how.version)
@@ -117,7 +118,7 @@ class ChatView(Generic[ForkedChat]):
 
     def pinned_ids(self) -> list[str]:
         """Return the ids of the items that no policy may evict, in order."""
-        items = self._source.state.items
+        items = self._state.items
         return [items.arena.items[ordinal].id for ordinal in items.order() if items.is_pinned(ordinal)]
 
     def tail(self, count: int) -> list[ChatItem]:
@@ -136,7 +137,7 @@ class ChatView(Generic[ForkedChat]):
         Raises:
             NotFoundError: no item has this id or index (a KeyError).
         """
-        items = self._source.state.items
+        items = self._state.items
         instructions, tools = active_config(items[: self._end_of(target, items)])
         return instructions, None if tools is None else FrozenList(tools)
 
@@ -151,11 +152,11 @@ class ChatView(Generic[ForkedChat]):
         What was imported comes out as it came in. A developer message made here is sent as "system"; for a
         `reasoning_model` "system" becomes "developer". `exact` repairs nothing: it is for looking at a context.
         """
-        return openai_messages(self._source.state.items, reasoning_model=reasoning_model, exact=exact)
+        return openai_messages(self._state.items, reasoning_model=reasoning_model, exact=exact)
 
     def to_openai_responses(self) -> tuple[list[dict[str, Any]], str | None]:
         """Return (input, instructions) for OpenAI's Responses API, valid whatever was done to the context."""
-        return openai_responses_input(self._source.state.items)
+        return openai_responses_input(self._state.items)
 
     def to_anthropic_messages(
         self, *, caching: bool = False, allow_prefill: bool = False, exact: bool = False
@@ -167,7 +168,7 @@ class ChatView(Generic[ForkedChat]):
         items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse. `exact`
         gives what was imported from Anthropic messages as it came, and repairs nothing: it is for looking at a context.
         """
-        items = self._source.state.items
+        items = self._state.items
         return anthropic_messages(items, caching=caching, allow_prefill=allow_prefill, exact=exact)
 
     async def to_google_contents(
@@ -189,15 +190,14 @@ class ChatView(Generic[ForkedChat]):
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return what `to_google_contents` does as plain data, for which no package is needed."""
-        return google_contents(self._source.state.items, thought_signatures=thought_signatures)
+        return google_contents(self._state.items, thought_signatures=thought_signatures)
 
     def _forget_shown(self) -> None:
-        self._shown = (None, FrozenList())
-        self._made = (None, [])
+        self._shown, self._made, self._counted = (None, FrozenList()), (None, []), {}
 
     def recorded_items(self) -> Items:
         """Return the items as they were recorded: frozen Structs, the quickest form to read."""
-        return self._source.state.items
+        return self._state.items
 
     def _end_of(self, target: str | int | None, items: Items) -> int:
         if target is None:
@@ -208,14 +208,22 @@ class ChatView(Generic[ForkedChat]):
         return place + 1
 
     def _last_item_events(self, count: int) -> Sequence[ChatItemEvent]:
-        if self._source.is_loaded:
-            return self._source.state.items[-count:]
         source = self._source
-        found = last_items(source.home.log, source.stream, source.last_events, count)
+        if source.is_loaded:
+            return source.state.items[-count:]
+        found = last_items(source.journal.log, self.stream, self._last_events, count)
         # Where an edit does not name as many, only the whole can say.
         return source.state.items[-count:] if found is None else found
 
+    def _last_events(self, count: int) -> list[Any]:
+        version = self.version
+        return self._journal.events(after=max(0, version - count), until=version)
+
     # Others made of it
+
+    def _forked(self, journal: Journal[ChatState], home: Home) -> ForkedChat:
+        """Return the context of a fork."""
+        raise NotImplementedError
 
     def fork(
         self, context_id: str | None = None, *, agent: str | None = None, idempotency_key: str | None = None
@@ -248,7 +256,7 @@ class ChatView(Generic[ForkedChat]):
         """
         parent = self._parent()
         carried = _recent(parent, recent_turns, tools)
-        system = self._source.home.system
+        system = self._home.system
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
         call = ("fork_filtered", recent_turns, None if tools is None else tool_names(tools), agent)
@@ -314,17 +322,14 @@ class ChatView(Generic[ForkedChat]):
         return self._begin(context_id, idempotency_key, forked, ("copy", copying))
 
     def _parent(self) -> Parent:
-        source = self._source
         # What a child names must not come after it on disk.
-        source.settle()
-        state = source.state
+        self._source.settle()
+        state, stream = self._state, self.stream
         opened = state.opened
         if opened is None:
-            raise InvalidInputError(
-                f"{source.stream}@{source.version} is before the context began: fork a later version"
-            )
-        root = opened.root if isinstance(opened, Forked) else opened.session or split_stream_id(source.stream)[1]
-        return Parent(source.stream, state, root)
+            raise InvalidInputError(f"{stream}@{self.version} is before the context began: fork a later version")
+        root = opened.root if isinstance(opened, Forked) else opened.session or split_stream_id(stream)[1]
+        return Parent(stream, state, root)
 
     def _begin(
         self,
@@ -334,10 +339,10 @@ class ChatView(Generic[ForkedChat]):
         call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
     ) -> ForkedChat:
-        home = self._source.home
+        home = self._home
         event = forked.event if isinstance(forked, Resolved) else forked
         assert isinstance(event, Forked), "a fork begins with one"
-        made_up = context_id or home.child_id(self._source.stream, self._source.state.ancestry, key)
+        made_up = context_id or home.child_id(self.stream, self._state.ancestry, key)
         stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(
             home.log,
@@ -345,21 +350,20 @@ class ChatView(Generic[ForkedChat]):
             CHAT,
             version=0,
             unflushed=home.unflushed,
-            base=fold(self._source.state, (forked,)),
+            base=fold(self._state, (forked,)),
         )
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
         try:
-            call = (*call, *named_as_given(self))
+            call = (*call, self.stream, self._version_asked)
             journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
         except ConcurrencyError as error:
             raise InvalidInputError(f"{stream} exists already: fork under another id") from error
         # That a context exists is never queued: everything that is queued on it hangs on that.
         journal.durability = home.durability
-        opened: ForkedChat = home.open_context(journal, home)
-        return opened
+        return self._forked(journal, home)
 
     def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:
-        system = self._source.home.system
+        system = self._home.system
         return make_event(
             MessageAdded,
             id=system.new_id("msg_"),
@@ -378,9 +382,3 @@ def _index(index: int, length: int) -> int | None:
 def _recent(parent: Parent, turns: int, tools: Sequence[Any] | None) -> list[int]:
     keeps: Callable[[ChatItemEvent], bool] = Copying(tools=None if tools is None else tool_names(tools)).keeps
     return recent_turns(parent.state.items, turns, keeps)
-
-
-def named_as_given(view: ChatView[Any]) -> tuple[object, ...]:
-    """Return what stands for a context in the fingerprint of a call: its name, and its version if one was given."""
-    source = view._source
-    return source.stream, None if isinstance(source, LiveSource) else source.version

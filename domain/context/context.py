@@ -1,18 +1,168 @@
-"""The base of contexts of every kind: a journal, versions, a past, and other writers."""
+"""
+The base of contexts of every kind: what a context shows, records and was, and where it is kept.
+
+A context and its views are of one class. They read through `Live` or `Past`; a view has no writer, the journal that
+records, and whoever asks it for one gets a ReadOnlyError.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
-from ..errors import NotFoundError
-from ..ids import Address, microseconds, parse_address, split_stream_id
-from ..log.envelope import RecordedEvent
-from ..log.ports import Log
+from ..errors import NotFoundError, ReadOnlyError
+from ..frozen import freeze
+from ..ids import Address, derived_id, microseconds, parse_address, split_stream_id
+from ..log.envelope import NO_TRACE, RecordedEvent, Trace
+from ..log.memory_log import MemoryLog
+from ..log.ports import Log, NewEvents
 from ..positions import Moment
-from .journal import Journal
+from ..spans import Segment
+from .adopt import adopted_events
+from .decider import Decider
+from .journal import Journal, Outcome
+from .transaction import current_transaction
+from .view import Durability, Place
+
+# What a view has as a copy that cannot be changed.
+CHANGEABLE = (list, dict)
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Named(Protocol):
+    """The folded state of any context."""
+
+    @property
+    def names(self) -> Mapping[str, int]:
+        """The versions that have a name."""
+
+
+S = TypeVar("S", bound=Named)
+
+
+class Home:
+    """A log, the system of its contexts, and how their changes get to the disk; detached without a store."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        system: System,
+        durability: Durability,
+        unflushed: set[Journal[Any]] | None,
+        is_detached: bool,
+    ) -> None:
+        self.log, self.system = log, system
+        self.durability, self.unflushed = durability, unflushed
+        self.is_detached = is_detached
+
+    def child_id(self, parent: str, ancestry: Sequence[Segment], key: str | None) -> str:
+        """
+        Return an id for a child of the stream `parent`, made of the root's, since every descendant names all its
+        ancestors; the same one when a call is repeated under its idempotency key, or that of the transaction.
+        """
+        open_transaction = current_transaction(self.log) if key is None else None
+        if open_transaction is not None:
+            key = open_transaction.key_of_next_child()
+        name = split_stream_id(parent)[1]
+        root = split_stream_id(ancestry[0].stream)[1] if ancestry else name
+        if key is None:
+            return derived_id(root, self.system.new_id("-"))
+        return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
+
+    def is_shared_with(self, other: Home) -> bool:
+        """Return whether another context lies in the same log, so that each can name the other's items."""
+        return self.log is other.log
+
+
+def detached_home(system: System = REAL_SYSTEM) -> Home:
+    """Return a home on a log of its own in memory."""
+    return Home(MemoryLog(system), system=system, durability="commit", unflushed=None, is_detached=True)
+
+
+def detached_journal(home: Home, kind: str, decider: Decider[S]) -> Journal[S]:
+    """Return the journal of the one context of a kind in a home of its own."""
+    return Journal(home.log, Place(f"{kind}:detached", "detached"), decider, version=0)
+
+
+def home_of(journal: Journal[Any], system: System = REAL_SYSTEM) -> Home:
+    """Return the home of a context that a store opened."""
+    return Home(
+        journal.log, system=system, durability=journal.durability, unflushed=journal.unflushed, is_detached=False
+    )
+
+
+class Live(Generic[S]):
+    """The present of a context, as its journal has it. A context shares it with its views: it may be adopted."""
+
+    def __init__(self, journal: Journal[S], home: Home) -> None:
+        self.journal, self.home = journal, home
+
+    @property
+    def live(self) -> Live[S]:
+        """Itself."""
+        return self
+
+    @property
+    def version(self) -> int:
+        """The version that the journal has reached."""
+        return self.journal.version
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `state` costs nothing, or is needed: the log alone does not have what is on its way there."""
+        return self.journal.is_loaded or self.journal.is_ahead
+
+    @property
+    def state(self) -> S:
+        """The folded state at `version`."""
+        return self.journal.state
+
+    def settle(self) -> None:
+        """Wait until what is queued is on disk, so that other streams may name it."""
+        self.journal.flush()
+
+
+class Past(Generic[S]):
+    """A context as it was at one version. Its state is read once, at the first use."""
+
+    def __init__(self, live: Live[S], version: int) -> None:
+        self.live, self.version = live, version
+        journal = live.journal
+        is_at_hand = version == journal.version and journal.is_loaded
+        # A version that a transaction has only decided is read now: it may be rolled back.
+        self._state = journal.state if is_at_hand else journal.decided_past(version)
+
+    @property
+    def journal(self) -> Journal[S]:
+        """The journal of the context."""
+        return self.live.journal
+
+    @property
+    def home(self) -> Home:
+        """Where the context is kept."""
+        return self.live.home
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `state` costs nothing."""
+        return self._state is not None
+
+    @property
+    def state(self) -> S:
+        """The folded state at `version`."""
+        if self._state is None:
+            self._state = self.live.journal.recorded_past(self.version)
+        return self._state
+
+    def settle(self) -> None:
+        """Do nothing: the past was on disk before it could be asked for."""
 
 
 def resolve_version(
@@ -43,14 +193,38 @@ def resolve_version(
     return names[parsed]
 
 
-T = TypeVar("T")
-Self = TypeVar("Self", bound="Context")
+class NoWriter:
+    """The writer of a view: an error. A context that can be changed has an attribute that hides it."""
+
+    def __get__(self, context: Context[Any] | None, _kind: object) -> NoWriter:
+        if context is None:
+            return self
+        raise ReadOnlyError(context._refusal())
 
 
-class Context:
-    """A context that can be changed; what it holds is the folded state of its journal, which has `names`."""
+class Context(Generic[S]):
+    """A context of any kind, as it is or, as a view, to be read only."""
 
-    _journal: Journal[Any]
+    _source: Live[S] | Past[S]
+    # The journal, to record with, which is an attribute of the object.
+    if TYPE_CHECKING:
+        _writer: Journal[S]
+    else:
+        _writer = NoWriter()
+    # Of a view the context that it shows.
+    _shows: Context[S]
+    _trace: Trace = NO_TRACE
+
+    def _stand_on(self, journal: Journal[S], home: Home) -> None:
+        self._writer, self._source = journal, Live(journal, home)
+        self._forget_shown()
+
+    @classmethod
+    def standing_on(cls, journal: Journal[S], home: Home) -> Self:
+        """Return the context whose events a journal has; a store opens one so."""
+        made = cls.__new__(cls)
+        made._stand_on(journal, home)
+        return made
 
     def _naming(self, name: str, version: int) -> object:
         """Return the command that gives a version a name."""
@@ -59,20 +233,123 @@ class Context:
     def _forget_shown(self) -> None:
         """Let go of what was made for showing; the state is read again at the next use."""
 
+    # Views
+
+    def _view(self, views: type[V], version: int | None = None) -> V:
+        """Return a view, of the class `views`: at a version, or of what this context shows from now on."""
+        # A class that a user derived is its own, so that a view fits where that class is asked for.
+        cls: type[Any] = views if issubclass(views, type(self)) else type(self)
+        view: Any = object.__new__(cls)
+        view._show(self, version)
+        shown: V = view
+        return shown
+
+    def _show(self, shown: Context[S], version: int | None = None) -> None:
+        """Become a view of a context: with all that it has, but no writer. Lists and dicts become read-only ones."""
+        attributes = {name: freeze(it) if isinstance(it, CHANGEABLE) else it for name, it in vars(shown).items()}
+        attributes.pop("_writer", None)
+        source = shown._source if version is None else Past(shown._source.live, version)
+        self.__dict__.update(attributes, _shows=attributes.get("_shows", shown), _source=source)
+        self._forget_shown()
+
+    def _refusal(self) -> str:
+        return f"this {self.stream_kind} is a view and cannot be changed: change the one it shows"
+
+    def _require_writer(self) -> None:
+        """Refuse what only a context that can be changed can do."""
+        _ = self._writer
+
+    @property
+    def _version_asked(self) -> int | None:
+        """The version of a view of the past; None where there is none to be given."""
+        return self._source.version if isinstance(self._source, Past) else None
+
+    # What it is, and where it is kept
+
+    @property
+    def _journal(self) -> Journal[S]:
+        return self._source.journal
+
+    @property
+    def _home(self) -> Home:
+        return self._source.home
+
+    @property
+    def _state(self) -> S:
+        return self._source.state
+
     @property
     def id(self) -> str:
         """The context's id within its store; "detached" without one."""
-        return split_stream_id(self._journal.place.stream)[1]
+        return split_stream_id(self.stream)[1]
+
+    @property
+    def stream(self) -> str:
+        """The stream that holds the context's events."""
+        return self._source.journal.place.stream
 
     @property
     def stream_kind(self) -> str:
         """The kind of context: the first part of its stream's id."""
-        return split_stream_id(self._journal.place.stream)[0]
+        return split_stream_id(self.stream)[0]
+
+    @property
+    def root(self) -> str:
+        """The id that decides the slice of the context and of its children: its session's, or its own."""
+        return self._source.journal.place.root
+
+    @property
+    def version(self) -> int:
+        """The stream version that is shown; 0 before anything was recorded."""
+        return self._source.version
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the context stands on a log of its own in memory."""
+        return self._home.is_detached
 
     @property
     def came_between(self) -> tuple[RecordedEvent, ...]:
         """Events that others had recorded when the last call of this context came second; else empty."""
         return self._journal.came_between
+
+    def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
+        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
+        self._writer.move_to(log, place, durability, unflushed)
+        self._source.live.home = home_of(self._writer, self._home.system)
+        self._forget_shown()
+
+    def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
+        """Return what a store must append so that this detached context is there as `stream`."""
+        return adopted_events(self._writer.log, self.stream, stream, root=root)
+
+    # Recording
+
+    def _record(
+        self,
+        command: object,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        *,
+        catch_up: bool = False,
+        call: object = None,
+    ) -> Outcome:
+        """
+        Decide on the folded state, which is read first where it is not there, and record.
+
+        Raises:
+            ReadOnlyError: this is a view.
+        """
+        writer = self._writer
+        _ = writer.state
+        with self._trace.recording():
+            return writer.execute(
+                command,
+                call=call,
+                expected_version=expected_version,
+                idempotency_key=idempotency_key,
+                catch_up=catch_up,
+            )
 
     # The past
 
@@ -113,17 +390,12 @@ class Context:
             InvalidInputError: the name does not start with a letter, or holds `@`, `:`, `..` or a blank.
             NotFoundError: there is no such version.
         """
-        journal = self._journal
-        call = ("name_version", name, version)
-        named = journal.version if version is None else version
-        if not 0 < named <= self._journal.version:
-            stream = self._journal.place.stream
-            raise NotFoundError(f"{stream} has no version {named}: it is at {self._journal.version}")
-        _ = self._journal.state
-        command = self._naming(name, named)
-        outcome = journal.execute(
-            command, call=call, expected_version=expected_version, idempotency_key=idempotency_key
-        )
+        self._require_writer()
+        named = self.version if version is None else version
+        if not 0 < named <= self.version:
+            raise NotFoundError(f"{self.stream} has no version {named}: it is at {self.version}")
+        command, call = self._naming(name, named), ("name_version", name, version)
+        outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         first: Any = outcome.events[0] if outcome.replayed and outcome.events else None
         return named if first is None else int(first.version)
 
@@ -149,14 +421,14 @@ class Context:
         """
         return self._journal.refresh()
 
-    def rebase(self: Self, change: Callable[[Self], T]) -> T:
+    def rebase(self, change: Callable[[Self], T]) -> T:
         """
         Refresh, run `change(self)`, and do so again as long as another writer comes first.
 
         Raises:
             ConcurrencyError: it did so a hundred times.
         """
-        result: T = self._journal.retry(lambda: change(self))
+        result: T = self._writer.retry(lambda: change(self))
         return result
 
     def cleanup(self) -> None:
@@ -167,7 +439,7 @@ class Context:
 
         To take everything out of the view, `clear()`.
         """
-        self._journal.forget()
+        self._writer.forget()
         self._forget_shown()
 
     def flush(self) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import MISSHAPEN, DamagedError, RefoldError
-from ..log.ports import Log
+from ..named_events import Seen
 
 # What a fold raises where events do not fit each other; nothing that a signal handler or a database does.
 MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
@@ -24,7 +24,7 @@ def _as_it_is(event: Any) -> Any:
     return event
 
 
-def _as_they_are(_log: Log, events: Sequence[Any]) -> Sequence[Any]:
+def _as_they_are(_log: Seen, events: Sequence[Any]) -> Sequence[Any]:
     return events
 
 
@@ -39,7 +39,7 @@ class Decider(NamedTuple, Generic[State]):
     decide: Callable[[Any, State], Sequence[Any]]
     fold: Callable[[State, Iterable[Any]], State]
     initial_state: State
-    complete: Callable[[Log, Sequence[Any]], Sequence[Any]] = _as_they_are
+    complete: Callable[[Seen, Sequence[Any]], Sequence[Any]] = _as_they_are
     recorded: Callable[[Any], Any] = _as_it_is
     # Whether a stream is opened by an event of its own, without which nothing else may be recorded there.
     is_opened: bool = True

@@ -7,12 +7,14 @@ It reads and folds; `Journal` is the view on which decisions are made.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from ..concurrency.locks import locked, renew_in_child, synchronized
 from ..errors import InvalidInputError, LogWentBackError
 from ..log.envelope import Event, RecordedEvent
 from ..log.ports import Log, StreamEnd, require_known
+from ..named_events import SeenLog
 from .decider import Decider, trusted
 from .outbox import Outbox
 from .transaction import Transaction
@@ -165,15 +167,29 @@ class View(Generic[S]):
         """
         require_known(self.log, self.place.stream, self.known)
 
+    def completed(self, version: int) -> Sequence[Any]:
+        """Return the events up to a version as they are folded: with what they name, behind those of ancestors."""
+        return self._completed(self.events(until=version), skipped=0)
+
+    def _completed(self, events: Sequence[Event], *, skipped: int) -> Sequence[Any]:
+        log = SeenLog(self.log, self.place.stream, events)
+        return self.decider.complete(log, events[skipped:] if skipped else events)
+
     def past(self, version: int) -> S:
         """Return the state as it was at a version."""
-        base = self._base
+        return self._folded(self.events(until=version))
+
+    def recorded_past(self, version: int) -> S:
+        """Return the state at a version that is in the log: it needs no lock, which a writer may hold for long."""
+        return self._folded(self.log.read_events(self.place.stream, until=version, known=StreamEnd(version)))
+
+    def _folded(self, events: Sequence[Event]) -> S:
+        # A fork's first event stands for all of its parent's, so that they need not be read.
+        base = self._base if events else None
         with trusted(self.place.stream):
-            if base is not None and version:
-                later = self.events(after=1, until=version)
-                return self.decider.fold(base, self.decider.complete(self.log, later))
-            events = self.decider.complete(self.log, self.events(until=version))
-            return self.decider.fold(self.decider.initial_state, events)
+            if base is not None:
+                return self.decider.fold(base, self._completed(events, skipped=1))
+            return self.decider.fold(self.decider.initial_state, self._completed(events, skipped=0))
 
     @synchronized
     def decided_past(self, version: int) -> S | None:

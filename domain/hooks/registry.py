@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
-from ..errors import InvalidInputError, NotFoundError
+from ..errors import InvalidInputError, NotFoundError, ReadOnlyError
+from ..frozen import FrozenList
 from .errors import UnregisteredHookError, UnserializableHookError
 from .hook import Hook, HookFunction, HookType, require_async, types_of
 
@@ -380,6 +381,12 @@ class HookDecorator:
         """Return the decorator of one owner."""
         if owner is None:
             return self
+        if isinstance(getattr(owner, self._into), FrozenList):
+            # Refused before the hook is registered.
+            name = type(owner).__name__
+            raise ReadOnlyError(
+                f"this {name} is a view, and its changes are those of the one it shows: add hooks to that"
+            )
 
         def attach(made: Hook) -> None:
             getattr(owner, self._into).append((self._hook_type, made) if self._paired else made)

@@ -6,20 +6,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
 from ..concurrency.threads import finished_in_thread
 from ..content import stored_content
-from ..context.attachment import Home, HomedContext, detached_home
+from ..context.context import Context, Home, detached_home
 from ..context.journal import Journal, Outcome
 from ..context.view import Place
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, ReadOnlyError
 from ..ids import decoded_id, encoded_id, microseconds, stream_id
 from ..log.envelope import NO_TRACE, Trace
 from ..log.ports import NewEvents
-from ..pool.read_only import ReadOnlyError
 from ..positions import Moment
 from .events import MemoryForgotten, MemoryRestored
 from .records import MemoryChange, MemoryKind, MemoryRecord
@@ -29,17 +28,22 @@ from .state import Held, MemoryState, changes_of, forgotten
 SEARCH_LIMIT = 100
 
 
-class ReadableScope:
-    """Reading a scope, at any version."""
+class MemoryScope(Context[MemoryState]):
+    """
+    What is remembered of one user, session or whatever a scope stands for: a context with versions and a past.
 
-    @property
-    def _state(self) -> MemoryState:
-        raise NotImplementedError
+    `memory.scope(name)` gives one. It shows what was there when it was last refreshed; a `Memory` refreshes before
+    it reads.
+    """
+
+    def __init__(self, home: Home, place: Place, trace: Trace) -> None:
+        self._trace = trace
+        self._stand_on(_journal_in(home, place), home)
 
     @property
     def scope(self) -> str:
         """The name of the scope."""
-        raise NotImplementedError
+        return decoded_id(self.id)
 
     def get(self, key: str) -> MemoryRecord | None:
         """Return the record under a key, or None."""
@@ -75,29 +79,6 @@ class ReadableScope:
         found = [held for held in self._state.newest_first() if passes(held)]
         return [held.record_in(self.scope) for held in found[:limit]]
 
-
-class MemoryScope(ReadableScope, HomedContext):
-    """
-    What is remembered of one user, session or whatever a scope stands for: a context with versions and a past.
-
-    `memory.scope(name)` gives one. It shows what was there when it was last refreshed; a `Memory` refreshes before
-    it reads.
-    """
-
-    def __init__(self, home: Home, place: Place, trace: Trace) -> None:
-        self._home, self._trace = home, trace
-        self._journal = _journal_in(home, place)
-
-    @property
-    def _state(self) -> MemoryState:
-        state: MemoryState = self._journal.state
-        return state
-
-    @property
-    def scope(self) -> str:
-        """The name of the scope."""
-        return decoded_id(self.id)
-
     @property
     def is_ahead(self) -> bool:
         """Whether something was put that is not known to be in the log yet."""
@@ -124,7 +105,7 @@ class MemoryScope(ReadableScope, HomedContext):
         )
         made_up = ("now",) if "timestamp" in record.model_fields_set else ("now", "first_at")
         call = Without(command, *made_up)
-        self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
+        self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
 
     def forget(
         self,
@@ -141,7 +122,7 @@ class MemoryScope(ReadableScope, HomedContext):
             ConcurrencyError: another writer came first.
         """
         command = Forget(key, None if reason is None else require_unicode(reason, "the reason"))
-        outcome = self._change(command, expected_version, idempotency_key, catch_up=False)
+        outcome = self._record(command, expected_version, idempotency_key, catch_up=False)
         return sum(-event.change.items for event in outcome.events if isinstance(event, MemoryForgotten))
 
     def restore(
@@ -156,11 +137,11 @@ class MemoryScope(ReadableScope, HomedContext):
             ConcurrencyError: another writer came first.
         """
         call = ("restore", key)
-        outcome = self._journal.repeated(call, idempotency_key)
+        outcome = self._writer.repeated(call, idempotency_key)
         if outcome is None:
             items = forgotten(self.recorded_events(until=self.version), self.stream, key)
             command = Restore(self.stream, tuple(held for held, _ in items))
-            outcome = self._change(command, expected_version, idempotency_key, catch_up=False, call=call)
+            outcome = self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
         return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 
     def history(self, key: str | None = None) -> list[MemoryChange]:
@@ -172,10 +153,9 @@ class MemoryScope(ReadableScope, HomedContext):
         Return the scope as it was: at a version, a time, a position of the log, or a named version.
 
         Raises:
-            NotFoundError: no such version or name.
-            InvalidInputError: the text is none of these, or a time without a zone.
+            NotFoundError, InvalidInputError: as for `version_at`.
         """
-        return ScopeAt(self, self.version_at(moment))
+        return self._view(ScopeAt, self.version_at(moment))
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
         """
@@ -188,50 +168,26 @@ class MemoryScope(ReadableScope, HomedContext):
             raise InvalidInputError(f"nothing was ever remembered in {self.scope!r}: there is nothing to adopt")
         return super().adopted_events(stream, root=root)
 
-    def _change(
+    def _record(
         self,
         command: object,
-        expected_version: int | None,
-        idempotency_key: str | None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
         *,
-        catch_up: bool,
+        catch_up: bool = False,
         call: object = None,
     ) -> Outcome:
         if not self.version and not self.is_ahead:
             # Nothing opens a scope, so that one whose first records were rolled back just begins again.
-            self._journal = _journal_in(self._home, self._journal.place)
-        return super()._change(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
+            self._stand_on(_journal_in(self._home, self._writer.place), self._home)
+        return super()._record(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)
 
 
-class ScopeAt(ReadableScope):
-    """A scope as it was at a version; it can be read only."""
-
-    def __init__(self, shown: MemoryScope, version: int) -> None:
-        self._shown, self._version = shown, version
-        self._past: MemoryState | None = None
-
-    @property
-    def _state(self) -> MemoryState:
-        if self._past is None:
-            self._past = self._shown._past_state(self._version)
-        return self._past
-
-    @property
-    def scope(self) -> str:
-        """The name of the scope."""
-        return self._shown.scope
-
-    @property
-    def version(self) -> int:
-        """The version that is shown."""
-        return self._version
-
-    def history(self, key: str | None = None) -> list[MemoryChange]:
-        """Return what had become of a key, or of every key, by then."""
-        return changes_of(self._shown.recorded_events(until=self._version), self.scope, key)
+class ScopeAt(MemoryScope):
+    """A scope that can be read only: as it was at a version, or as it is, live."""
 
 
 def _journal_in(home: Home, place: Place) -> Journal[MemoryState]:
@@ -266,42 +222,7 @@ T = TypeVar("T")
 SCOPES_MAX = 256
 
 
-class ReadableMemory:
-    """Reading a memory, at any moment."""
-
-    async def _read(self, scope: str, read: Callable[[MemoryScope | ScopeAt], T]) -> T:
-        """Return what `read` finds in a scope, without holding up a running event loop."""
-        raise NotImplementedError
-
-    async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
-        """Return the record with this scope and key, or None."""
-        return await self._read(scope, lambda found: found.get(key))
-
-    async def search(
-        self,
-        *,
-        scope: str,
-        kind: MemoryKind | None = None,
-        key_prefix: str | None = None,
-        tag: str | None = None,
-        limit: int = SEARCH_LIMIT,
-    ) -> list[MemoryRecord]:
-        """
-        Return the newest records of a scope, `limit` at most, of those that pass all filters.
-
-        Raises:
-            InvalidInputError: there is no such kind, or the limit is negative.
-        """
-        return await self._read(
-            scope, lambda found: found.search(kind=kind, key_prefix=key_prefix, tag=tag, limit=limit)
-        )
-
-    async def history(self, *, scope: str, key: str | None = None) -> list[MemoryChange]:
-        """Return what became of a key, or of every key of a scope: who changed it when, from what, to what."""
-        return await self._read(scope, lambda found: found.history(key))
-
-
-class Memory(ReadableMemory):
+class Memory:
     """
     A `MemoryStore` on a log: `store.memory()` gives one that is kept, `InMemoryMemoryStore()` one that is not.
 
@@ -337,6 +258,33 @@ class Memory(ReadableMemory):
         self._let_go()
         return found
 
+    async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
+        """Return the record with this scope and key, or None."""
+        return await self._read(scope, lambda found: found.get(key))
+
+    async def search(
+        self,
+        *,
+        scope: str,
+        kind: MemoryKind | None = None,
+        key_prefix: str | None = None,
+        tag: str | None = None,
+        limit: int = SEARCH_LIMIT,
+    ) -> list[MemoryRecord]:
+        """
+        Return the newest records of a scope, `limit` at most, of those that pass all filters.
+
+        Raises:
+            InvalidInputError: there is no such kind, or the limit is negative.
+        """
+        return await self._read(
+            scope, lambda found: found.search(kind=kind, key_prefix=key_prefix, tag=tag, limit=limit)
+        )
+
+    async def history(self, *, scope: str, key: str | None = None) -> list[MemoryChange]:
+        """Return what became of a key, or of every key of a scope: who changed it when, from what, to what."""
+        return await self._read(scope, lambda found: found.history(key))
+
     def _let_go(self) -> None:
         """Forget the scopes that were not used for longest; what is on its way to the log stays."""
         too_many = len(self._scopes) - SCOPES_MAX
@@ -353,7 +301,7 @@ class Memory(ReadableMemory):
         Raises:
             InvalidInputError: it holds what cannot be stored, or its scope cannot be one.
         """
-        await self._waiting(
+        await self._changed(
             lambda: self.scope(record.scope).put(
                 record, expected_version=expected_version, idempotency_key=idempotency_key
             )
@@ -370,7 +318,7 @@ class Memory(ReadableMemory):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        return await self._waiting(
+        return await self._changed(
             lambda: self._refreshed(scope).forget(key, reason=reason, idempotency_key=idempotency_key)
         )
 
@@ -383,14 +331,17 @@ class Memory(ReadableMemory):
             NotFoundError: nothing was forgotten under this key that is not back.
             ConcurrencyError: another writer came first.
         """
-        return await self._waiting(lambda: self._refreshed(scope).restore(key, idempotency_key=idempotency_key))
+        return await self._changed(lambda: self._refreshed(scope).restore(key, idempotency_key=idempotency_key))
 
     def at(self, moment: int | str | datetime | Moment) -> MemoryAt:
         """Return the memory as it was: at a time or a position of the log; a version or a name is one of each scope."""
         return MemoryAt(self, moment)
 
-    async def _read(self, scope: str, read: Callable[[MemoryScope | ScopeAt], T]) -> T:
+    async def _read(self, scope: str, read: Callable[[MemoryScope], T]) -> T:
         return await self._waiting(lambda: read(self._refreshed(scope)))
+
+    async def _changed(self, change: Callable[[], T]) -> T:
+        return await self._waiting(change)
 
     def _refreshed(self, scope: str) -> MemoryScope:
         found = self.scope(scope)
@@ -411,33 +362,27 @@ class InMemoryMemoryStore(Memory):
         super().__init__(detached_home())
 
 
-class MemoryAt(ReadableMemory):
+class MemoryAt(Memory):
     """A memory as it was at a moment; it can be read only."""
 
     def __init__(self, shown: Memory, moment: int | str | datetime | Moment) -> None:
-        self._shown, self._moment = shown, moment
+        self._shown, self._moment, self._home = shown, moment, shown._home
 
-    async def _read(self, scope: str, read: Callable[[MemoryScope | ScopeAt], T]) -> T:
-        return await self._shown._waiting(lambda: read(self._shown._refreshed(scope).at(self._moment)))
-
-    async def put(self, record: MemoryRecord) -> NoReturn:
+    def scope(self, scope: str) -> MemoryScope:
         """
-        Refuse: the past cannot be changed.
+        Return one scope as it was.
 
         Raises:
-            ReadOnlyError: always.
+            NotFoundError: it has no such version or name.
         """
-        raise _refusal()
+        return self._shown.scope(scope).at(self._moment)
 
-    async def forget(self, *, scope: str, key: str | None = None) -> NoReturn:
-        """
-        Refuse: the past cannot be changed.
+    def at(self, moment: int | str | datetime | Moment) -> MemoryAt:
+        """Return the memory as it was at another moment."""
+        return self._shown.at(moment)
 
-        Raises:
-            ReadOnlyError: always.
-        """
-        raise _refusal()
+    def _refreshed(self, scope: str) -> MemoryScope:
+        return self._shown._refreshed(scope).at(self._moment)
 
-
-def _refusal() -> ReadOnlyError:
-    return ReadOnlyError("this memory is a view of the past and cannot be changed: change the one it shows")
+    async def _changed(self, change: Callable[[], T]) -> T:
+        raise ReadOnlyError("this memory is a view of the past and cannot be changed: change the one it shows")

@@ -11,8 +11,7 @@ from ..content import estimated_tokens, plain_content, restored_content
 from ..context.description import Departure
 from ..errors import DamagedError, NotFoundError
 from ..log.envelope import RecordedEvent
-from ..log.ports import Log
-from ..named_events import read_named
+from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
 from ..spans import Span, refs_of
 from ..totals import Totals
@@ -80,7 +79,7 @@ def recorded_event(event: MemoryEvent | Resolved) -> MemoryEvent:
     return event.event if isinstance(event, Resolved) else event
 
 
-def complete(log: Log, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved]:
     """
     Return the events of a scope as `fold` wants them: restorations with the records that they name.
 
@@ -90,7 +89,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved
     return [_resolved(log, event) if isinstance(event, MemoryRestored) else event for event in events]
 
 
-def _resolved(log: Log, event: MemoryRestored) -> Resolved:
+def _resolved(log: Seen, event: MemoryRestored) -> Resolved:
     return Resolved(event, tuple(Held(ref.version, found) for ref, found in read_named(log, event.items, ITEM_EVENTS)))
 
 

@@ -44,7 +44,7 @@ _STAGES: ContextVar[tuple[Stage, ...]] = ContextVar("refold_stages", default=())
 
 
 def stage_of(owner: object) -> Stage | None:
-    """Return the stage that is set for a container in this flow of control, if any."""
+    """Return the stage that is set for the container of a journal in this flow of control, if any."""
     for stage in reversed(_STAGES.get()):
         # A child that a hook forked is not told of the change either.
         if stage.owner is owner and stage.is_open and stage.process == os.getpid():
@@ -54,7 +54,7 @@ def stage_of(owner: object) -> Stage | None:
 
 @contextmanager
 def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
-    """Set a stage for a container within the block."""
+    """Set a stage for the container of a journal within the block."""
     stage = Stage(owner, state)
     token = _STAGES.set((*_STAGES.get(), stage))
     try:

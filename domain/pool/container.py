@@ -19,19 +19,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from ..canonical import require_short, require_unicode
 from ..concurrency.threads import finished_in_thread, in_thread
 from ..content import stored_content
-from ..context.attachment import Home, HomedContext, detached_home, detached_journal
+from ..context.context import Context, Home, Past, detached_home, detached_journal
 from ..context.decider import Decider
 from ..context.journal import CATCH_UPS_MAX, Journal, Outcome
 from ..context.transaction import current_transaction
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
+from ..frozen import FrozenList
 from ..hooks import CrossLoopLock, Hook, HookRegistry
-from ..log.envelope import Event, RecordedEvent
+from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
 from .commands import Begin, Command, Kind, NameVersion
 from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, EvictedItem
-from .state import EMPTY, ContainerState, Resolved, SeenLog, birth_of, complete, departed, fold
+from .state import ContainerState, Resolved, birth_of, departed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -64,7 +65,7 @@ async def carried_out(
         if expected == state.version and any(container.has_hooks(name) for name in change.asked):
             # What the rules refuse no hook hears of.
             container.decider.decide(command, state)
-            with staged(container, state) as stage:
+            with staged(journal, state) as stage:
                 await change.announce(container, stage)
             expected = _version_told(journal.state, state)
         record = partial(journal.execute, command, call=change.call, expected_version=expected, idempotency_key=key)
@@ -167,13 +168,23 @@ class NotAnItemError(RefusedError, TypeError):
     """Something else than a ContextItem was to be put into a queue or a pool."""
 
 
-class Container(HomedContext, Generic[T]):
+class HooksShown:
+    """The hooks of a view: those of what it shows. A container that can be changed has an attribute that hides it."""
+
+    def __get__(self, container: Container[Any] | None, _kind: object) -> HooksShown | FrozenList[Hook]:
+        return self if container is None else FrozenList(vars(container._shows)["hooks"])
+
+
+class Container(Context[ContainerState], Generic[T]):
     """A queue or a pool; `hooks` are its own, called before the global ones."""
 
     kind: ClassVar[Kind]
     decider: ClassVar[Decider[ContainerState]]
     hook_types: ClassVar[type[Enum]]
-    hooks: list[Hook]
+    if TYPE_CHECKING:
+        hooks: list[Hook]
+    else:
+        hooks = HooksShown()
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
         """Begin a detached container, on a log of its own in memory."""
@@ -183,63 +194,57 @@ class Container(HomedContext, Generic[T]):
         self._stand_on(journal, home)
 
     def _stand_on(self, journal: Journal[ContainerState], home: Home) -> None:
-        self._journal, self._home = journal, home
+        super()._stand_on(journal, home)
         self._lock = CrossLoopLock()
         self.hooks = []
 
-    @classmethod
-    def standing_on(cls, journal: Journal[ContainerState], home: Home) -> Self:
-        """Return the container whose events a journal has; a store opens one so."""
-        made = cls.__new__(cls)
-        made._stand_on(journal, home)
-        return made
+    def _show(self, shown: Context[ContainerState], version: int | None = None) -> None:
+        super()._show(shown, version)
+        # They come and go, and are those of what is shown.
+        self.__dict__.pop("hooks", None)
+
+    def _refusal(self) -> str:
+        name = type(self).__name__
+        return f"this {name} is a view and cannot be changed: change the one it shows, or a branch of it"
+
+    def _require_no_view(self) -> None:
+        # Attributes may be set before the container has a writer.
+        if "_shows" in self.__dict__:
+            self._require_writer()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._require_no_view()
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._require_no_view()
+        super().__delattr__(name)
 
     # Reading
 
     @property
     def _state(self) -> ContainerState:
-        stage = stage_of(self)
-        state: ContainerState = self._journal.state if stage is None else stage.state
-        return state
+        source = self._source
+        stage = None if isinstance(source, Past) else stage_of(source.journal)
+        return source.state if stage is None else stage.state
 
     @property
     def shown_state(self) -> ContainerState:
         """The folded state that is shown."""
         return self._state
 
-    def past_state(self, version: int) -> ContainerState:
-        """Return the folded state at a version."""
-        journal = self._journal
-        if version == journal.version and journal.is_loaded:
-            state: ContainerState = journal.state
-            return state
-        # The log alone does not tell what is on its way there.
-        ahead = journal.is_ahead
-        past: ContainerState = fold(EMPTY, self.completed_events(version)) if ahead else journal.past(version)
-        return past
-
     @property
     def recorded_state(self) -> ContainerState:
-        """The folded state at `version`: what hooks see before a change is recorded is not in it."""
-        return self.past_state(self.version)
-
-    def decided_events(self, version: int) -> list[Event]:
-        """Return the events up to a version, also those that are not known to be in the log yet."""
-        return self._journal.events(until=version)
+        """The folded state at `version`: a change that hooks are asked about is not in it yet."""
+        return self._source.state
 
     def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
-        """Return the same as they are folded: with what they refer to, behind those of its ancestors."""
-        events = self.decided_events(version)
-        return complete(SeenLog(self.log, self.stream, events), events)
+        """Return the events up to a version as they are folded."""
+        return self._journal.completed(version)
 
     def added_events(self) -> list[AddedEvent]:
         """Return the events that brought the items in, in order."""
         return [held.event for held in self._state.items.values()]
-
-    @property
-    def home(self) -> Home:
-        """Where the container lives."""
-        return self._home
 
     @property
     def log(self) -> Log:
@@ -343,6 +348,7 @@ class Container(HomedContext, Generic[T]):
         Raises:
             ConcurrencyError: it did so a hundred times.
         """
+        self._require_writer()
         for _ in range(CATCH_UPS_MAX - 1):
             with suppress(ConcurrencyError):
                 return await self._refreshed_and_changed(change)
@@ -362,12 +368,13 @@ class Container(HomedContext, Generic[T]):
             DecisionRefusedError: a hook that is asked before a change wants to make another one.
             ConcurrencyError: another writer came first.
         """
+        writer = self._writer
         self._require_no_stage()
-        _ = self._journal.state
-        self._journal.execute(command, catch_up=False)
+        _ = writer.state
+        writer.execute(command, catch_up=False)
 
     def _require_no_stage(self) -> None:
-        if stage_of(self) is not None:
+        if stage_of(self._journal) is not None:
             raise DecisionRefusedError(
                 f"a hook that is asked before a change of this {self.kind.name} cannot change it: do it in one "
                 "that is called after it"
@@ -385,9 +392,10 @@ class Container(HomedContext, Generic[T]):
             DecisionRefusedError: a hook that is asked before a change wants to make another one.
             ConcurrencyError: another writer came first.
         """
+        writer = self._writer
         self._require_no_stage()
         async with self._lock.hold():
-            outcome = await carried_out(self, self._journal, change, expected_version, idempotency_key)
+            outcome = await carried_out(self, writer, change, expected_version, idempotency_key)
             change.see_result(self)
         if tells and not outcome.replayed:
             await change.tell(self)
@@ -400,7 +408,7 @@ class Container(HomedContext, Generic[T]):
         Raises:
             IdempotencyError: another call was.
         """
-        return await repeated(self._journal, change, idempotency_key) is not None
+        return await repeated(self._writer, change, idempotency_key) is not None
 
     def has_hooks(self, name: str) -> bool:
         """Return whether any hook is called for the type with this name."""

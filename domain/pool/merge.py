@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..context.adopt import adopted_copy
-from ..context.attachment import Home
+from ..context.context import Home
 from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
 from ..context.view import Place
@@ -21,7 +21,6 @@ from .commands import Begin, Command, Merge
 from .container import Container
 from .events import BranchedEvent, ContainerEvent
 from .items import ContextItem, Held
-from .read_only import ReadOnly
 from .rules import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
 from .state import EMPTY, ContainerState, Departures, Resolved, absolute, complete, fold
 
@@ -45,6 +44,7 @@ async def merge_into(
     Raises:
         InvalidInputError: it is the container itself, or of another kind; or there is no such rule.
     """
+    container._require_writer()
     if other.kind is not container.kind:
         raise InvalidInputError(f"a {other.kind.name} cannot be merged into a {container.kind.name}")
     if other.stream == container.stream and other.log is container.log:
@@ -68,7 +68,7 @@ async def _adopt_and_merge(
     key: str | None,
 ) -> None:
     """Copy a context of another log into this one, in the transaction of the merge."""
-    system = container.home.system
+    system = container._home.system
     copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
     change = Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
     if await container.repeated(change, key):
@@ -95,9 +95,8 @@ class Merging(Change):
     def call(self) -> object:
         """Return the other side and the rule; of a detached one, whose name says nothing, also what it holds."""
         other, rule = self._other, self._rule
-        version = other._at_version if isinstance(other, ReadOnly) else None
         held = other.added_events() if other.is_detached and other.log is not self._log else None
-        return ("merge", other.stream, version, held, rule if isinstance(rule, str) else "function")
+        return ("merge", other.stream, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Container[Any], state: ContainerState) -> Command:
         """Compare both sides with where they were the same."""
@@ -208,9 +207,9 @@ def branch_of(
         InvalidInputError: the id cannot be one or is taken.
     """
     # What a branch names must not come after it on disk.
-    parent.flush()
+    parent._source.settle()
     event = _branched(parent, limit)
-    home = parent.home
+    home = parent._home
     stream = stream_id(parent.kind.name, context_id or home.child_id(parent.stream, parent.shown_state.ancestry, key))
     journal: Journal[ContainerState] = Journal(
         home.log,
@@ -220,9 +219,8 @@ def branch_of(
         unflushed=home.unflushed,
         base=fold(parent.recorded_state, (event,)),
     )
-    version = parent._at_version if isinstance(parent, ReadOnly) else None
     try:
-        call = ("branch", parent.stream, version, limit)
+        call = ("branch", parent.stream, parent._version_asked, limit)
         journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
     except ConcurrencyError as error:
         raise InvalidInputError(f"{stream} exists already: branch under another id") from error

@@ -20,7 +20,6 @@ from .commands import POOL
 from .container import Container, require_limit
 from .items import ContextItem, Held
 from .merge import ConflictRule, branch_of, merge_into
-from .read_only import ReadOnly
 from .rules import POOLS
 from .saving import container_to_dict, fill_from_dict
 
@@ -262,15 +261,14 @@ class ContextPool(Container[T]):
         Return the pool as it was: at a version, a time, a position of the log, or a named version.
 
         Raises:
-            NotFoundError: no such version or name.
-            InvalidInputError: the text is none of these, or a time without a zone.
+            NotFoundError, InvalidInputError: as for `version_at`.
         """
-        return ReadOnlyPool.of(self, self.version_at(moment))
+        return self._view(ReadOnlyPool, self.version_at(moment))
 
     @property
     def readonly(self) -> ReadOnlyPool[T]:
         """A live view of this pool that cannot be changed."""
-        return ReadOnlyPool.of(self)
+        return self._view(ReadOnlyPool)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -298,7 +296,7 @@ class ContextPool(Container[T]):
         return pool
 
 
-class ReadOnlyPool(ReadOnly, ContextPool[T]):
+class ReadOnlyPool(ContextPool[T]):
     """A pool that can be read only: as it was at a version, or as it is, live."""
 
     @property

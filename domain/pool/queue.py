@@ -15,7 +15,6 @@ from .commands import QUEUE, Refill
 from .container import Container, require_limit
 from .items import ContextItem
 from .merge import branch_of, merge_into
-from .read_only import ReadOnly
 from .rules import QUEUES
 from .saving import container_to_dict, fill_from_dict
 
@@ -131,15 +130,14 @@ class ContextQueue(Container[T]):
         Return the queue as it was: at a version, a time, a position of the log, or a named version.
 
         Raises:
-            NotFoundError: no such version or name.
-            InvalidInputError: the text is none of these, or a time without a zone.
+            NotFoundError, InvalidInputError: as for `version_at`.
         """
-        return ReadOnlyQueue.of(self, self.version_at(moment))
+        return self._view(ReadOnlyQueue, self.version_at(moment))
 
     @property
     def readonly(self) -> ReadOnlyQueue[T]:
         """A live view of this queue that cannot be changed."""
-        return ReadOnlyQueue.of(self)
+        return self._view(ReadOnlyQueue)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -164,5 +162,5 @@ class ContextQueue(Container[T]):
         return queue
 
 
-class ReadOnlyQueue(ReadOnly, ContextQueue[T]):
+class ReadOnlyQueue(ContextQueue[T]):
     """A queue that can be read only: as it was at a version, or as it is, live."""

@@ -13,8 +13,6 @@ import msgspec
 
 from ..context.description import Departure, Left
 from ..errors import DamagedError, InvalidInputError, NotFoundError
-from ..log.envelope import Event
-from ..log.ports import Range
 from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Segment, Span, refs_of
@@ -222,24 +220,6 @@ def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list
                 f"{stream} does not hold the item {birth_of(ref, stream)}: `births` names those it does"
             )
     return [by_ref[ref] for ref in refs]
-
-
-class SeenLog:
-    """A log as one container sees it: with those of its own events that are not known to be in the log yet."""
-
-    def __init__(self, log: Seen, stream: str, events: Sequence[Event]) -> None:
-        self._log, self._stream, self._events = log, stream, events
-
-    def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of a stream; those of the container's own are at hand."""
-        if stream == self._stream:
-            return list(self._events[after:until])
-        return self._log.read_events(stream, after=after, until=until)
-
-    def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """Return the same for each of several ranges."""
-        elsewhere = iter(self._log.read_ranges([one for one in ranges if one.stream != self._stream]))
-        return [list(self._events[a:u]) if stream == self._stream else next(elsewhere) for stream, a, u in ranges]
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[ContainerEvent | Resolved]:

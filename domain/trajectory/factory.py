@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from ..canonical import require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
-from ..context.attachment import Home, detached_home
+from ..context.context import Home, detached_home
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_or_new_transaction
 from ..context.view import Place

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ..context.attachment import Home
+from ..context.context import Home
 from ..errors import InvalidInputError
 from ..ids import encoded_id, split_stream_id, stream_id
 from ..log.ports import StreamEnd

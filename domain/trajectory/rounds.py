@@ -302,7 +302,7 @@ class _RoundImport:
         self._run.name_version(IMPORTED)
 
     def _do(self, command: object) -> None:
-        self._run._change(command, None, None, catch_up=False)
+        self._run._record(command, None, None, catch_up=False)
 
     def _called(self, name: str) -> str:
         """Return the name that the run has for a node at this moment."""

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..context.adopt import adopted_events
-from ..context.attachment import Home, HomedContext
+from ..context.context import Context, Home
 from ..context.journal import OPENING, Journal
-from ..context.read_only_views import ReadOnlyView
 from ..context.transaction import current_transaction
 from ..context.view import Durability, Place
 from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
@@ -73,7 +72,7 @@ from .state import QUEUES, Edge, RunState, past_rounds, type_of
 from .trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from typing import Self
+    pass
 
 logger = logging.getLogger("refold.trajectory")
 # Steps that each queue of a run holds at most.
@@ -97,7 +96,7 @@ class QueuedStep(dict[str, Any]):
         self.version = version
 
 
-class Run(HomedContext):
+class Run(Context[RunState]):
     """
     One round of one agent. Nodes are named `Type(label)`.
 
@@ -124,15 +123,10 @@ class Run(HomedContext):
     _shown: tuple[RunState, Trajectory] | None
 
     def __init__(self, journal: Journal[RunState], home: Home, identity: RunId) -> None:
-        self._journal, self._home, self.identity = journal, home, identity
-        self._forget_shown()
+        self.identity = identity
+        self._stand_on(journal, home)
         self._portraits = PortraitTasks()
         self._semaphore = Semaphore(PORTRAITS_AT_ONCE)
-
-    @property
-    def _state(self) -> RunState:
-        state: RunState = self._journal.state
-        return state
 
     @property
     def _graph(self) -> RunGraph:
@@ -252,7 +246,7 @@ class Run(HomedContext):
     ) -> str:
         # A repetition comes at another time, and is the same call all the same.
         call = Without(command, "created_at")
-        events = self._change(command, expected_version, idempotency_key, catch_up=True, call=call).events
+        events = self._record(command, expected_version, idempotency_key, catch_up=True, call=call).events
         event = next(event for event in events if isinstance(event, NodeEvent))
         return node_name(type_of(event), event.label)
 
@@ -272,7 +266,7 @@ class Run(HomedContext):
         """
         command = ModifyNode(graph_node_label, dict(changes))
         self._warn_of_types(command)
-        self._change(command, expected_version, idempotency_key, catch_up=False)
+        self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def _warn_of_types(self, command: ModifyNode) -> None:
         """Warn of each value that gets another type, which is allowed."""
@@ -294,7 +288,7 @@ class Run(HomedContext):
         idempotency_key: str | None = None,
     ) -> None:
         """Remove a node and its edges; its history stays, and its predecessors take its place as pointers."""
-        self._change(RemoveNode(name, reason), expected_version, idempotency_key, catch_up=False)
+        self._record(RemoveNode(name, reason), expected_version, idempotency_key, catch_up=False)
 
     def add_edge(
         self,
@@ -312,7 +306,7 @@ class Run(HomedContext):
             InvalidInputError: no edge type where there is no usual one.
             DecisionRefusedError: the edge would close a cycle, or lead into a node of an earlier round.
         """
-        self._change(AddEdge(source, target, edge_type), expected_version, idempotency_key, catch_up=True)
+        self._record(AddEdge(source, target, edge_type), expected_version, idempotency_key, catch_up=True)
 
     def move_pointers(
         self,
@@ -324,7 +318,7 @@ class Run(HomedContext):
     ) -> None:
         """Make nodes pointers no longer (`leave`), and others pointers (`join`)."""
         command = MovePointers(_node_names(leave, "leave"), _node_names(join, "join"))
-        self._change(command, expected_version, idempotency_key, catch_up=False)
+        self._record(command, expected_version, idempotency_key, catch_up=False)
 
     # Earlier rounds
 
@@ -345,6 +339,7 @@ class Run(HomedContext):
         Raises:
             InvalidInputError: another user's rounds, or another session's.
         """
+        self._require_writer()
         for what, given, own in (("user_id", user_id, self.user_id), ("session_id", session_id, self.session_id)):
             if given not in (None, own):
                 raise InvalidInputError(f"this run has the {what} {own!r}, and {given!r} was asked for: open that run")
@@ -356,7 +351,7 @@ class Run(HomedContext):
             if event.rounds != self._state.pins:
                 past = past_rounds(self._journal.log, event)
                 # It is no call of its own: where nothing has changed, nothing is recorded.
-                self._change(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
+                self._record(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
@@ -410,7 +405,7 @@ class Run(HomedContext):
             raise RunStateError("TodoListManager.init_todolist requires pre_workflow or post_workflow definitions.")
         command = LoadSteps(queues, self.steps_max)
         call = Without(command, "capacity")
-        events = self._change(command, None, idempotency_key, catch_up=True, call=call).events
+        events = self._record(command, None, idempotency_key, catch_up=True, call=call).events
         return [event.name for event in events if isinstance(event, StepRefused)]
 
     def append_todo(
@@ -429,7 +424,7 @@ class Run(HomedContext):
         """
         command = QueueStep(require_queue(list_type), _step({"name": name, "params": params}), self.steps_max)
         call = Without(command, "capacity")
-        events = self._change(command, None, idempotency_key, catch_up=True, call=call).events
+        events = self._record(command, None, idempotency_key, catch_up=True, call=call).events
         return any(isinstance(event, StepQueued) for event in events)
 
     def pop_todo(self, list_type: str = "todo", *, idempotency_key: str | None = None) -> QueuedStep | None:
@@ -441,7 +436,7 @@ class Run(HomedContext):
         Raises:
             InvalidInputError: no such queue.
         """
-        events = self._change(TakeStep(require_queue(list_type)), None, idempotency_key, catch_up=True).events
+        events = self._record(TakeStep(require_queue(list_type)), None, idempotency_key, catch_up=True).events
         taken = next((event for event in events if isinstance(event, StepTaken)), None)
         if taken is None:
             return None
@@ -460,7 +455,7 @@ class Run(HomedContext):
             NotFoundError: it is not taken, or was given back already.
         """
         version = step.version if isinstance(step, QueuedStep) else step
-        self._change(ReturnStep(version), None, idempotency_key, catch_up=True)
+        self._record(ReturnStep(version), None, idempotency_key, catch_up=True)
 
     def clear_steps(self, *list_types: str, idempotency_key: str | None = None) -> None:
         """
@@ -470,7 +465,7 @@ class Run(HomedContext):
             InvalidInputError: no such queue.
         """
         command = ClearSteps(tuple(map(require_queue, list_types or QUEUES)))
-        self._change(command, None, idempotency_key, catch_up=False)
+        self._record(command, None, idempotency_key, catch_up=False)
 
     def record_messages(self, *messages: Any, idempotency_key: str | None = None) -> None:
         """
@@ -483,11 +478,11 @@ class Run(HomedContext):
             canonical_json(message_to_dict(message), what=f"message {index}") for index, message in enumerate(messages)
         )
         if records:
-            self._change(RecordMessages(records), None, idempotency_key, catch_up=True)
+            self._record(RecordMessages(records), None, idempotency_key, catch_up=True)
 
     def close(self, reason: str | None = None, *, idempotency_key: str | None = None) -> None:
         """End the run: no node, edge, pointer or step comes any more. Nodes that are there can still be corrected."""
-        self._change(Close(reason), None, idempotency_key, catch_up=True)
+        self._record(Close(reason), None, idempotency_key, catch_up=True)
 
     def steps(self, list_type: str = "todo") -> list[QueuedStep]:
         """
@@ -528,6 +523,7 @@ class Run(HomedContext):
         Raises:
             InvalidInputError: it can be neither asked nor called, a name that is none, or a number below 1.
         """
+        self._require_writer()
         for what, number in (("limit", limit), ("attempts_max", attempts_max)):
             if not isinstance(number, int) or number < 1:
                 raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 on")
@@ -545,6 +541,7 @@ class Run(HomedContext):
         Raises:
             InvalidInputError: no model was given, or a transaction is open: its nodes are not recorded yet.
         """
+        self._require_writer()
         asking = self._asking
         if asking is None:
             raise InvalidInputError("no model describes nodes here: say which by `run.portray_with(...)`")
@@ -585,7 +582,7 @@ class Run(HomedContext):
     def _request_portrait(self, ref: Ref, model: str | None) -> str | None:
         """Record that a model is asked; return the reference of that event, None where nobody needs to be asked."""
         before = self.version
-        if not self._change(RequestPortrait(ref, model), None, None, catch_up=True).events:
+        if not self._record(RequestPortrait(ref, model), None, None, catch_up=True).events:
             return None
         since = enumerate(self._journal.events(after=before, until=self.version), before + 1)
         versions = [number for number, event in since if isinstance(event, PortraitRequested) and event.node == ref]
@@ -610,7 +607,7 @@ class Run(HomedContext):
 
     async def _recorded(self, command: WritePortrait | FailPortrait) -> None:
         """Record the answer, in several attempts where the log is busy: answers are dear."""
-        record = partial(self._change, command, None, None, catch_up=True)
+        record = partial(self._record, command, None, None, catch_up=True)
         for attempt in range(RECORDINGS_MAX):
             await _pause(attempt)
             try:
@@ -820,7 +817,7 @@ class Run(HomedContext):
             NotFoundError: no such version or name.
             InvalidInputError: the text is none of these, or a time without a zone.
         """
-        return ReadOnlyRun.of(self, self.version_at(moment))
+        return self._view(ReadOnlyRun, self.version_at(moment))
 
     def diff(
         self, before: int | str | datetime | Moment, after: int | str | datetime | Moment | None = None
@@ -843,10 +840,11 @@ class Run(HomedContext):
         Raises:
             InvalidInputError: that is another run's stream; the first event of a run has its identity.
         """
+        self._require_writer()
         if stream != self.identity.stream:
             raise InvalidInputError(f"{self.id} can be adopted under its own id alone: store.adopt(run, run.id)")
         self.flush()
-        return adopted_events(self._journal.log, self.stream, stream, root=self.session_id, keep_names=True)
+        return adopted_events(self._writer.log, self.stream, stream, root=self.session_id, keep_names=True)
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
         """Go on in a store's log, which holds the same events; `store.adopt` does this."""
@@ -855,22 +853,17 @@ class Run(HomedContext):
     @property
     def readonly(self) -> ReadOnlyRun:
         """A live view of this run that cannot be changed."""
-        return ReadOnlyRun.of(self)
+        return self._view(ReadOnlyRun)
+
+    def _show(self, shown: Context[RunState], version: int | None = None) -> None:
+        super()._show(shown, version)
+        if version is not None:
+            # The descriptions that models are writing are those of the present.
+            self._portraits = PortraitTasks()
 
 
-class ReadOnlyRun(ReadOnlyView, Run):
+class ReadOnlyRun(Run):
     """A run that can be read only: as it was at a version, or as it is, live."""
-
-    @classmethod
-    def of(cls, shown: Run, version: int | None = None) -> Self:
-        """Return a view of a run: at a version, or live."""
-        view = cls(shown._journal, shown._home, shown.identity)
-        view._show(shown, version)
-        if version is None:
-            view._portraits = shown._portraits
-        return view
-
-    restore_previous_runs = portray_with = profiling = ReadOnlyView._change
 
 
 def _require_data(graph: RunGraph, ref: Ref) -> Ref:

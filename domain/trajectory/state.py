@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from ..canonical import canonical_json
 from ..errors import DamagedError
-from ..log.ports import Log, Range
+from ..log.ports import Range
+from ..named_events import Seen
 from ..ordered_map import OrderedMap, draft_of, settled
 from ..spans import Ref, Segment
 from .events import (
@@ -402,7 +403,7 @@ def is_forward(source: Ref, target: Ref) -> bool:
     return bool(source.stream) and not target.stream
 
 
-def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRounds]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRounds]:
     """
     Return the events of a run as `fold` wants them: the last restoration with the rounds that it names.
 
@@ -415,7 +416,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRou
     return [RestoredRounds(last, past_rounds(log, last)) if event is last else event for event in events]
 
 
-def past_rounds(log: Log, event: RoundsRestored) -> tuple[PastRound, ...]:
+def past_rounds(log: Seen, event: RoundsRestored) -> tuple[PastRound, ...]:
     """Return the rounds that a restoration names, each folded by itself."""
     held: list[Any] = log.read_ranges([Range(one.stream, 0, one.version) for one in event.rounds])
     states = [fold(EMPTY, events) for events in held]

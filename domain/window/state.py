@@ -11,7 +11,7 @@ import msgspec
 from ..context.description import Departure
 from ..errors import DamagedError, NotFoundError
 from ..log.ports import Log, StreamEnd
-from ..named_events import read_named
+from ..named_events import Seen, read_named
 from ..ordered_map import OrderedMap
 from ..spans import Span, refs_of
 from .describe import left_by
@@ -186,7 +186,7 @@ class _Fold:
 NOWHERE = (0, 0)
 
 
-def complete(log: Log, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved]:
     """
     Return the events of a window as `fold` wants them: restorations with the items that they name.
 
@@ -196,7 +196,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved
     return [_resolved(log, event) if isinstance(event, WindowRestored) else event for event in events]
 
 
-def _resolved(log: Log, event: WindowRestored) -> Resolved:
+def _resolved(log: Seen, event: WindowRestored) -> Resolved:
     named = read_named(log, event.items, ITEM_EVENTS)
     return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
-from ..context.attachment import Home, HomedContext, detached_home, detached_journal
+from ..context.context import Context, Home, detached_home, detached_journal
 from ..context.journal import Journal, Outcome
-from ..context.read_only_views import ReadOnlyView
 from ..errors import NotFoundError
 from ..frozen import FrozenList
 from ..log.envelope import NO_TRACE, Trace
@@ -41,9 +40,17 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class ShownWindow(HomedContext):
+MAX_TOKENS = 100_000
+
+
+class ContextWindow(Context[WindowState]):
     """
-    A window as it is seen. To set its budget, its policy or its items is a change, and an event.
+    Items for a prompt, within a budget of estimated tokens.
+
+    `ContextWindow()` is detached, on a log in memory; `store.window(id)` gives one that is kept. With the policy
+    `first_come` an item that does not fit is dropped; with `evict_lower_priority` items that matter less make room
+    for it, if that is enough. `counter` counts a text's tokens; the default is the seed's estimate. Changing calls
+    take `expected_version=` and `idempotency_key=` (a repetition gives the first result).
 
     Like the seed's dataclass it is equal by value, unhashable, and takes no other attributes.
     """
@@ -51,10 +58,38 @@ class ShownWindow(HomedContext):
     _counter: TokenCounter | None
     _shown: tuple[object, FrozenList[ContextItem]] | None
 
-    @property
-    def _state(self) -> WindowState:
-        state: WindowState = self._journal.state
-        return state
+    def __init__(
+        self,
+        max_tokens: int = MAX_TOKENS,
+        items: Iterable[ContextItem] | None = None,
+        *,
+        counter: TokenCounter | None = None,
+        policy: AdmissionPolicy = "first_come",
+    ) -> None:
+        opened = WindowOpened(max_tokens=require_max_tokens(max_tokens), policy=require_policy(policy))
+        home = detached_home()
+        journal = detached_journal(home, "window", WINDOWS)
+        journal.execute(Begin(opened))
+        self._stand_on(journal, home)
+        self._counter = counter
+        if items:
+            self.items = items
+
+    @classmethod
+    def standing_on(
+        cls,
+        journal: Journal[WindowState],
+        home: Home,
+        *,
+        counter: TokenCounter | None = None,
+        trace: Trace = NO_TRACE,
+    ) -> Self:
+        """Return the window whose events a journal has; a store opens one so."""
+        made = super().standing_on(journal, home)
+        made._counter, made._trace = counter, trace
+        return made
+
+    # Reading
 
     @property
     def max_tokens(self) -> int:
@@ -126,14 +161,11 @@ class ShownWindow(HomedContext):
         self.flush()
         return Departures(self._journal.log, self.stream, self.version)
 
-    def _set(self, command: Command) -> None:
-        raise NotImplementedError
-
     def _forget_shown(self) -> None:
         self._shown = None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ShownWindow):
+        if not isinstance(other, ContextWindow):
             return NotImplemented
         return (self.max_tokens, self.items) == (other.max_tokens, other.items)
 
@@ -146,54 +178,6 @@ class ShownWindow(HomedContext):
         if not name.startswith("_") and not isinstance(getattr(type(self), name, None), property):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         super().__setattr__(name, value)
-
-
-MAX_TOKENS = 100_000
-
-
-class ContextWindow(ShownWindow):
-    """
-    Items for a prompt, within a budget of estimated tokens.
-
-    `ContextWindow()` is detached, on a log in memory; `store.window(id)` gives one that is kept. With the policy
-    `first_come` an item that does not fit is dropped; with `evict_lower_priority` items that matter less make room
-    for it, if that is enough. `counter` counts a text's tokens; the default is the seed's estimate. Changing calls
-    take `expected_version=` and `idempotency_key=` (a repetition gives the first result).
-    """
-
-    def __init__(
-        self,
-        max_tokens: int = MAX_TOKENS,
-        items: Iterable[ContextItem] | None = None,
-        *,
-        counter: TokenCounter | None = None,
-        policy: AdmissionPolicy = "first_come",
-    ) -> None:
-        opened = WindowOpened(max_tokens=require_max_tokens(max_tokens), policy=require_policy(policy))
-        home = detached_home()
-        journal = detached_journal(home, "window", WINDOWS)
-        journal.execute(Begin(opened))
-        self._stand_on(journal, home, counter, NO_TRACE)
-        if items:
-            self.items = items
-
-    def _stand_on(self, journal: Journal[WindowState], home: Home, counter: TokenCounter | None, trace: Trace) -> None:
-        self._journal, self._home, self._counter, self._trace = journal, home, counter, trace
-        self._forget_shown()
-
-    @classmethod
-    def standing_on(
-        cls,
-        journal: Journal[WindowState],
-        home: Home,
-        *,
-        counter: TokenCounter | None = None,
-        trace: Trace = NO_TRACE,
-    ) -> Self:
-        """Return the window whose events a journal has; a store opens one so."""
-        made = cls.__new__(cls)
-        made._stand_on(journal, home, counter, trace)
-        return made
 
     # Changing
 
@@ -209,7 +193,7 @@ class ContextWindow(ShownWindow):
         """
         incoming = incoming_of(item, self._counter)
         call = ("add", Without(incoming, "quarters"))
-        return _is_in(self._change(Add(incoming), expected_version, idempotency_key, catch_up=True, call=call))
+        return _is_in(self._record(Add(incoming), expected_version, idempotency_key, catch_up=True, call=call))
 
     def put(
         self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
@@ -222,10 +206,10 @@ class ContextWindow(ShownWindow):
         """
         command = Put(incoming_of(item, self._counter))
         call = ("put", Without(command.incoming, "quarters"))
-        outcome = self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
+        outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         # That it is in already may be old news.
         while not outcome.events and not self._journal.is_ahead and self.refresh():
-            outcome = self._change(command, expected_version, idempotency_key, catch_up=True, call=call)
+            outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         return _is_in(outcome)
 
     def remove(
@@ -244,7 +228,7 @@ class ContextWindow(ShownWindow):
             ConcurrencyError: another writer came first.
         """
         command = Remove(key, _reason(reason))
-        self._change(command, expected_version, idempotency_key, catch_up=False)
+        self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def evict(
         self,
@@ -262,7 +246,7 @@ class ContextWindow(ShownWindow):
             ConcurrencyError: another writer came first.
         """
         command = Evict(self._versions(births), _reason(reason))
-        self._change(command, expected_version, idempotency_key, catch_up=False)
+        self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def restore(self, *births: str, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
@@ -275,10 +259,10 @@ class ContextWindow(ShownWindow):
         """
         versions = self._versions(births)
         call = ("restore", versions)
-        if self._journal.repeated(call, idempotency_key):
+        if self._writer.repeated(call, idempotency_key):
             return
         command = Restore(self.stream, tuple(self._departures().returning(versions)))
-        self._change(command, expected_version, idempotency_key, catch_up=False, call=call)
+        self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
 
     def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
@@ -287,10 +271,10 @@ class ContextWindow(ShownWindow):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        self._change(Clear(), expected_version, idempotency_key, catch_up=False)
+        self._record(Clear(), expected_version, idempotency_key, catch_up=False)
 
     def _set(self, command: Command) -> None:
-        self._change(command, None, None, catch_up=False)
+        self._record(command, None, None, catch_up=False)
 
     def _versions(self, births: Iterable[str]) -> tuple[int, ...]:
         refs = [ref_of(birth, self.stream) for birth in births]
@@ -306,35 +290,25 @@ class ContextWindow(ShownWindow):
         # A copy, or a pickled window, is a detached one that begins with the same items.
         return _detached, (self.max_tokens, list(self.items), self._counter, self.policy)
 
-    # The past, and views
+    # Views
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyContextWindow:
         """
         Return the window as it was: at a version, a time, a position of the log, or a named version.
 
         Raises:
-            NotFoundError: no such version or name.
-            InvalidInputError: the text is none of these, or a time without a zone.
+            NotFoundError, InvalidInputError: as for `version_at`.
         """
-        return ReadOnlyContextWindow.of(self, self.version_at(moment))
+        return self._view(ReadOnlyContextWindow, self.version_at(moment))
 
     @property
     def readonly(self) -> ReadOnlyContextWindow:
         """A live view of this window that cannot be changed."""
-        return ReadOnlyContextWindow.of(self)
+        return self._view(ReadOnlyContextWindow)
 
 
-class ReadOnlyContextWindow(ReadOnlyView, ContextWindow):
+class ReadOnlyContextWindow(ContextWindow):
     """A window that can be read only: as it was at a version, or as it is, live."""
-
-    @classmethod
-    def of(cls, shown: ContextWindow, version: int | None = None) -> Self:
-        """Return a view of a window: at a version, or live."""
-        view = cls.standing_on(shown._journal, shown._home, counter=shown._counter)
-        view._show(shown, version)
-        return view
-
-    restore = ReadOnlyView._change
 
 
 def _is_in(outcome: Outcome) -> bool:

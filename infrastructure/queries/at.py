@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from ...domain.chat.context import ChatContext, ReadOnlyChatContext
-from ...domain.chat.source import ChatHome, ChatSource
-from ...domain.chat.state.fold import ChatState
 from ...domain.concurrency.threads import awaited
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
@@ -102,48 +101,6 @@ def _rows_of(runner: ProjectionRunner, stream: str, blocks: int) -> list[GrowthR
     return [row for row in runner.rows_under([GROWTH], [prefix]) if row.key < last]
 
 
-class CountedPast:
-    """A version of a chat context that knows how much it holds before it is read."""
-
-    def __init__(self, past: ChatSource, log: LiveLog, runner: ProjectionRunner) -> None:
-        self._past, self._log, self._runner = past, log, runner
-        self._totals: Totals | None = None
-
-    @property
-    def home(self) -> ChatHome:
-        return self._past.home
-
-    @property
-    def stream(self) -> str:
-        return self._past.stream
-
-    @property
-    def version(self) -> int:
-        return self._past.version
-
-    @property
-    def is_loaded(self) -> bool:
-        return self._past.is_loaded
-
-    @property
-    def state(self) -> ChatState:
-        return self._past.state
-
-    @property
-    def totals(self) -> Totals:
-        if self._past.is_loaded:
-            return self._past.totals
-        if self._totals is None:
-            self._totals = totals_at(self._log, self._runner, self.stream, self.version)
-        return self._totals
-
-    def last_events(self, count: int) -> list[Any]:
-        return self._past.last_events(count)
-
-    def settle(self) -> None:
-        """Do nothing: the past was on disk before it could be asked for."""
-
-
 class Versioned(Protocol):
     """A context at a version; 0 before it began."""
 
@@ -201,7 +158,9 @@ class StoreAt:
         """
         then = self._store.chat(context_id, create=False).at(self.moment)
         view = self._existing(then, f"chat:{context_id}")
-        return ReadOnlyChatContext.of(CountedPast(view._source, self._store.log, self._store._runner))
+        # How much it held is known without reading it.
+        view._count = cache(partial(totals_at, self._store.log, self._store._runner, view.stream, view.version))
+        return view
 
     def queue(self, context_id: str) -> ReadOnlyQueue[Any]:
         """

@@ -7,7 +7,7 @@ from typing import Any
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
 from ...domain.clock import REAL_SYSTEM
-from ...domain.context.attachment import Home
+from ...domain.context.context import Home
 from ...domain.context.decider import Decider
 from ...domain.context.journal import Journal
 from ...domain.context.view import Place

@@ -94,7 +94,7 @@ class Life:
 
     def _describe(self, run: Run) -> None:
         (name,) = self._some(run, 1)
-        run._change(WritePortrait(run._graph.resolve(name), "a portrait"), None, None, catch_up=True)
+        run._record(WritePortrait(run._graph.resolve(name), "a portrait"), None, None, catch_up=True)
 
     def _talk(self, run: Run) -> None:
         run.record_messages({"type": "human", "content": "hello"})

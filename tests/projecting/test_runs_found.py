@@ -75,7 +75,7 @@ def test_words_that_came_later(store: refold.Store) -> None:
     """What a node was changed to is found where it was changed, and what a model wrote of it."""
     run = worked(store)
     run.modify_node("State(state00000)", {"state": "Eight after all."})
-    run._change(
+    run._record(
         WritePortrait(run._graph.resolve("Knowledge(delivery)"), "How parcels travel."), None, None, catch_up=True
     )
 

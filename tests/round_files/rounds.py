@@ -63,7 +63,7 @@ def portray(run: Run, name: str, description: str, model: str) -> None:
     """Record what a model says of a node."""
     ref = RunGraph(run._state).resolve(name)
     for command in (RequestPortrait(ref, model), WritePortrait(ref, description, model)):
-        run._change(command, None, None, catch_up=True)
+        run._record(command, None, None, catch_up=True)
 
 
 def without_births(graph: Trajectory) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ def require_right_counts(store: refold.Store) -> None:
             loaded = chat.at(event.version)
             items = loaded.recorded_items()
             assert counted == (event.version, loaded.turn_count(), loaded.estimated_tokens())
-            assert (then._source.totals, then.to_dict()) == (items.totals, loaded.to_dict())
+            assert (then._totals, then.to_dict()) == (items.totals, loaded.to_dict())
 
 
 @PROPERTY

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from ...errors import DamagedError
-from ...log.ports import Log, Range
+from ...log.ports import Range
+from ...named_events import Seen
 from ...spans import OWN, Ref, Segment, Span
 from ..events import (
     ITEM_EVENTS,
@@ -38,7 +39,7 @@ NAMING_ITEMS = frozenset({Merged, Forked})
 EVENTS_AHEAD_MAX = 256
 
 
-def complete(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
+def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
     """
     Return the events of a context as `fold` wants them; where they begin with a fork, so does the result begin
     with what it needs of its ancestors.
@@ -62,7 +63,7 @@ def complete(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
     return list(chain.from_iterable(_resolved(log, part) for part in reversed(parts)))
 
 
-def _ancestors(log: Log, lineage: Sequence[Segment], read: int) -> Iterator[tuple[Segment, Sequence[Any]]]:
+def _ancestors(log: Seen, lineage: Sequence[Segment], read: int) -> Iterator[tuple[Segment, Sequence[Any]]]:
     """
     Yield the segments of a lineage and their events, the last one first.
 
@@ -80,7 +81,7 @@ def _ancestors(log: Log, lineage: Sequence[Segment], read: int) -> Iterator[tupl
             yield segment, events
 
 
-def _read_all(log: Log, segments: Sequence[Segment]) -> Iterator[list[Any]]:
+def _read_all(log: Seen, segments: Sequence[Segment]) -> Iterator[list[Any]]:
     ranges = [Range(segment.stream, 0, segment.version) for segment in segments]
     try:
         yield from log.read_ranges(ranges)
@@ -89,7 +90,7 @@ def _read_all(log: Log, segments: Sequence[Segment]) -> Iterator[list[Any]]:
         yield from (log.read_ranges([one])[0] for one in ranges)
 
 
-def _resolved(log: Log, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
+def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
     """Return events together with the items of other streams that they name, where they need any."""
     if NAMING_ITEMS.isdisjoint(map(type, events)):
         return events
@@ -117,14 +118,14 @@ def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolv
     return Resolved(event, tuple(taken))
 
 
-def _read_spans(log: Log, spans: Sequence[Span]) -> list[list[TakenItem]]:
+def _read_spans(log: Seen, spans: Sequence[Span]) -> list[list[TakenItem]]:
     """Return the items of each span."""
     runs = [[(span.stream, run) for run in span.ranges()] for span in spans]
     found = iter(read_runs(log, list(chain.from_iterable(runs))))
     return [list(chain.from_iterable(islice(found, len(some)))) for some in runs]
 
 
-def read_runs(log: Log, runs: Sequence[tuple[str, range]]) -> list[list[TakenItem]]:
+def read_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> list[list[TakenItem]]:
     """
     Return the items of runs of versions, each of a stream, read where they came into the world.
 
@@ -141,7 +142,7 @@ def read_runs(log: Log, runs: Sequence[tuple[str, range]]) -> list[list[TakenIte
     return taken
 
 
-def _item(log: Log, stream: str, version: int, event: Any) -> ChatItemEvent:
+def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
     item = added_item(event)
     if isinstance(event, Merged) and event.agent_id is not None:
         # It put another agent's name on the one item that it took.
@@ -189,7 +190,7 @@ def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Re
 
 
 def last_items(
-    log: Log, stream: str, last_events: Callable[[int], Sequence[Any]], wanted: int
+    log: Seen, stream: str, last_events: Callable[[int], Sequence[Any]], wanted: int
 ) -> list[ChatItemEvent] | None:
     """
     Return the last `wanted` items of a context whose last events `last_events` reads; None where they do not tell.
@@ -214,7 +215,7 @@ def last_items(
 
 
 def _joined(
-    log: Log, stream: str, tail: tuple[Span, ...] | None, newest: list[ChatItemEvent], wanted: int
+    log: Seen, stream: str, tail: tuple[Span, ...] | None, newest: list[ChatItemEvent], wanted: int
 ) -> list[ChatItemEvent] | None:
     """The items that an edit names, and those that were appended since (`newest`, the last one first)."""
     if tail is None:

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from refold.domain.agent import Turn
-from refold.domain.errors import DecisionRefusedError
+from refold.domain.context.view import Place
+from refold.domain.errors import DecisionRefusedError, ReadOnlyError
 from refold.domain.hooks import ContextQueueHook, HookDecorator, HookRegistry, UnregisteredHookError
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.changes import Clearing
+from refold.domain.pool.commands import Clear
 
 from .agents import agent_with, run
 
@@ -19,6 +23,17 @@ NOTE = ContextItem("a note")
 REPORT = ContextItem("a report", "what it says", "r1")
 # Async, but changes nothing.
 READING = {"aflush", "fire", "select"}
+# What a changing method is called with, where that is not an item.
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "add": (REPORT,),
+    "attach": (MemoryLog(), Place("pool:p", "p"), "commit", set()),
+    "change": (Clearing(), None, None),
+    "change_settings": (),
+    "cleanup": (),
+    "clear": (),
+    "put_in": (Clear(),),
+    "repeated": (Clearing(), None),
+}
 CHANGING_AT_ONCE = ["attach", "cleanup", "name_version", "put_in"]
 
 
@@ -131,12 +146,12 @@ def test_every_changing_method_is_refused(kind: Callable[[int], Any], name: str)
     """Whatever queues and pools can do now or learn later, unless it is known to read."""
     view = kind(3).readonly
 
-    with pytest.raises(DecisionRefusedError):
-        _call(getattr(view, name))
+    with pytest.raises(ReadOnlyError):
+        _call(getattr(view, name), *ARGUMENTS.get(name, (NOTE,)))
 
 
-def _call(method: Callable[..., Any]) -> None:
-    made = method(NOTE)
+def _call(method: Callable[..., Any], *arguments: Any) -> None:
+    made = method(*arguments)
     if asyncio.iscoroutine(made):
         asyncio.run(made)
 

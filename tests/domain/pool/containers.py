@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+from refold.domain.context.context import home_of
 from refold.domain.context.view import Durability
 from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.log.ports import LiveLog
@@ -10,7 +11,7 @@ from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from refold.domain.pool.commands import Begin
 from refold.domain.pool.events import PoolOpened, QueueOpened
 from refold.domain.pool.rules import POOLS, QUEUES
-from refold.infrastructure.opening import Opening, home_of, open_journal
+from refold.infrastructure.opening import Opening, open_journal
 
 Container = ContextQueue[Any] | ContextPool[Any]
 

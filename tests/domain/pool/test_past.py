@@ -83,6 +83,13 @@ POOL_CHANGES: dict[str, Any] = {
 }
 
 
+async def in_turn(call: Any, arguments: tuple[Any, ...]) -> None:
+    """Call it, and await what is to be awaited."""
+    made = call(*arguments)
+    if asyncio.iscoroutine(made):
+        await made
+
+
 async def refused(view: Any, changes: dict[str, Any]) -> None:
     """Try all changes of a view, those of all kinds too."""
     for change in changes.values():
@@ -90,7 +97,7 @@ async def refused(view: Any, changes: dict[str, Any]) -> None:
             await change(view)
     for name, arguments in (("name_version", ("x",)), ("cleanup", ()), ("rebase", (print,))):
         with pytest.raises(DecisionRefusedError):
-            getattr(view, name)(*arguments)
+            await in_turn(getattr(view, name), arguments)
 
 
 @pytest.mark.parametrize("is_past", [False, True])

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from refold.domain.context.transaction import transaction
-from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
+from refold.domain.errors import ConcurrencyError, InvalidInputError, ReadOnlyError, StorageClosedError
 from refold.domain.log.envelope import acting
-from refold.domain.pool.read_only import ReadOnlyError
 from refold.domain.trajectory import RunFactory
 from refold.domain.trajectory import run as run_module
 from refold.domain.trajectory.nodes import DATA, own_fields
@@ -251,14 +250,14 @@ def test_a_closed_run() -> None:
 def test_a_log_that_refuses(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer is kept until the log has time for it; of a closed store nobody complains."""
     run, refused = run_with_finds(1), [error, error]
-    change = run._change
+    change = run._record
 
     def refusing(command: Any, *args: Any, **options: Any) -> Any:
         if type(command).__name__ == "WritePortrait" and refused:
             raise refused.pop()
         return change(command, *args, **options)
 
-    monkeypatch.setattr(run, "_change", refusing)
+    monkeypatch.setattr(run, "_record", refusing)
     describe(run, lambda prompt: "d")
 
     assert description(run) == ("" if isinstance(error, StorageClosedError) else "d")

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.errors import DecisionRefusedError, InvalidInputError, RefoldError
-from refold.domain.pool.read_only import ReadOnlyError
+from refold.domain.errors import DecisionRefusedError, InvalidInputError, ReadOnlyError, RefoldError
 from refold.domain.trajectory import NodeNotFoundError, Run, RunFactory, RunStateError, UnknownAttributeError
 
 from .runs import FIELDS, add, asked, everything

@@ -23,7 +23,7 @@ from ..hooks import (
     rebuild_hooks_from_serialization,
     serialize_hooks_by_type,
 )
-from ..hooks.injecting import handing_out
+from ..hooks.hook import handing_out
 from ..hooks.registry import Registry
 from ..log.envelope import acting, current_meta
 from ..pool import ContextItem, ContextPool, ContextQueue

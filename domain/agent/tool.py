@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, overlo
 from ..clock import REAL_SYSTEM
 from ..errors import NotFoundError
 from ..hooks import Hook, HookDecorator, HookRegistry, NotAsyncError, ToolHook, merge_kwargs
-from ..hooks.hook import new_lock
-from ..hooks.injecting import Injection
+from ..hooks.hook import Injection, new_lock
 from ..hooks.registry import Registry
 from .errors import UnregisteredToolError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .errors import NotAsyncError, UnregisteredHookError, UnserializableHookError
 from .hook import (
     AgentHook,
     ContextPoolHook,
@@ -11,13 +10,16 @@ from .hook import (
     HookFunction,
     HookMetadata,
     HookType,
+    NotAsyncError,
     ToolHook,
     TurnHook,
+    UnregisteredHookError,
+    UnserializableHookError,
     eval_args,
     eval_kwargs,
+    inject_context_deps,
     merge_kwargs,
 )
-from .injecting import inject_context_deps
 from .locks import CrossLoopLock
 from .registry import HookDecorator, HookRegistry, hook, rebuild_hooks_from_serialization, serialize_hooks_by_type
 

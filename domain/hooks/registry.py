@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 from ..errors import InvalidInputError, NotFoundError, ReadOnlyError
 from ..frozen import FrozenList
-from .errors import UnregisteredHookError, UnserializableHookError
-from .hook import Hook, HookFunction, HookType, require_async, types_of
+from .hook import Hook, HookFunction, HookType, UnregisteredHookError, UnserializableHookError, require_async, types_of
 
 T = TypeVar("T")
 

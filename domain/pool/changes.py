@@ -1,8 +1,8 @@
 """
-The changes that both queues and pools know: the command of each, and what the hooks are told before and after it.
+The changes of queues and pools: the command of each, and the hooks that are called before and after it.
 
-A change is prepared on the state as it is, announced on a stage, recorded, and told. Where it has to be recorded behind
-something else it is prepared and announced again.
+A change is prepared on the present state, announced on a stage and recorded; then the hooks that come after it are
+called. Where it must be recorded behind an event of another writer, it is prepared and announced again.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..errors import NotFoundError
+from ..log.ports import Log
 from ..spans import Ref, spans_of
-from .commands import ChangeSettings, Clear, Command, Evict, Restore
-from .events import ContainerEvent
+from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, Held
-from .rules import overflow
+from .rules import Add, ChangeSettings, Clear, Command, Evict, Kind, Remove, Restore, overflow
 from .state import ContainerState, Departures, Resolved, absolute, fold, named_items, ref_of
-
-if TYPE_CHECKING:
-    from .container import Container
 
 
 class Stage:
@@ -91,6 +88,35 @@ def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: S
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
 
 
+class Owner(Protocol):
+    """A queue or a pool, as its changes see it."""
+
+    kind: ClassVar[Kind]
+
+    @property
+    def stream(self) -> str:
+        """The stream that holds its events."""
+
+    @property
+    def log(self) -> Log:
+        """The log that it lives in."""
+
+    def __iter__(self) -> Iterator[ContextItem[Any]]:
+        """Yield its items."""
+
+    def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
+        """Return the events up to a version as they are folded."""
+
+    def added_event(self, item: object) -> AddedEvent:
+        """Return the event that brings an item in."""
+
+    def has_hooks(self, name: str) -> bool:
+        """Return whether any hook is called for the type with this name."""
+
+    async def fire(self, name: str, *args: Any) -> None:
+        """Call the hooks of the type with this name."""
+
+
 class Change:
     """
     One change of one container; `asked` names the hook types that are called before it.
@@ -107,17 +133,17 @@ class Change:
         """Return what stands for the change in the fingerprint of a call: what its caller gave."""
         raise NotImplementedError
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Return what is to be done, given the present state; may read the log."""
         raise NotImplementedError
 
-    async def announce(self, container: Container[Any], stage: Stage) -> None:
+    async def announce(self, container: Owner, stage: Stage) -> None:
         """Call the hooks that may stop the change, each with the container as it then is."""
 
-    def see_result(self, container: Container[Any]) -> None:
+    def see_result(self, container: Owner) -> None:
         """Take what `tell` will show, before anybody else changes the container."""
 
-    async def tell(self, container: Container[Any]) -> None:
+    async def tell(self, container: Owner) -> None:
         """Call the hooks that come after the change."""
 
 
@@ -128,7 +154,7 @@ class Coming(NamedTuple):
     event: ContainerEvent | Resolved
 
 
-async def announce_coming(container: Container[Any], stage: Stage, coming: Sequence[Coming]) -> None:
+async def announce_coming(container: Owner, stage: Stage, coming: Sequence[Coming]) -> None:
     """Tell a container's hooks of items before they come in, and of each that makes room for one."""
     if container.has_hooks("BEFORE_APPEND"):
         # Only where somebody wants the list does a change cost what the queue holds.
@@ -142,23 +168,19 @@ async def announce_coming(container: Container[Any], stage: Stage, coming: Seque
         stage.see(one.event)
 
 
-async def announce_leaving(
-    container: Container[Any], stage: Stage, leaving: Iterable[Held], reason: str = "limit"
-) -> None:
+async def announce_leaving(container: Owner, stage: Stage, leaving: Iterable[Held], reason: str = "limit") -> None:
     """Tell of items that are evicted, one by one, each while it is still there."""
     for held in leaving:
         await fire_with_item(container, "ON_EVICT", held)
         stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
 
 
-def current_for_hooks(container: Container[Any]) -> list[ContextItem[Any]]:
+def current_for_hooks(container: Owner) -> list[ContextItem[Any]]:
     """Return what a container holds, if a hook will be shown it: else nobody needs the items, nor their classes."""
     return list(container) if container.has_hooks("AFTER_APPEND") else []
 
 
-async def tell_came(
-    container: Container[Any], came: Sequence[Held | ContextItem[Any]], current: list[ContextItem[Any]]
-) -> None:
+async def tell_came(container: Owner, came: Sequence[Held | ContextItem[Any]], current: list[ContextItem[Any]]) -> None:
     """Tell a container's hooks, if it has any, of items that came in."""
     name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
     if not container.has_hooks(name):
@@ -171,7 +193,7 @@ async def tell_came(
         await container.fire(name, container, item)
 
 
-async def fire_with_item(container: Container[Any], name: str, held: Held | None) -> None:
+async def fire_with_item(container: Owner, name: str, held: Held | None) -> None:
     """Call the hooks of a type, if there are any, with one item."""
     if held is not None and container.has_hooks(name):
         await container.fire(name, container, held.item)
@@ -187,17 +209,17 @@ class Clearing(Change):
         """Return the name of the change: nothing is given for it."""
         return ("clear",)
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Return the command to clear."""
         return Clear()
 
-    async def announce(self, container: Container[Any], stage: Stage) -> None:
+    async def announce(self, container: Owner, stage: Stage) -> None:
         """Show what there was: a list of a queue's items, a dict of a pool's."""
         items = [held.item for held in stage.state.items.values()]
         shown = {item.id: item for item in items} if container.kind.name == "pool" else items
         await container.fire("BEFORE_CLEAR", container, shown)
 
-    async def tell(self, container: Container[Any]) -> None:
+    async def tell(self, container: Owner) -> None:
         """Show the empty container."""
         await container.fire("AFTER_CLEAR", container)
 
@@ -216,16 +238,16 @@ class Evicting(Change):
         """Return the births that were given, and the reason."""
         return ("evict", self._births, self._reason)
 
-    def _leaving(self, container: Container[Any], state: ContainerState) -> list[Held]:
+    def _leaving(self, container: Owner, state: ContainerState) -> list[Held]:
         stream = container.stream
         refs = dict.fromkeys(ref_of(birth, stream) for birth in self._births)
         return named_items(state, list(refs), stream)
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Return the command that names them as the events do."""
         return Evict(tuple(held.ref for held in self._leaving(container, state)), self._reason)
 
-    async def announce(self, container: Container[Any], stage: Stage) -> None:
+    async def announce(self, container: Owner, stage: Stage) -> None:
         """Tell of each."""
         await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
 
@@ -246,12 +268,12 @@ class Restoring(Change):
         """Return the names that were given."""
         return ("restore", self._names)
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Look them up in the log, since the state holds only what is there."""
         self._items = returning(container.stream, container.completed_events(state.version), self._names)
         return Restore(tuple(self._items))
 
-    async def announce(self, container: Container[Any], stage: Stage) -> None:
+    async def announce(self, container: Owner, stage: Stage) -> None:
         """Tell of each as of one that is new."""
         coming = [
             Coming(
@@ -261,11 +283,11 @@ class Restoring(Change):
         ]
         await announce_coming(container, stage, coming)
 
-    def see_result(self, container: Container[Any]) -> None:
+    def see_result(self, container: Owner) -> None:
         """Take what is there now, if a hook will want it."""
         self._current = current_for_hooks(container)
 
-    async def tell(self, container: Container[Any]) -> None:
+    async def tell(self, container: Owner) -> None:
         """Tell of them as of new ones."""
         await tell_came(container, self._items, self._current)
 
@@ -286,12 +308,74 @@ class ChangingSettings(Change):
     def _new_limit(self, state: ContainerState) -> int | None:
         return state.limit if isinstance(self._limit, EllipsisType) else self._limit
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Leave what was not given as it is."""
         return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
 
-    async def announce(self, container: Container[Any], stage: Stage) -> None:
+    async def announce(self, container: Owner, stage: Stage) -> None:
         """Tell of the items that have no room any more."""
         limit = self._new_limit(stage.state)
         too_many = 0 if limit is None else len(stage.state.items) - limit
         await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])
+
+
+class Adding(Change):
+    """Given items come in."""
+
+    asked = COMING
+
+    def __init__(self, items: Sequence[ContextItem[Any]], events: Sequence[AddedEvent]) -> None:
+        self._items, self._events = items, events
+        self._current: list[ContextItem[Any]] = []
+
+    def call(self) -> object:
+        """Return the items as events have them, which is as they were given."""
+        return ("add", self._events)
+
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
+        """Return the command to add them."""
+        return Add(tuple(self._events))
+
+    async def announce(self, container: Owner, stage: Stage) -> None:
+        """Tell of what comes, and of what makes room."""
+        coming = [Coming(item, event) for item, event in zip(self._items, self._events, strict=True)]
+        await announce_coming(container, stage, coming)
+
+    def see_result(self, container: Owner) -> None:
+        """Take what is there now, if a hook will want it."""
+        self._current = current_for_hooks(container)
+
+    async def tell(self, container: Owner) -> None:
+        """Tell of what came."""
+        await tell_came(container, self._items, self._current)
+
+
+class Removing(Change):
+    """An item is taken out of a pool."""
+
+    asked = ("BEFORE_REMOVE",)
+    catches_up = False
+
+    def __init__(self, item_id: str, reason: str | None) -> None:
+        self._id, self._reason = item_id, reason
+        self._held: Held | None = None
+
+    def call(self) -> object:
+        """Return the id and the reason."""
+        return ("remove", self._id, self._reason)
+
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
+        """Return the command to remove it, if it is there."""
+        held = state.items.get(self._id)
+        if held is None:
+            raise NotFoundError(f"the pool has no item {self._id!r}")
+        self._held = held
+        return Remove(self._id, self._reason)
+
+    async def announce(self, container: Owner, stage: Stage) -> None:
+        """Tell of it while it is there."""
+        await fire_with_item(container, "BEFORE_REMOVE", self._held)
+
+    async def tell(self, container: Owner) -> None:
+        """Tell of it when it is gone."""
+        await fire_with_item(container, "AFTER_REMOVE", self._held)

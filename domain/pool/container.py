@@ -10,7 +10,7 @@ behind that; an edit is refused.
 from __future__ import annotations
 
 import operator
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ..canonical import require_short, require_unicode
 from ..concurrency.threads import finished_in_thread, in_thread
-from ..content import stored_content
+from ..content import plain_content, stored_content, typed_content
 from ..context.context import Context, Home, Past, detached_home, detached_journal
 from ..context.decider import Decider
 from ..context.journal import CATCH_UPS_MAX, Journal, Outcome
 from ..context.transaction import current_transaction
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
 from ..frozen import FrozenList
-from ..hooks import CrossLoopLock, Hook, HookRegistry
+from ..hooks import CrossLoopLock, Hook, HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
-from .commands import Begin, Command, Kind, NameVersion
 from .events import AddedEvent, ContainerEvent
 from .items import ContextItem, EvictedItem
+from .rules import Add, Begin, Command, Kind, NameVersion
 from .state import ContainerState, Resolved, birth_of, departed
 
 if TYPE_CHECKING:
@@ -181,10 +181,7 @@ class Container(Context[ContainerState], Generic[T]):
     kind: ClassVar[Kind]
     decider: ClassVar[Decider[ContainerState]]
     hook_types: ClassVar[type[Enum]]
-    if TYPE_CHECKING:
-        hooks: list[Hook]
-    else:
-        hooks = HooksShown()
+    hooks: list[Hook] = HooksShown()  # type: ignore[assignment]  # hidden by an attribute, but in views
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
         """Begin a detached container, on a log of its own in memory."""
@@ -441,6 +438,38 @@ class Container(Context[ContainerState], Generic[T]):
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)
 
+    # As a dict
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return a dict that is JSON: limit, items, hooks by type and name, and tags.
+
+        An item whose content is an instance of a class has that as JSON, with `content_type` beside it.
+
+        Raises:
+            UnserializableHookError: a hook could not be found again by its name.
+        """
+        return {
+            "limit": self._state.limit,
+            "items": [_item_to_dict(event) for event in self.added_events()],
+            "hooks": serialize_hooks_by_type(self.hooks),
+            "tags": sorted(self.tags),
+        }
+
+    def _fill_from_dict(self, data: Mapping[str, Any]) -> None:
+        """
+        Put the items and hooks of `to_dict` into a new container; no hook is called.
+
+        Raises:
+            KeyError: an item has no content.
+            InvalidInputError: content that cannot be stored.
+            UnregisteredHookError: a hook's name is not registered.
+        """
+        items = tuple(self.added_event(_item_from_dict(item)) for item in data.get("items", ()))
+        hooks = rebuild_hooks_from_serialization(data.get("hooks", {}), self.hook_types)
+        self.put_in(Add(items))
+        self.hooks = hooks
+
 
 def _text_or_none(text: Any, what: str) -> str | None:
     if text is None:
@@ -450,3 +479,15 @@ def _text_or_none(text: Any, what: str) -> str | None:
     # A member of a str enum is a text, but its str() is another one.
     require_unicode(text, f"the {what} of an item")
     return str.__str__(require_short(text, "the item id") if what == "id" else text)
+
+
+def _item_to_dict(event: AddedEvent) -> dict[str, Any]:
+    item = {"id": event.id, "description": event.description, "content": plain_content(event.content)}
+    return {**item, "content_type": event.content.type} if event.content.type else item
+
+
+def _item_from_dict(data: Mapping[str, Any]) -> ContextItem[Any]:
+    item = ContextItem.from_dict(data)
+    if "content_type" not in data:
+        return item
+    return ContextItem(typed_content(str(data["content_type"]), item.content), item.description, item.id)

@@ -1,10 +1,17 @@
-"""Merging and branching queues and pools."""
+"""
+Merging and branching queues and pools.
+
+A merge takes from a queue what came in on the other side, from a pool what changed there (three-way). Both sides are
+compared with where they were the same: what the last merge of the two took over, or else where their lineages part.
+Items are compared by their births, so nothing is taken twice, and what one side evicted for want of room is no
+statement about it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, NamedTuple
 
 from ..context.adopt import adopted_copy
 from ..context.context import Home
@@ -16,16 +23,153 @@ from ..ids import stream_id
 from ..log.ports import Log
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
-from .changes import COMING, Change, Coming, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
-from .commands import Begin, Command, Merge
+from .changes import COMING, Change, Coming, Owner, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
 from .container import Container
-from .events import BranchedEvent, ContainerEvent
+from .events import BranchedEvent, ContainerEvent, PoolConflictResolved
 from .items import ContextItem, Held
-from .rules import RULES, Base, Choice, Conflict, Side, merged_pool, merged_queue
-from .state import EMPTY, ContainerState, Departures, Resolved, absolute, complete, fold
+from .rules import Begin, Command, Merge
+from .state import EMPTY, ContainerState, Departed, Departures, Resolved, absolute, complete, fold
 
-if TYPE_CHECKING:
-    from .container import Container
+Choice = Literal["ours", "theirs"]
+RULES = ("ours", "theirs", "newest")
+
+
+class Side(NamedTuple):
+    """One of the two containers, up to a version: what it holds, and what it let go of."""
+
+    stream: str
+    version: int
+    state: ContainerState
+    gone: Mapping[Ref, Departed]
+
+    def refs(self) -> dict[str, Ref]:
+        """Return the births of a pool's items by id, with their streams."""
+        return {str(key): absolute(held.ref, self.stream) for key, held in self.state.items.items()}
+
+    def last_change(self, item_id: str) -> Ref:
+        """Return the event that brought the item with an id in, or let it go."""
+        held = self.state.items.get(item_id)
+        if held is not None:
+            return absolute(held.ref, self.stream)
+        left = [departure.version for departure in self.gone.values() if departure.held.event.id == item_id]
+        return Ref(left[-1] if left else self.version, self.stream)
+
+    def bore(self, ref: Ref) -> bool:
+        """Return whether an item came into the world on this side, or before it branched off."""
+        lineage = (*self.state.ancestry, Segment(self.stream, self.version))
+        return any(ref.stream == one.stream and ref.version <= one.version for one in lineage)
+
+
+class Base(NamedTuple):
+    """Where both were the same, if ever: in which stream, and the births of what it then held, by id."""
+
+    segment: Segment | None = None
+    refs: Mapping[str, Ref] = {}
+
+
+class Conflict(NamedTuple):
+    """An item that both sides changed; None where a side let go of it."""
+
+    id: str
+    ours: Held | None
+    theirs: Held | None
+
+
+Decide = Callable[[Conflict], "Choice | ContextItem[object]"]
+
+
+def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
+    """Return the merge that takes what came into the other queue and is there, and was never here."""
+    known = {*(absolute(held.ref, ours.stream) for held in ours.state.items.values()), *ours.gone}
+    there = [_named(held, theirs.stream) for held in theirs.state.items.values()]
+    new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
+    return Merge(source=theirs.stream, version=theirs.version, base=base, taken=new)
+
+
+def merged_pool(
+    ours: Side, theirs: Side, base: Base, rule: str, decide: Decide, added: Callable[[ContextItem[object]], object]
+) -> Merge:
+    """
+    Return the three-way merge of another pool: what changed there alone is taken, and where both sides changed one
+    item `decide` says which stays, or what takes the place of both.
+    """
+    our_refs, their_refs = ours.refs(), theirs.refs()
+    merge = _PoolMerge(ours, theirs, rule)
+    for item_id in dict.fromkeys([*base.refs, *their_refs]):
+        our, their = our_refs.get(item_id), their_refs.get(item_id)
+        before = base.refs.get(item_id)
+        if their in (before, our) or _is_for_room(theirs, item_id, their):
+            continue
+        if our == before or _is_for_room(ours, item_id, our):
+            merge.take(item_id)
+            continue
+        conflict = Conflict(item_id, *(side.state.items.get(item_id) for side in (ours, theirs)))
+        merge.settle(conflict, decide(conflict), added)
+    return merge.command(base.segment)
+
+
+class _PoolMerge:
+    """A merge of pools as it is put together."""
+
+    def __init__(self, ours: Side, theirs: Side, rule: str) -> None:
+        self._ours, self._theirs, self._rule = ours, theirs, rule
+        self._taken: list[Held] = []
+        self._dropped: list[Ref] = []
+        self._conflicts: list[PoolConflictResolved] = []
+        self._made: list[object] = []
+
+    def take(self, item_id: str) -> None:
+        """Have the item be here as it is there: in its place, or gone."""
+        their, our = self._theirs.state.items.get(item_id), self._ours.state.items.get(item_id)
+        if their is not None:
+            self._taken.append(_named(their, self._theirs.stream))
+        elif our is not None:
+            self._dropped.append(our.ref)
+
+    def settle(
+        self, conflict: Conflict, choice: Choice | ContextItem[object], added: Callable[[ContextItem[object]], object]
+    ) -> None:
+        """Note a conflict and what became of it."""
+        if isinstance(choice, ContextItem):
+            kept = "made"
+            self._made.append(added(ContextItem(choice.content, choice.description, conflict.id)))
+        elif choice in ("ours", "theirs"):
+            kept = choice
+        else:
+            raise InvalidInputError(f"the rule gave {choice!r} for {conflict.id!r}: 'ours', 'theirs' or a ContextItem")
+        if kept == "theirs":
+            self.take(conflict.id)
+        ours = None if conflict.ours is None else absolute(conflict.ours.ref, self._ours.stream)
+        theirs = None if conflict.theirs is None else absolute(conflict.theirs.ref, self._theirs.stream)
+        self._conflicts.append(
+            PoolConflictResolved(
+                source=self._theirs.stream, id=conflict.id, ours=ours, theirs=theirs, rule=self._rule, kept=kept
+            )
+        )
+
+    def command(self, base: Segment | None) -> Merge:
+        """Return the whole merge."""
+        return Merge(
+            source=self._theirs.stream,
+            version=self._theirs.version,
+            base=base,
+            taken=tuple(self._taken),
+            dropped=tuple(self._dropped),
+            conflicts=tuple(self._conflicts),
+            made=tuple(self._made),  # type: ignore[arg-type]  # the container's own events
+        )
+
+
+def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
+    """Tell whether an item that is not there left only because there was no room."""
+    if ref is not None:
+        return False
+    left = [departure for departure in side.gone.values() if departure.held.event.id == item_id]
+    return bool(left) and (left[-1].how, left[-1].reason) == ("evict", "limit")
+
+
+def _named(held: Held, stream: str) -> Held:
+    return Held(absolute(held.ref, stream), held.event)
 
 
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
@@ -98,7 +242,7 @@ class Merging(Change):
         held = other.added_events() if other.is_detached and other.log is not self._log else None
         return ("merge", other.stream, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Compare both sides with where they were the same."""
         ours = _seen(container.stream, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
@@ -112,7 +256,7 @@ class Merging(Change):
         self._dropped = [held for held in state.items.values() if held.ref in merge.dropped]
         return merge
 
-    def _refs_at(self, container: Container[Any], base: Segment | None) -> dict[str, Ref]:
+    def _refs_at(self, container: Owner, base: Segment | None) -> dict[str, Ref]:
         if base is None:
             return {}
         # Of another log everything is known to its own copy only, what is ours to ours.
@@ -121,7 +265,7 @@ class Merging(Change):
         held = fold(EMPTY, events).items.items()
         return {str(key): absolute(one.ref, base.stream) for key, one in held}
 
-    def _decision(self, container: Container[Any], ours: Side) -> Callable[[Conflict], Any]:
+    def _decision(self, container: Owner, ours: Side) -> Callable[[Conflict], Any]:
         rule = self._rule
         if rule == "newest":
             return lambda conflict: self._newest(container, ours, conflict.id)
@@ -129,11 +273,11 @@ class Merging(Change):
             return lambda conflict: rule
         return lambda conflict: rule(conflict.id, _item_of(conflict.ours), _item_of(conflict.theirs))
 
-    def _newest(self, container: Container[Any], ours: Side, item_id: str) -> Choice:
+    def _newest(self, container: Owner, ours: Side, item_id: str) -> Choice:
         our_time = _time_of(container.log, ours.last_change(item_id))
         return "theirs" if _time_of(self._log, self._theirs.last_change(item_id)) > our_time else "ours"
 
-    async def announce(self, container: Container[Any], stage: Stage) -> None:
+    async def announce(self, container: Owner, stage: Stage) -> None:
         """Tell of each item that leaves or comes as of any other."""
         assert self._merge is not None, "a change is prepared before it is announced"
         for held in self._dropped:
@@ -148,11 +292,11 @@ class Merging(Change):
         if coming:
             await announce_coming(container, stage, coming)
 
-    def see_result(self, container: Container[Any]) -> None:
+    def see_result(self, container: Owner) -> None:
         """Take what is there now, if a hook will want it."""
         self._current = current_for_hooks(container)
 
-    async def tell(self, container: Container[Any]) -> None:
+    async def tell(self, container: Owner) -> None:
         """Tell of what left and what came."""
         assert self._merge is not None, "a change is prepared before it is told"
         for held in self._dropped:

@@ -15,13 +15,11 @@ from ..errors import InvalidInputError, NotFoundError, RefoldError
 from ..hooks import ContextPoolHook, HookDecorator
 from ..positions import Moment
 from ..words import words_of
-from .adding import Adding, Removing
-from .commands import POOL
+from .changes import Adding, Removing
 from .container import Container, require_limit
 from .items import ContextItem, Held
 from .merge import ConflictRule, branch_of, merge_into
-from .rules import POOLS
-from .saving import container_to_dict, fill_from_dict
+from .rules import POOL, POOLS
 
 if TYPE_CHECKING:
     from ..llm.base import LLM
@@ -270,15 +268,6 @@ class ContextPool(Container[T]):
         """A live view of this pool that cannot be changed."""
         return self._view(ReadOnlyPool)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Return the pool as a dict that is JSON: limit, items, hooks and tags.
-
-        Raises:
-            UnserializableHookError: a hook could not be found again by its name.
-        """
-        return container_to_dict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextPool[Any]:
         """
@@ -292,7 +281,7 @@ class ContextPool(Container[T]):
         if any(item.get("id") is None for item in data.get("items", ())):
             raise InvalidInputError("ContextPool requires a ContextItem with 'id' set")
         pool: ContextPool[Any] = ContextPool(data.get("limit"), data.get("tags"))
-        fill_from_dict(pool, data)
+        pool._fill_from_dict(data)
         return pool
 
 

@@ -10,13 +10,11 @@ from typing import Any, TypeVar
 from ..errors import InvalidInputError
 from ..hooks import ContextQueueHook, Hook, HookDecorator
 from ..positions import Moment
-from .adding import Adding
-from .commands import QUEUE, Refill
+from .changes import Adding
 from .container import Container, require_limit
 from .items import ContextItem
 from .merge import branch_of, merge_into
-from .rules import QUEUES
-from .saving import container_to_dict, fill_from_dict
+from .rules import QUEUE, QUEUES, Refill
 
 T = TypeVar("T")
 
@@ -139,15 +137,6 @@ class ContextQueue(Container[T]):
         """A live view of this queue that cannot be changed."""
         return self._view(ReadOnlyQueue)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Return the queue as a dict that is JSON: limit, items, hooks and tags.
-
-        Raises:
-            UnserializableHookError: a hook could not be found again by its name.
-        """
-        return container_to_dict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextQueue[Any]:
         """
@@ -158,7 +147,7 @@ class ContextQueue(Container[T]):
             UnregisteredHookError: the name of a hook is not registered.
         """
         queue: ContextQueue[Any] = ContextQueue(data["limit"], data.get("tags"))
-        fill_from_dict(queue, data)
+        queue._fill_from_dict(data)
         return queue
 
 

@@ -1,185 +1,169 @@
-"""
-The rules of queues and pools: the decider, and what a merge takes of both sides.
-
-What a merge takes: of a queue what came in on the other side, of a pool what changed there (three-way).
-
-Both sides are compared with where they were the same: what the last merge of the two took over, or else where their
-lineages part. Items are compared by their births, so nothing is taken twice, and what one side evicted for want of
-room is no statement about it.
-"""
+"""The rules of queues and pools: the two kinds, their commands, and the decider."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from ..context.decider import Decider
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
 from ..ids import require_name
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
-from .commands import (
-    POOL,
-    QUEUE,
-    Add,
-    Begin,
-    ChangeSettings,
-    Clear,
-    Command,
-    Evict,
-    Kind,
-    Merge,
-    NameVersion,
-    Refill,
-    Remove,
-    Restore,
+from .events import (
+    AddedEvent,
+    BranchedEvent,
+    ClearedEvent,
+    ContainerEvent,
+    EvictedEvent,
+    MergedEvent,
+    NamedEvent,
+    OpenedEvent,
+    PoolAdded,
+    PoolBranched,
+    PoolCleared,
+    PoolConflictResolved,
+    PoolEvicted,
+    PoolMerged,
+    PoolNamed,
+    PoolOpened,
+    PoolRemoved,
+    PoolReplaced,
+    PoolRestored,
+    PoolSettingsChanged,
+    QueueAppended,
+    QueueBranched,
+    QueueCleared,
+    QueueEvicted,
+    QueueMerged,
+    QueueNamed,
+    QueueOpened,
+    QueueRestored,
+    QueueSettingsChanged,
+    RestoredEvent,
+    SettingsEvent,
 )
-from .events import AddedEvent, ContainerEvent, PoolConflictResolved, PoolRemoved, PoolReplaced
-from .items import ContextItem, Held
-from .state import EMPTY, ContainerState, Departed, Resolved, absolute, complete, fold, recorded_event
-
-Choice = Literal["ours", "theirs"]
-RULES = ("ours", "theirs", "newest")
+from .items import Held
+from .state import EMPTY, ContainerState, Resolved, complete, fold, recorded_event
 
 
-class Side(NamedTuple):
-    """One of the two containers, up to a version: what it holds, and what it let go of."""
+class Kind(NamedTuple):
+    """A queue or a pool: its name, and the events of its streams."""
 
-    stream: str
-    version: int
-    state: ContainerState
-    gone: Mapping[Ref, Departed]
-
-    def refs(self) -> dict[str, Ref]:
-        """Return the births of a pool's items by id, with their streams."""
-        return {str(key): absolute(held.ref, self.stream) for key, held in self.state.items.items()}
-
-    def last_change(self, item_id: str) -> Ref:
-        """Return the event that brought the item with an id in, or let it go."""
-        held = self.state.items.get(item_id)
-        if held is not None:
-            return absolute(held.ref, self.stream)
-        left = [departure.version for departure in self.gone.values() if departure.held.event.id == item_id]
-        return Ref(left[-1] if left else self.version, self.stream)
-
-    def bore(self, ref: Ref) -> bool:
-        """Return whether an item came into the world on this side, or before it branched off."""
-        lineage = (*self.state.ancestry, Segment(self.stream, self.version))
-        return any(ref.stream == one.stream and ref.version <= one.version for one in lineage)
+    name: str
+    opened: type[OpenedEvent]
+    branched: type[BranchedEvent]
+    added: type[AddedEvent]
+    evicted: type[EvictedEvent]
+    restored: type[RestoredEvent]
+    cleared: type[ClearedEvent]
+    merged: type[MergedEvent]
+    settings: type[SettingsEvent]
+    named: type[NamedEvent]
 
 
-class Base(NamedTuple):
-    """Where both were the same, if ever: in which stream, and the births of what it then held, by id."""
+QUEUE = Kind(
+    "queue",
+    QueueOpened,
+    QueueBranched,
+    QueueAppended,
+    QueueEvicted,
+    QueueRestored,
+    QueueCleared,
+    QueueMerged,
+    QueueSettingsChanged,
+    QueueNamed,
+)
+POOL = Kind(
+    "pool",
+    PoolOpened,
+    PoolBranched,
+    PoolAdded,
+    PoolEvicted,
+    PoolRestored,
+    PoolCleared,
+    PoolMerged,
+    PoolSettingsChanged,
+    PoolNamed,
+)
 
-    segment: Segment | None = None
-    refs: Mapping[str, Ref] = {}
+
+class Begin(msgspec.Struct, frozen=True):
+    """Open the container, or begin it as a branch."""
+
+    event: OpenedEvent | BranchedEvent
 
 
-class Conflict(NamedTuple):
-    """An item that both sides changed; None where a side let go of it."""
+class Add(msgspec.Struct, frozen=True):
+    """Put items in; into a pool one that has the id of another takes its place."""
+
+    items: tuple[AddedEvent, ...]
+
+
+class Refill(msgspec.Struct, frozen=True):
+    """Have all items leave, and put others in."""
+
+    items: tuple[AddedEvent, ...]
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """Take an item out of a pool."""
 
     id: str
-    ours: Held | None
-    theirs: Held | None
+    reason: str | None = None
 
 
-Decide = Callable[[Conflict], "Choice | ContextItem[object]"]
+class Evict(msgspec.Struct, frozen=True):
+    """Have items leave, each named by its birth."""
+
+    items: tuple[Ref, ...]
+    reason: str
 
 
-def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
-    """Return the merge that takes what came into the other queue and is there, and was never here."""
-    known = {*(absolute(held.ref, ours.stream) for held in ours.state.items.values()), *ours.gone}
-    there = [_named(held, theirs.stream) for held in theirs.state.items.values()]
-    new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
-    return Merge(source=theirs.stream, version=theirs.version, base=base, taken=new)
+class Restore(msgspec.Struct, frozen=True):
+    """Take items back that had left; they are named with their stream."""
+
+    items: tuple[Held, ...]
 
 
-def merged_pool(
-    ours: Side, theirs: Side, base: Base, rule: str, decide: Decide, added: Callable[[ContextItem[object]], object]
-) -> Merge:
+class Clear(msgspec.Struct, frozen=True):
+    """Have all items leave."""
+
+
+class Merge(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Return the three-way merge of another pool: what changed there alone is taken, and where both sides changed one
-    item `decide` says which stays, or what takes the place of both.
+    Take what another container has and drop what it had let go of; `conflicts` were resolved, and `made` are items
+    that a function made of both sides.
     """
-    our_refs, their_refs = ours.refs(), theirs.refs()
-    merge = _PoolMerge(ours, theirs, rule)
-    for item_id in dict.fromkeys([*base.refs, *their_refs]):
-        our, their = our_refs.get(item_id), their_refs.get(item_id)
-        before = base.refs.get(item_id)
-        if their in (before, our) or _is_for_room(theirs, item_id, their):
-            continue
-        if our == before or _is_for_room(ours, item_id, our):
-            merge.take(item_id)
-            continue
-        conflict = Conflict(item_id, *(side.state.items.get(item_id) for side in (ours, theirs)))
-        merge.settle(conflict, decide(conflict), added)
-    return merge.command(base.segment)
+
+    source: str
+    version: int
+    base: Segment | None
+    taken: tuple[Held, ...] = ()
+    dropped: tuple[Ref, ...] = ()
+    conflicts: tuple[PoolConflictResolved, ...] = ()
+    made: tuple[AddedEvent, ...] = ()
 
 
-class _PoolMerge:
-    """A merge of pools as it is put together."""
+class ChangeSettings(msgspec.Struct, frozen=True):
+    """Set the limit and the tags."""
 
-    def __init__(self, ours: Side, theirs: Side, rule: str) -> None:
-        self._ours, self._theirs, self._rule = ours, theirs, rule
-        self._taken: list[Held] = []
-        self._dropped: list[Ref] = []
-        self._conflicts: list[PoolConflictResolved] = []
-        self._made: list[object] = []
-
-    def take(self, item_id: str) -> None:
-        """Have the item be here as it is there: in its place, or gone."""
-        their, our = self._theirs.state.items.get(item_id), self._ours.state.items.get(item_id)
-        if their is not None:
-            self._taken.append(_named(their, self._theirs.stream))
-        elif our is not None:
-            self._dropped.append(our.ref)
-
-    def settle(
-        self, conflict: Conflict, choice: Choice | ContextItem[object], added: Callable[[ContextItem[object]], object]
-    ) -> None:
-        """Note a conflict and what became of it."""
-        if isinstance(choice, ContextItem):
-            kept = "made"
-            self._made.append(added(ContextItem(choice.content, choice.description, conflict.id)))
-        elif choice in ("ours", "theirs"):
-            kept = choice
-        else:
-            raise InvalidInputError(f"the rule gave {choice!r} for {conflict.id!r}: 'ours', 'theirs' or a ContextItem")
-        if kept == "theirs":
-            self.take(conflict.id)
-        ours = None if conflict.ours is None else absolute(conflict.ours.ref, self._ours.stream)
-        theirs = None if conflict.theirs is None else absolute(conflict.theirs.ref, self._theirs.stream)
-        self._conflicts.append(
-            PoolConflictResolved(
-                source=self._theirs.stream, id=conflict.id, ours=ours, theirs=theirs, rule=self._rule, kept=kept
-            )
-        )
-
-    def command(self, base: Segment | None) -> Merge:
-        """Return the whole merge."""
-        return Merge(
-            source=self._theirs.stream,
-            version=self._theirs.version,
-            base=base,
-            taken=tuple(self._taken),
-            dropped=tuple(self._dropped),
-            conflicts=tuple(self._conflicts),
-            made=tuple(self._made),  # type: ignore[arg-type]  # the container's own events
-        )
+    limit: int | None
+    tags: tuple[str, ...]
 
 
-def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
-    """Tell whether an item that is not there left only because there was no room."""
-    if ref is not None:
-        return False
-    left = [departure for departure in side.gone.values() if departure.held.event.id == item_id]
-    return bool(left) and (left[-1].how, left[-1].reason) == ("evict", "limit")
+class NameVersion(msgspec.Struct, frozen=True):
+    """Give a version a name."""
+
+    name: str
+    version: int
 
 
-def _named(held: Held, stream: str) -> Held:
-    return Held(absolute(held.ref, stream), held.event)
+Command = Begin | Add | Refill | Remove | Evict | Restore | Clear | Merge | ChangeSettings | NameVersion
 
 
 Events = list["ContainerEvent | Resolved"]

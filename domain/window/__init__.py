@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .items import ContextItem, DroppedItem, EvictedItem
-from .sizing import AdmissionPolicy
-from .window import AgentContext, ContextWindow, ReadOnlyContextWindow
+from .window import AdmissionPolicy, AgentContext, ContextWindow, ReadOnlyContextWindow
 
 __all__ = [
     "AdmissionPolicy",

@@ -17,8 +17,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
-from ...domain.pool.merge import Merging
-from ...domain.pool.rules import Side
+from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals
 from ..opening import KINDS
 from .args import (

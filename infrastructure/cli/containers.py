@@ -18,11 +18,11 @@ from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import Event
 from ...domain.pool import ContextPool, ContextQueue
-from ...domain.pool.changes import Change
-from ...domain.pool.commands import Add, Command, Evict, Remove, Restore
+from ...domain.pool.changes import Change, Owner
 from ...domain.pool.container import Container
 from ...domain.pool.events import EvictedEvent, PoolReplaced
 from ...domain.pool.items import ContextItem, Held
+from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of
 from ...domain.totals import Totals
@@ -74,7 +74,7 @@ class _Quiet(Change):
     def __init__(self, prepare: Callable[[ContainerState], Command]) -> None:
         self._prepare = prepare
 
-    def prepare(self, container: Container[Any], state: ContainerState) -> Command:
+    def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Return the command for the present state."""
         return self._prepare(state)
 

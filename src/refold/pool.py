@@ -8,8 +8,8 @@ from refold.domain.hooks import *  # noqa: F403
 from refold.domain.hooks import __all__ as _hooks
 
 # The seed's own names of these two, which its users set to hand out a queue or a pool without an agent.
-from refold.domain.hooks.injecting import current_context_pool as _current_context_pool  # noqa: F401
-from refold.domain.hooks.injecting import current_context_queue as _current_context_queue  # noqa: F401
+from refold.domain.hooks.hook import current_context_pool as _current_context_pool  # noqa: F401
+from refold.domain.hooks.hook import current_context_queue as _current_context_queue  # noqa: F401
 from refold.domain.pool import *  # noqa: F403
 from refold.domain.pool import __all__ as _pool
 

@@ -7,8 +7,8 @@ import refold as package
 from refold.domain.content import Content
 from refold.domain.memory import MemoryRecord
 from refold.domain.pool import ContextItem
-from refold.domain.pool.commands import Add
 from refold.domain.pool.events import QueueAppended
+from refold.domain.pool.rules import Add
 from refold.domain.window import ContextItem as WindowItem
 
 # An instance of a class that no program here has.

@@ -15,7 +15,6 @@ SMALL_ALLOWED = {
 # Groups that import each other inside functions or for type checkers alone, by one of theirs.
 CIRCLES_ALLOWED = {
     "refold.domain.chat.summarising": "a summary is asked for with a context, and contexts ask for summaries",
-    "refold.domain.pool": "hooks get the pool injected that calls them",
 }
 MODULES_PASSED_MAX = {"add_message": 24, "contexts": 12, "at": 23, "register_node": 24, "refold show": 61}
 

@@ -22,7 +22,7 @@ from refold.domain.agent import (
 from refold.domain.agent.agent import Gate
 from refold.domain.errors import InvalidInputError
 from refold.domain.hooks import AgentHook, HookRegistry
-from refold.domain.hooks.injecting import current_context_queue
+from refold.domain.hooks.hook import current_context_queue
 
 from .agents import agent_with, ran, run
 

@@ -15,7 +15,7 @@ from refold.domain.hooks import ContextQueueHook, HookDecorator, HookRegistry, U
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from refold.domain.pool.changes import Clearing
-from refold.domain.pool.commands import Clear
+from refold.domain.pool.rules import Clear
 
 from .agents import agent_with, run
 

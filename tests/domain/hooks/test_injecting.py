@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import pytest
 
 from refold.domain.hooks import TurnHook, hook, inject_context_deps
-from refold.domain.hooks.injecting import Injection, current_context_queue, handing_out
+from refold.domain.hooks.hook import Injection, current_context_queue, handing_out
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue, ReadOnlyQueue
 
 if TYPE_CHECKING:

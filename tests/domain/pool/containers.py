@@ -8,9 +8,8 @@ from refold.domain.context.view import Durability
 from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.log.ports import LiveLog
 from refold.domain.pool import ContextItem, ContextPool, ContextQueue
-from refold.domain.pool.commands import Begin
 from refold.domain.pool.events import PoolOpened, QueueOpened
-from refold.domain.pool.rules import POOLS, QUEUES
+from refold.domain.pool.rules import POOLS, QUEUES, Begin
 from refold.infrastructure.opening import Opening, open_journal
 
 Container = ContextQueue[Any] | ContextPool[Any]

@@ -7,7 +7,6 @@ import pytest
 from refold.domain.content import Content
 from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.pool.commands import Add, Begin, ChangeSettings, Clear, Evict, NameVersion, Refill, Remove, Restore
 from refold.domain.pool.events import (
     PoolAdded,
     PoolCleared,
@@ -26,7 +25,19 @@ from refold.domain.pool.events import (
     QueueSettingsChanged,
 )
 from refold.domain.pool.items import Held
-from refold.domain.pool.rules import POOLS, QUEUES
+from refold.domain.pool.rules import (
+    POOLS,
+    QUEUES,
+    Add,
+    Begin,
+    ChangeSettings,
+    Clear,
+    Evict,
+    NameVersion,
+    Refill,
+    Remove,
+    Restore,
+)
 from refold.domain.pool.state import Resolved
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals

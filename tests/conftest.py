@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from psycopg.conninfo import conninfo_to_dict
 
+import refold
 from tests.support.postgres import MissingServerError, Server, running_server
 
 IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
@@ -53,6 +55,20 @@ def _server(*, durable: bool) -> Iterator[Server]:
         if os.environ.get("CI") == "true":
             pytest.fail(f"no PostgreSQL server: {missing}")
         pytest.skip(f"no PostgreSQL server: {missing}")
+
+
+@pytest.fixture(scope="session")
+def _ready_template(pg_server: Server) -> Iterator[str]:
+    with pg_server.database() as url:
+        refold.open(url).close()
+        yield conninfo_to_dict(url)["dbname"]  # type: ignore[misc]  # it is a str
+
+
+@pytest.fixture
+def ready_pg_url(pg_server: Server, _ready_template: str) -> Iterator[str]:
+    """The URL of a database with Refold's tables and nothing in them: a copy takes less time than making them."""
+    with pg_server.database(_ready_template) as url:
+        yield url
 
 
 @pytest.fixture

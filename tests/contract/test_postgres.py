@@ -28,9 +28,9 @@ from .windows import WindowContract
 
 
 @pytest.fixture
-def store(pg_url: str) -> Iterator[Store]:
+def store(ready_pg_url: str) -> Iterator[Store]:
     """An empty database."""
-    store = store_at(pg_url)
+    store = store_at(ready_pg_url)
     yield store
     store.close()
 

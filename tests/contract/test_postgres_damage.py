@@ -29,9 +29,9 @@ from .writing import append, new, numbers, said
 
 
 @pytest.fixture
-def store(pg_url: str) -> Iterator[Store]:
+def store(ready_pg_url: str) -> Iterator[Store]:
     """An empty database."""
-    store = store_at(pg_url)
+    store = store_at(ready_pg_url)
     yield store
     store.close()
 

@@ -65,9 +65,9 @@ class Tables:
 
 
 @pytest.fixture
-def place(pg_url: str) -> Tables:
+def place(ready_pg_url: str) -> Tables:
     """An empty database."""
-    return Tables(pg_url)
+    return Tables(ready_pg_url)
 
 
 class TestPostgresRestores(RestoreContract):

@@ -17,7 +17,7 @@ PAIRS = [("memory", "sqlite"), ("sqlite", "postgres"), ("postgres", "sqlite"), (
 def place_of(kind: str, request: pytest.FixtureRequest, folder: Path, name: str) -> str:
     """Return where a store of a kind is to lie."""
     if kind == "postgres":
-        return str(request.getfixturevalue("pg_url"))
+        return str(request.getfixturevalue("ready_pg_url"))
     return ":memory:" if kind == "memory" else str(folder / name)
 
 

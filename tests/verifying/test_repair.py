@@ -22,7 +22,7 @@ from .damaging import bytes_of_log, sql, told, verified, view_of, written
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store lies that holds what `written` wrote."""
-    place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url"))
+    place = str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
     written(place)
     return place
 

@@ -15,7 +15,9 @@ from tests.verifying.damaging import rows_of, sql, told, verified, view_of, writ
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store lies with some chats, one of which took a call with a key, and with texts of every sort."""
-    return filled(str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("pg_url")))
+    return filled(
+        str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
+    )
 
 
 def filled(place: str) -> str:

@@ -116,9 +116,11 @@ def brought_by(row: ValidityRow) -> Brought:
 
 def _touched(event: Event) -> Iterable[Ref]:
     """Return the items that an event names which left with it, or came back."""
+    if isinstance(event, ItemsRestored):
+        return refs_of(event.items)
     left = left_by(event)
     leaving = refs_of((left and left.items) or ())
-    return (*leaving, *refs_of(event.items)) if isinstance(event, ItemsRestored | SummaryUndone) else leaving
+    return (*leaving, *refs_of(event.items)) if isinstance(event, SummaryUndone) else leaving
 
 
 def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:

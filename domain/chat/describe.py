@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..canonical import parse_json
@@ -20,6 +21,7 @@ from ..context.description import (
     sized,
     source_of,
 )
+from ..log.envelope import Event
 from ..spans import refs_of, span_of
 from .events import (
     ChatEvent,
@@ -50,20 +52,20 @@ from .events import (
 FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
 
 
-def left_by(event: object) -> Left | None:
+# By type and not by `match`: the fold of a chat asks for every edit.
+_LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
+    ItemsEvicted: lambda event: Left(event.items, event.how, event.reason),
+    InstructionsReplaced: lambda event: Left(event.replaced, "replace"),
+    Summarized: lambda event: Left(event.folded, "summarize"),
+    SummaryUndone: lambda event: Left((span_of(event.summary),), "undo_summary"),
+    Cleared: lambda event: Left(None, "clear", event.reason),
+}
+
+
+def left_by(event: Event) -> Left | None:
     """Return which items left the view with an event; None where none did."""
-    match event:
-        case ItemsEvicted(items=items, how=how, reason=reason):
-            return Left(items, how, reason)
-        case InstructionsReplaced(replaced=items):
-            return Left(items, "replace")
-        case Summarized(folded=items):
-            return Left(items, "summarize")
-        case SummaryUndone(summary=summary):
-            return Left((span_of(summary),), "undo_summary")
-        case Cleared(reason=reason):
-            return Left(None, "clear", reason)
-    return None
+    left = _LEFT_BY.get(type(event))
+    return None if left is None else left(event)
 
 
 def describe(event: ChatEvent) -> Change:

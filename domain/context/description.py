@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,7 +30,7 @@ class Departure(msgspec.Struct, frozen=True):
     version: int
 
 
-class Left(NamedTuple):
+class Left(msgspec.Struct, frozen=True):
     """
     The items that left with an event, all of them where `items` is None, and how and why.
 
@@ -46,7 +46,7 @@ class Left(NamedTuple):
         return Departure(self.how, self.reason, version)
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True):
     """
     An attribute that an event changed: of the item `ref`, or of the context where there is none.
 
@@ -62,7 +62,7 @@ class Fact(NamedTuple):
     other: Ref | None = None
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """
     What an event did. Nothing is looked up for it: items are named as the event names them.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..content import Content, plain_content
@@ -20,6 +21,7 @@ from ..context.description import (
     sized,
     source_of,
 )
+from ..log.envelope import Event
 from ..spans import Ref, span_of
 from .events import (
     AddedEvent,
@@ -31,10 +33,15 @@ from .events import (
     NamedEvent,
     OpenedEvent,
     PoolAdded,
+    PoolCleared,
     PoolConflictResolved,
+    PoolEvicted,
     PoolMerged,
     PoolRemoved,
     PoolReplaced,
+    QueueCleared,
+    QueueEvicted,
+    QueueMerged,
     RestoredEvent,
     SettingsEvent,
 )
@@ -43,20 +50,20 @@ from .events import (
 REASONS = {"limit": "to make room", "evict": ""}
 
 
-def left_by(event: object) -> Left | None:
+# By type and not by `match`: projections ask for every event.
+_LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
+    **dict.fromkeys((QueueEvicted, PoolEvicted), lambda event: Left(event.items, "evict", event.reason)),
+    **dict.fromkeys((QueueMerged, PoolMerged), lambda event: Left(event.dropped, "merge")),
+    **dict.fromkeys((QueueCleared, PoolCleared), lambda _: Left(None, "clear")),
+    PoolRemoved: lambda event: Left((span_of(event.item),), "remove", event.reason),
+    PoolReplaced: lambda event: Left((span_of(event.old),), "replace"),
+}
+
+
+def left_by(event: Event) -> Left | None:
     """Return which items left with an event that names them; None where none did. A branch names none."""
-    match event:
-        case EvictedEvent(items=items, reason=reason):
-            return Left(items, "evict", reason)
-        case PoolRemoved(item=ref, reason=reason):
-            return Left((span_of(ref),), "remove", reason)
-        case PoolReplaced(old=ref):
-            return Left((span_of(ref),), "replace")
-        case MergedEvent(dropped=items):
-            return Left(items, "merge")
-        case ClearedEvent():
-            return Left(None, "clear")
-    return None
+    left = _LEFT_BY.get(type(event))
+    return None if left is None else left(event)
 
 
 def describe(event: ContainerEvent) -> Change:

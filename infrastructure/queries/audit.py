@@ -140,10 +140,10 @@ class _ItemTrail:
         """Yield what an event did."""
         change = describe(recorded.event)
         own = Ref(recorded.version, self.stream)
-        if isinstance(recorded.event, Item):
-            self._known[own] = recorded.event
-        yield from self._attributes.entries(recorded, change)
-        yield from self._facts(recorded, change, own)
+        if change.opened is not None or change.settings:
+            yield from self._attributes.entries(recorded, change)
+        if change.facts:
+            yield from self._facts(recorded, change, own)
         instead = None if change.instead is None else full_ref(change.instead, self.stream)
         if change.left is not None:
             spans = change.left.items
@@ -153,7 +153,13 @@ class _ItemTrail:
                     self._there.pop(ref, None)
                     yield AuditEntry(recorded, ref, id_of(item), old=item, reason=change.reason)
         by_name = {id_of(item): ref for ref, item in self._there.items()} if change.is_by_name else {}
-        for ref, item in self._items([*([own] if change.is_born else []), *refs_of(change.came)]):
+        coming = list(refs_of(change.came)) if change.came else []
+        if change.is_born:
+            coming.append(own)
+            if isinstance(recorded.event, Item):
+                # At hand: the log need not be read for it.
+                self._known[own] = recorded.event
+        for ref, item in self._items(coming):
             self._there[ref] = item
             replaced = by_name.get(id_of(item), instead)
             old = None if replaced is None else self._there.pop(replaced, None)

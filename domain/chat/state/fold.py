@@ -19,10 +19,12 @@ from ..events import (
     ITEM_EVENTS,
     ChatEvent,
     ChatItemEvent,
+    Cleared,
     ConfigUpdated,
     Forked,
     InstructionsReplaced,
     ItemInserted,
+    ItemsEvicted,
     ItemsPinned,
     ItemsRestored,
     ItemsUnpinned,
@@ -291,6 +293,8 @@ class _Fold:
     def _edit(self, event: ChatEvent, version: int) -> None:
         items = self._items
         match event:
+            case ItemsEvicted() | Cleared():
+                pass  # Nothing comes with them.
             case ItemInserted() | InstructionsReplaced() | Summarized():
                 items.insert(event.item, version, event.before)
             case ItemsRestored() | SummaryUndone():

@@ -14,7 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.errors import InvalidInputError, RefoldError
-from ..domain.trajectory import Run, RunFactory, RunId
+from ..domain.trajectory.factory import RunFactory
+from ..domain.trajectory.identity import RunId
+from ..domain.trajectory.run import Run
 from .open import open_store
 from .store import Store
 

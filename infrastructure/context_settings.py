@@ -11,11 +11,10 @@ from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.pool.container import Container, require_limit
 from ..domain.pool.rules import QUEUE, Begin
-from ..domain.window import AdmissionPolicy, ContextWindow
 from ..domain.window.events import WindowOpened
 from ..domain.window.rules import WINDOWS
 from ..domain.window.rules import Begin as BeginWindow
-from ..domain.window.window import MAX_TOKENS, require_max_tokens, require_policy
+from ..domain.window.window import MAX_TOKENS, AdmissionPolicy, ContextWindow, require_max_tokens, require_policy
 from .opening import IDENTITY, Opening
 
 QUEUE_LIMIT = 10

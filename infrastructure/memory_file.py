@@ -8,7 +8,7 @@ from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Home
 from ..domain.ids import decoded_id
-from ..domain.memory import Memory
+from ..domain.memory.memory import Memory
 from .open import open_store
 
 

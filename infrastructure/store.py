@@ -27,14 +27,17 @@ from ..domain.errors import InvalidInputError
 from ..domain.ids import encoded_id, split_stream_id, stream_id
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
-from ..domain.memory import Memory, MemoryScope
+from ..domain.memory.memory import Memory, MemoryScope
 from ..domain.moments import MomentNames
-from ..domain.pool import ContextPool, ContextQueue
 from ..domain.pool.container import require_tags
+from ..domain.pool.pool import ContextPool
+from ..domain.pool.queue import ContextQueue
 from ..domain.positions import BEGINNING, Moment, Position
-from ..domain.trajectory import Run, RunFactory, Trajectory
+from ..domain.trajectory.factory import RunFactory
 from ..domain.trajectory.identity import run_id_of
-from ..domain.window import AdmissionPolicy, AgentContext, ContextWindow
+from ..domain.trajectory.run import Run
+from ..domain.trajectory.trajectory import Trajectory
+from ..domain.window.window import AdmissionPolicy, AgentContext, ContextWindow
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.contract import Projection
 from ..projections.entries import ENTRIES

@@ -14,19 +14,18 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from ..errors import InvalidInputError, NotFoundError, RefusedError
-from ..hooks import (
-    AgentHook,
-    Hook,
+from ..hooks.hook import AgentHook, Hook, TurnHook, handing_out
+from ..hooks.registry import (
     HookDecorator,
     HookRegistry,
-    TurnHook,
+    Registry,
     rebuild_hooks_from_serialization,
     serialize_hooks_by_type,
 )
-from ..hooks.hook import handing_out
-from ..hooks.registry import Registry
 from ..log.envelope import acting, current_meta
-from ..pool import ContextItem, ContextPool, ContextQueue
+from ..pool.items import ContextItem
+from ..pool.pool import ContextPool
+from ..pool.queue import ContextQueue
 from .context_store import QUEUE_LIMIT, ContextStore, context_id_of, kept_as, require_new, restored_contexts
 from .errors import UnregisteredAgentError, UnroutableItemError
 from .tool import AsyncGenTool, BaseTool, ToolRegistry

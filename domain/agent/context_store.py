@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..errors import InvalidInputError, NotFoundError
-from ..hooks import rebuild_hooks_from_serialization
+from ..hooks.registry import rebuild_hooks_from_serialization
 from ..ids import encoded_id, stream_id
-from ..pool import ContextPool, ContextQueue
+from ..pool.pool import ContextPool
+from ..pool.queue import ContextQueue
 
 QUEUE_LIMIT = 10
 NOTHING_SAVED: Mapping[str, Any] = {"pool": {}, "queue": {"limit": QUEUE_LIMIT}}

@@ -17,7 +17,7 @@ The errors of agents, turns and tools, in the tree of `domain/errors.py` and und
 from __future__ import annotations
 
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError, RefusedError
-from ..pool import ContextItem
+from ..pool.items import ContextItem
 
 
 class SafeExecutionError(DecisionRefusedError):

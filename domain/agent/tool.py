@@ -17,9 +17,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, overlo
 
 from ..clock import REAL_SYSTEM
 from ..errors import NotFoundError
-from ..hooks import Hook, HookDecorator, HookRegistry, NotAsyncError, ToolHook, merge_kwargs
-from ..hooks.hook import Injection, new_lock
-from ..hooks.registry import Registry
+from ..hooks.hook import Hook, Injection, NotAsyncError, ToolHook, merge_kwargs, new_lock
+from ..hooks.registry import HookDecorator, HookRegistry, Registry
 from .errors import UnregisteredToolError
 
 

@@ -12,16 +12,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-from ..hooks import (
-    Hook,
-    HookDecorator,
-    HookRegistry,
-    TurnHook,
-    eval_args,
-    eval_kwargs,
-    rebuild_hooks_from_serialization,
-    serialize_hooks_by_type,
-)
+from ..hooks.hook import Hook, TurnHook, eval_args, eval_kwargs
+from ..hooks.registry import HookDecorator, HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 from .errors import SafeExecutionError, TurnTimeoutError, WrongRunMethodError
 from .tool import AsyncGenTool, BaseTool, ToolRegistry, utc_now
 

@@ -25,7 +25,9 @@ from ..context.journal import CATCH_UPS_MAX, Journal, Outcome
 from ..context.transaction import current_transaction
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefusedError
 from ..frozen import FrozenList
-from ..hooks import CrossLoopLock, Hook, HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
+from ..hooks.hook import Hook
+from ..hooks.locks import CrossLoopLock
+from ..hooks.registry import HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged

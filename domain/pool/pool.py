@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..canonical import require_unicode
 from ..errors import InvalidInputError, NotFoundError, RefoldError
-from ..hooks import ContextPoolHook, HookDecorator
+from ..hooks.hook import ContextPoolHook
+from ..hooks.registry import HookDecorator
 from ..positions import Moment
 from ..words import words_of
 from .changes import Adding, Removing
@@ -45,7 +46,8 @@ async def chosen_by_model(llm: LLM, query: str, held: Sequence[Held], limit: int
         SelectionError: the model failed, or its answer is no list of numbers.
     """
     # Contexts are what models are asked with; most users of pools never need them.
-    from ..chat import ChatContext, ChatMessage, ChatRole
+    from ..chat.context import ChatContext
+    from ..chat.items import ChatMessage, ChatRole
     from ..llm.base import collect
 
     if not held:

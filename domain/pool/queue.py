@@ -8,7 +8,8 @@ from types import EllipsisType
 from typing import Any, TypeVar
 
 from ..errors import InvalidInputError
-from ..hooks import ContextQueueHook, Hook, HookDecorator
+from ..hooks.hook import ContextQueueHook, Hook
+from ..hooks.registry import HookDecorator
 from ..positions import Moment
 from .changes import Adding
 from .container import Container, require_limit

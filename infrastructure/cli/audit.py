@@ -11,8 +11,8 @@ import click
 from ...domain.context.description import because, joined, place_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id
-from ...domain.trajectory import RunId
 from ...domain.trajectory.events import MessageRecorded
+from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, parse_node_name
 from ..log.codec import tag_of
 from ..plain_data import plain_item

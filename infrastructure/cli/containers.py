@@ -17,11 +17,12 @@ from ...domain.context.description import counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import Event
-from ...domain.pool import ContextPool, ContextQueue
 from ...domain.pool.changes import Change, Owner
 from ...domain.pool.container import Container
 from ...domain.pool.events import EvictedEvent, PoolReplaced
 from ...domain.pool.items import ContextItem, Held
+from ...domain.pool.pool import ContextPool
+from ...domain.pool.queue import ContextQueue
 from ...domain.pool.rules import Add, Command, Evict, Remove, Restore
 from ...domain.pool.state import ContainerState, Departures, complete
 from ...domain.spans import Ref, Span, refs_of

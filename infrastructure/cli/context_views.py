@@ -22,8 +22,8 @@ from ...domain.pool.state import Departures
 from ...domain.pool.state import complete as container_events
 from ...domain.spans import Ref
 from ...domain.totals import Totals
-from ...domain.trajectory import Run
 from ...domain.trajectory.identity import run_id_of
+from ...domain.trajectory.run import Run
 from ...domain.window import state as windows
 from ...domain.window.state import Departures as WindowDepartures
 from ...domain.window.state import complete as window_events

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ...domain.context.description import counted, joined
-from ...domain.trajectory import Trajectory, TrajectoryEdge
+from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge
 from .args import address, as_json, database, optional_text, reading, required_text
 from .changes import note
 from .context_views import SeenRun

@@ -9,8 +9,8 @@ import click
 from ...domain.context.description import counted, source_of
 from ...domain.errors import NotFoundError
 from ...domain.ids import decoded_id, split_stream_id
-from ...domain.memory import MemoryScope
 from ...domain.memory.events import MemoryForgotten, MemoryRemembered, MemoryRestored
+from ...domain.memory.memory import MemoryScope
 from ...domain.memory.records import MemoryKind, MemoryRecord
 from ...domain.spans import Ref, refs_of
 from ..queries.origins import Item, births, full_ref

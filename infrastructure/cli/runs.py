@@ -12,11 +12,12 @@ from ...domain.context.description import counted, joined, source_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.messages import Message, kind_of, message_to_dict
-from ...domain.trajectory import QueuedStep, RunId, Trajectory, TrajectoryDiff, TrajectoryEdge, TrajectoryNode
 from ...domain.trajectory.describe import message_text, value_text
-from ...domain.trajectory.history import compared
-from ...domain.trajectory.identity import KIND, run_id_of
+from ...domain.trajectory.history import TrajectoryDiff, compared
+from ...domain.trajectory.identity import KIND, RunId, run_id_of
+from ...domain.trajectory.run import QueuedStep
 from ...domain.trajectory.state import QUEUES
+from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
 from .args import address, reading, summed_up

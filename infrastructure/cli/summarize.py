@@ -40,7 +40,9 @@ def model_of(text: str) -> LLM:
     Raises:
         DecisionRefusedError: there is no key, or the provider's package is not installed.
     """
-    from ..models import AnthropicLLM, GoogleLLM, OpenAILLM
+    from ..models.anthropic_llm import AnthropicLLM
+    from ..models.google_llm import GoogleLLM
+    from ..models.openai_llm import OpenAILLM
 
     provider, _, name = text.partition(":")
     adapters: dict[str, type[OpenAILLM | AnthropicLLM | GoogleLLM]] = {

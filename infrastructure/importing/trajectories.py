@@ -20,8 +20,9 @@ from ...domain.formats.send import Batch, arguments_of, turns_of
 from ...domain.log.admission import JSON_DEPTH_MAX, is_deeper
 from ...domain.log.envelope import acting
 from ...domain.messages import message_to_dict
-from ...domain.trajectory import Run, RunId
 from ...domain.trajectory.events import MessageRecorded, QueryRegistered
+from ...domain.trajectory.identity import RunId
+from ...domain.trajectory.run import Run
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
 from .runs import ImportedContext, ImportReport, Progress

@@ -19,7 +19,7 @@ from ...domain.pool.pool import ContextPool, ReadOnlyPool
 from ...domain.pool.queue import ContextQueue, ReadOnlyQueue
 from ...domain.positions import BEGINNING, Moment, Position
 from ...domain.totals import Totals
-from ...domain.trajectory import ReadOnlyRun, Run
+from ...domain.trajectory.run import ReadOnlyRun, Run
 from ...domain.window.window import ContextWindow, ReadOnlyContextWindow
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of

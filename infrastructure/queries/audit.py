@@ -33,7 +33,6 @@ from ...domain.pool.state import complete as container_events
 from ...domain.pool.state import fold as fold_container
 from ...domain.positions import Position
 from ...domain.spans import Ref, refs_of
-from ...domain.trajectory import Run
 from ...domain.trajectory import describe as runs
 from ...domain.trajectory.events import (
     MessageRecorded,
@@ -48,6 +47,7 @@ from ...domain.trajectory.events import (
     StepTaken,
 )
 from ...domain.trajectory.nodes import DESCRIPTION
+from ...domain.trajectory.run import Run
 from ...domain.window import describe as windows
 from ...domain.window.events import WindowEvent
 from ...projections.intervals import STILL_THERE

@@ -16,7 +16,6 @@ import msgspec
 
 from ...domain.errors import NotFoundError
 from ...domain.spans import OWN, Ref, Segment
-from ...domain.trajectory import RunId, Trajectory
 from ...domain.trajectory.events import (
     EdgeAdded,
     NodeRegistered,
@@ -28,8 +27,10 @@ from ...domain.trajectory.events import (
     RunOpened,
 )
 from ...domain.trajectory.graph import RunGraph, trajectory_of
+from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import own_fields
 from ...domain.trajectory.state import EMPTY, QUERY, PastRound, RestoredRounds, fold, leaves_of
+from ...domain.trajectory.trajectory import Trajectory
 from ...projections.rows import place_in, runs_prefix
 from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow
 from ..log.row_faults import REBUILD, opening

@@ -15,7 +15,8 @@ from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInpu
 from ...domain.ids import stream_id
 from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog
-from ...domain.pool import ContextPool, ContextQueue
+from ...domain.pool.pool import ContextPool
+from ...domain.pool.queue import ContextQueue
 from ..opening import first_event, root_of
 from .at import Cut
 

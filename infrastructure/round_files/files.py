@@ -19,10 +19,11 @@ import msgspec
 
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.messages import kind_of, message_to_dict
-from ...domain.trajectory import Run, TrajectoryEdge
 from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
 from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, checked_round, export_round
 from ...domain.trajectory.rules import RESERVED, edge_type
+from ...domain.trajectory.run import Run
+from ...domain.trajectory.trajectory import TrajectoryEdge
 from ..files import parse_foreign, read_bounded, replace_files
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -13,7 +13,7 @@ import msgspec
 
 from ...domain.errors import InvalidInputError, NotFoundError, RefusedError
 from ...domain.log.envelope import acting
-from ...domain.trajectory import RunId
+from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.rounds import IMPORTED, are_same, export_round, import_round
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store

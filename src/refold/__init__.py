@@ -9,49 +9,103 @@ Refold: an event-sourced context store for LLM agents. Git for what an agent kno
 
 from __future__ import annotations
 
-from refold.domain.chat import (
-    AgentConfigUpdate,
-    AgentHandoff,
-    ChatContext,
-    ChatMessage,
-    ChatRole,
-    EvictedItem,
-    Eviction,
-    FunctionCall,
-    FunctionCallOutput,
-    ImageContent,
-    ReadOnlyChatContext,
-)
-from refold.domain.chat import ContextWindow as ChatWindow
-from refold.domain.concurrency.threads import to_async
-from refold.domain.errors import (
-    ConcurrencyError,
-    DamagedError,
-    DuplicateItemError,
-    IdempotencyError,
-    InvalidInputError,
-    LogWentBackError,
-    NotFoundError,
-    ProjectionError,
-    RefoldError,
-    StorageError,
-)
-from refold.domain.log.envelope import RecordedEvent, acting
-from refold.domain.memory import InMemoryMemoryStore, MemoryKind, MemoryRecord, MemoryStore
-from refold.domain.pool import ContextItem as PoolItem
-from refold.domain.pool import ContextPool, ContextQueue
-from refold.domain.positions import Moment, Position
-from refold.domain.trajectory import Run
-from refold.domain.window import AgentContext
-from refold.domain.window import ContextItem as BudgetItem
-from refold.domain.window import ContextWindow as BudgetWindow
-from refold.infrastructure.memory_file import SqliteMemoryStore
-from refold.infrastructure.open import open_store as open
-from refold.infrastructure.queries.at import StoreAt
-from refold.infrastructure.queries.what_if import WhatIf
-from refold.infrastructure.store import Store
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from refold.domain.chat.context import ChatContext as ChatContext
+    from refold.domain.chat.context import ReadOnlyChatContext as ReadOnlyChatContext
+    from refold.domain.chat.eviction import Eviction as Eviction
+    from refold.domain.chat.items import AgentConfigUpdate as AgentConfigUpdate
+    from refold.domain.chat.items import AgentHandoff as AgentHandoff
+    from refold.domain.chat.items import ChatMessage as ChatMessage
+    from refold.domain.chat.items import ChatRole as ChatRole
+    from refold.domain.chat.items import FunctionCall as FunctionCall
+    from refold.domain.chat.items import FunctionCallOutput as FunctionCallOutput
+    from refold.domain.chat.items import ImageContent as ImageContent
+    from refold.domain.chat.view import EvictedItem as EvictedItem
+    from refold.domain.chat.window import ContextWindow as ChatWindow
+    from refold.domain.concurrency.threads import to_async as to_async
+    from refold.domain.errors import ConcurrencyError as ConcurrencyError
+    from refold.domain.errors import DamagedError as DamagedError
+    from refold.domain.errors import DuplicateItemError as DuplicateItemError
+    from refold.domain.errors import IdempotencyError as IdempotencyError
+    from refold.domain.errors import InvalidInputError as InvalidInputError
+    from refold.domain.errors import LogWentBackError as LogWentBackError
+    from refold.domain.errors import NotFoundError as NotFoundError
+    from refold.domain.errors import ProjectionError as ProjectionError
+    from refold.domain.errors import RefoldError as RefoldError
+    from refold.domain.errors import StorageError as StorageError
+    from refold.domain.log.envelope import RecordedEvent as RecordedEvent
+    from refold.domain.log.envelope import acting as acting
+    from refold.domain.memory.memory import InMemoryMemoryStore as InMemoryMemoryStore
+    from refold.domain.memory.records import MemoryKind as MemoryKind
+    from refold.domain.memory.records import MemoryRecord as MemoryRecord
+    from refold.domain.memory.records import MemoryStore as MemoryStore
+    from refold.domain.pool.items import ContextItem as PoolItem
+    from refold.domain.pool.pool import ContextPool as ContextPool
+    from refold.domain.pool.queue import ContextQueue as ContextQueue
+    from refold.domain.positions import Moment as Moment
+    from refold.domain.positions import Position as Position
+    from refold.domain.trajectory.run import Run as Run
+    from refold.domain.window.items import ContextItem as BudgetItem
+    from refold.domain.window.window import AgentContext as AgentContext
+    from refold.domain.window.window import ContextWindow as BudgetWindow
+    from refold.infrastructure.memory_file import SqliteMemoryStore as SqliteMemoryStore
+    from refold.infrastructure.open import open_store as open
+    from refold.infrastructure.queries.at import StoreAt as StoreAt
+    from refold.infrastructure.queries.what_if import WhatIf as WhatIf
+    from refold.infrastructure.store import Store as Store
 
 __version__ = "0.1.0"
+
+# Each name is imported when it is first used: a program that has chats alone never loads pools, runs and windows,
+# and `import refold` takes milliseconds.
+_MODULES = {
+    "AgentConfigUpdate": "refold.domain.chat.items",
+    "AgentContext": "refold.domain.window.window",
+    "AgentHandoff": "refold.domain.chat.items",
+    "BudgetItem": "refold.domain.window.items:ContextItem",
+    "BudgetWindow": "refold.domain.window.window:ContextWindow",
+    "ChatContext": "refold.domain.chat.context",
+    "ChatMessage": "refold.domain.chat.items",
+    "ChatRole": "refold.domain.chat.items",
+    "ChatWindow": "refold.domain.chat.window:ContextWindow",
+    "ConcurrencyError": "refold.domain.errors",
+    "ContextPool": "refold.domain.pool.pool",
+    "ContextQueue": "refold.domain.pool.queue",
+    "DamagedError": "refold.domain.errors",
+    "DuplicateItemError": "refold.domain.errors",
+    "EvictedItem": "refold.domain.chat.view",
+    "Eviction": "refold.domain.chat.eviction",
+    "FunctionCall": "refold.domain.chat.items",
+    "FunctionCallOutput": "refold.domain.chat.items",
+    "IdempotencyError": "refold.domain.errors",
+    "ImageContent": "refold.domain.chat.items",
+    "InMemoryMemoryStore": "refold.domain.memory.memory",
+    "InvalidInputError": "refold.domain.errors",
+    "LogWentBackError": "refold.domain.errors",
+    "MemoryKind": "refold.domain.memory.records",
+    "MemoryRecord": "refold.domain.memory.records",
+    "MemoryStore": "refold.domain.memory.records",
+    "Moment": "refold.domain.positions",
+    "NotFoundError": "refold.domain.errors",
+    "PoolItem": "refold.domain.pool.items:ContextItem",
+    "Position": "refold.domain.positions",
+    "ProjectionError": "refold.domain.errors",
+    "ReadOnlyChatContext": "refold.domain.chat.context",
+    "RecordedEvent": "refold.domain.log.envelope",
+    "RefoldError": "refold.domain.errors",
+    "Run": "refold.domain.trajectory.run",
+    "SqliteMemoryStore": "refold.infrastructure.memory_file",
+    "StorageError": "refold.domain.errors",
+    "Store": "refold.infrastructure.store",
+    "StoreAt": "refold.infrastructure.queries.at",
+    "WhatIf": "refold.infrastructure.queries.what_if",
+    "acting": "refold.domain.log.envelope",
+    "open": "refold.infrastructure.open:open_store",
+    "to_async": "refold.domain.concurrency.threads",
+}
 
 __all__ = [
     "AgentConfigUpdate",
@@ -98,3 +152,16 @@ __all__ = [
     "open",
     "to_async",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    place = _MODULES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, original = place.partition(":")
+    found = globals()[name] = getattr(import_module(module), original or name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,11 +2,92 @@
 
 from __future__ import annotations
 
-from refold.domain.chat import *  # noqa: F403
-from refold.domain.chat import __all__ as _chat
-from refold.domain.llm import *  # noqa: F403
-from refold.domain.llm import __all__ as _llm
-from refold.infrastructure.models import *  # noqa: F403
-from refold.infrastructure.models import __all__ as _adapters
+from refold.domain.chat.context import ChatContext, ReadOnlyChatContext
+from refold.domain.chat.eviction import Eviction
+from refold.domain.chat.items import (
+    AgentConfigUpdate,
+    AgentHandoff,
+    ChatContent,
+    ChatItem,
+    ChatMessage,
+    ChatRole,
+    EncodeOptions,
+    FunctionCall,
+    FunctionCallOutput,
+    ImageContent,
+    ResizeOptions,
+)
+from refold.domain.chat.state.sequence import RunningTokens
+from refold.domain.chat.summarising import (
+    SUMMARIZE_PROMPT,
+    SummaryAnswer,
+    ask_for_summary,
+    generate_summary,
+    render_context_as_text,
+    render_items,
+)
+from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, TokenCounter, tiktoken_counter
+from refold.domain.chat.view import EvictedItem
+from refold.domain.chat.window import ContextWindow
+from refold.domain.llm.base import (
+    LLM,
+    EventEmitter,
+    LLMAuthenticationError,
+    LLMError,
+    LLMRateLimitError,
+    LLMRequestError,
+    LLMResponse,
+    LLMUnavailableError,
+    ResponseChunk,
+    TokenBudget,
+    collect,
+)
+from refold.domain.llm.fallback import FallbackLLM
+from refold.infrastructure.models.anthropic_llm import AnthropicLLM
+from refold.infrastructure.models.google_llm import GoogleLLM
+from refold.infrastructure.models.openai_llm import OpenAILLM
 
-__all__ = [*_chat, *_llm, *_adapters]
+__all__ = [
+    "CHARACTERS",
+    "LLM",
+    "SCRIPTS",
+    "SUMMARIZE_PROMPT",
+    "AgentConfigUpdate",
+    "AgentHandoff",
+    "AnthropicLLM",
+    "ChatContent",
+    "ChatContext",
+    "ChatItem",
+    "ChatMessage",
+    "ChatRole",
+    "ContextWindow",
+    "EncodeOptions",
+    "EventEmitter",
+    "EvictedItem",
+    "Eviction",
+    "FallbackLLM",
+    "FunctionCall",
+    "FunctionCallOutput",
+    "GoogleLLM",
+    "ImageContent",
+    "LLMAuthenticationError",
+    "LLMError",
+    "LLMRateLimitError",
+    "LLMRequestError",
+    "LLMResponse",
+    "LLMUnavailableError",
+    "OpenAILLM",
+    "ReadOnlyChatContext",
+    "ResizeOptions",
+    "ResponseChunk",
+    "RunningTokens",
+    "SummaryAnswer",
+    "TokenBudget",
+    "TokenCounter",
+    "ask_for_summary",
+    "collect",
+    "generate_summary",
+    "render_context_as_text",
+    "render_items",
+    "tiktoken_counter",
+]

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from refold.domain.trajectory import *  # noqa: F403
-from refold.domain.trajectory import Run
-from refold.domain.trajectory import __all__ as _trajectory
+from refold.domain.trajectory.errors import NodeNotFoundError, RunStateError, UnknownAttributeError
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.history import AttributeVersion, ChangedAttribute, NodeVersion, TrajectoryDiff
+from refold.domain.trajectory.identity import RunId
+from refold.domain.trajectory.nodes import (
+    ActionNode,
+    BaseIR,
+    ColumnNode,
+    DataNode,
+    FileNode,
+    KnowledgeNode,
+    QueryNode,
+    ScriptNode,
+    SkillNode,
+    StateNode,
+    TableNode,
+    ToolNode,
+)
+from refold.domain.trajectory.run import QueuedStep, ReadOnlyRun, Run
+from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from refold.infrastructure.context_factory import ContextFactory, ContextInitOptions, build_context_init_options
 from refold.infrastructure.round_files import (
     ImportedRound,
@@ -21,17 +38,43 @@ from refold.infrastructure.round_files import (
 Context = Run
 
 __all__ = [
+    "ActionNode",
+    "AttributeVersion",
+    "BaseIR",
+    "ChangedAttribute",
+    "ColumnNode",
     "Context",
     "ContextFactory",
     "ContextInitOptions",
+    "DataNode",
+    "FileNode",
     "ImportedRound",
+    "KnowledgeNode",
+    "NodeNotFoundError",
+    "NodeVersion",
+    "QueryNode",
+    "QueuedStep",
+    "ReadOnlyRun",
     "ReadRound",
     "RoundPaths",
+    "Run",
+    "RunFactory",
+    "RunId",
+    "RunStateError",
+    "ScriptNode",
+    "SkillNode",
+    "StateNode",
+    "TableNode",
+    "ToolNode",
+    "Trajectory",
+    "TrajectoryDiff",
+    "TrajectoryEdge",
+    "TrajectoryNode",
+    "UnknownAttributeError",
     "build_context_init_options",
     "import_round_files",
     "load_meta_from_json",
     "read_round_files",
     "round_paths",
     "write_round_files",
-    *_trajectory,
 ]

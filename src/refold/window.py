@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from refold.domain.memory import *  # noqa: F403
-from refold.domain.memory import __all__ as _memory
-from refold.domain.window import *  # noqa: F403
-from refold.domain.window import __all__ as _window
+from refold.domain.memory.memory import InMemoryMemoryStore, Memory, MemoryAt, MemoryScope, ScopeAt
+from refold.domain.memory.records import MemoryChange, MemoryKind, MemoryRecord, MemoryStore
+from refold.domain.window.items import ContextItem, DroppedItem, EvictedItem
+from refold.domain.window.window import AdmissionPolicy, AgentContext, ContextWindow, ReadOnlyContextWindow
 from refold.infrastructure.memory_file import SqliteMemoryStore
 
-__all__ = [*_window, *_memory, "SqliteMemoryStore"]
+__all__ = [
+    "AdmissionPolicy",
+    "AgentContext",
+    "ContextItem",
+    "ContextWindow",
+    "DroppedItem",
+    "EvictedItem",
+    "InMemoryMemoryStore",
+    "Memory",
+    "MemoryAt",
+    "MemoryChange",
+    "MemoryKind",
+    "MemoryRecord",
+    "MemoryScope",
+    "MemoryStore",
+    "ReadOnlyContextWindow",
+    "ScopeAt",
+    "SqliteMemoryStore",
+]

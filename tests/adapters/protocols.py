@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
-from refold.infrastructure.models import AnthropicLLM, GoogleLLM, OpenAILLM
+from refold.infrastructure.models.anthropic_llm import AnthropicLLM
 from refold.infrastructure.models.client_llm import ClientLLM
+from refold.infrastructure.models.google_llm import GoogleLLM
+from refold.infrastructure.models.openai_llm import OpenAILLM
 
 from .server import sse
 

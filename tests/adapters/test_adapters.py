@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError
-from refold.domain.llm import (
-    FallbackLLM,
+from refold.domain.llm.base import (
     LLMAuthenticationError,
     LLMError,
     LLMRateLimitError,
@@ -20,6 +19,7 @@ from refold.domain.llm import (
     TokenBudget,
     collect,
 )
+from refold.domain.llm.fallback import FallbackLLM
 from refold.infrastructure.models.client_llm import ClientLLM
 
 from .protocols import PROTOCOLS, Google, OpenAI, Protocol

@@ -5,9 +5,11 @@ import base64
 from types import SimpleNamespace
 from typing import Any
 
-from refold.domain.chat import ChatContext
-from refold.domain.llm import LLMResponse, TokenBudget, collect
-from refold.infrastructure.models import AnthropicLLM, GoogleLLM, OpenAILLM
+from refold.domain.chat.context import ChatContext
+from refold.domain.llm.base import LLMResponse, TokenBudget, collect
+from refold.infrastructure.models.anthropic_llm import AnthropicLLM
+from refold.infrastructure.models.google_llm import GoogleLLM
+from refold.infrastructure.models.openai_llm import OpenAILLM
 
 from .protocols import Anthropic, Google, OpenAI
 from .server import Answer, Server, sse

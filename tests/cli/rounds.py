@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import refold as package
-from refold.domain.trajectory import Run
+from refold.domain.trajectory.run import Run
 
 ACT: dict[str, Any] = {"action": "read", "params": {"a": 1}, "output": None, "success": True}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import refold as package
 from refold.domain.content import Content
-from refold.domain.memory import MemoryRecord
-from refold.domain.pool import ContextItem
+from refold.domain.memory.records import MemoryRecord
 from refold.domain.pool.events import QueueAppended
+from refold.domain.pool.items import ContextItem
 from refold.domain.pool.rules import Add
-from refold.domain.window import ContextItem as WindowItem
+from refold.domain.window.items import ContextItem as WindowItem
 
 # An instance of a class that no program here has.
 NOTE = QueueAppended(content=Content(json=b'{"cups":3}', type="elsewhere:Note"))

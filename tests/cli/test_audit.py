@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 from refold.infrastructure.cli.args import Reference
 from refold.infrastructure.cli.context_views import items_seen
 from tests.cli.running import refold

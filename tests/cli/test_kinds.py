@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.memory import MemoryRecord
-from refold.domain.pool import ContextItem
-from refold.domain.window import ContextItem as WindowItem
+from refold.domain.memory.records import MemoryRecord
+from refold.domain.pool.items import ContextItem
+from refold.domain.window.items import ContextItem as WindowItem
 from tests.cli.running import refold
 
 HOSTILE = "".join(map(chr, (*range(32), *range(127, 160)))) + "\u202e\u2066\u200b\u2028\ufeff"

@@ -7,8 +7,8 @@ import pytest
 
 import refold as package
 from refold.domain.content import Content
-from refold.domain.pool import ContextItem
 from refold.domain.pool.events import PoolAdded
+from refold.domain.pool.items import ContextItem
 from refold.domain.pool.rules import Add
 from tests.cli.running import refold
 from tests.cli.talks import versions

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import refold as package
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 from tests.cli.running import refold
 from tests.cli.talks import versions
 

@@ -11,7 +11,9 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from refold.domain.agent import Agent, Turn, tool
+from refold.domain.agent.agent import Agent
+from refold.domain.agent.tool import tool
+from refold.domain.agent.turn import Turn
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import Agent, AgentRegistry, StopReason, Turn
+from refold.domain.agent.agent import Agent, AgentRegistry
+from refold.domain.agent.turn import StopReason, Turn
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.envelope import acting
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import LiveLog
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from refold.domain.agent import Turn
+from refold.domain.agent.turn import Turn
 
 from ..domain.agent.agents import agent_with, empty_registries, ran
 from ..domain.pool.containers import contents

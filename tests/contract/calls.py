@@ -13,9 +13,10 @@ from refold.domain.chat.eviction import Eviction
 from refold.domain.chat.items import ChatMessage, ImageContent
 from refold.domain.errors import IdempotencyError
 from refold.domain.log.ports import LiveLog
-from refold.domain.memory import MemoryRecord
-from refold.domain.pool import ContextItem, ContextPool
-from refold.domain.window import ContextItem as WindowItem
+from refold.domain.memory.records import MemoryRecord
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.window.items import ContextItem as WindowItem
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.concurrency.threads import to_async
 from refold.domain.context.transaction import transaction

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from refold.domain.chat import AgentConfigUpdate, ChatContext, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import AgentConfigUpdate, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
 from refold.domain.chat.view import ChatView
-from refold.domain.llm import LLM, LLMResponse
+from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.log.ports import LiveLog
 
 from ..domain.fakes import handle_on

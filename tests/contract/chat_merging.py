@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ConflictResolved
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError

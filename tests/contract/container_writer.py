@@ -4,7 +4,7 @@ import asyncio
 import sys
 from typing import Any
 
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 
 from ..domain.pool.containers import item, pool_on, queue_on
 from .stores import log_at

@@ -13,7 +13,9 @@ from refold.domain.concurrency.threads import to_async
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError, NotFoundError
 from refold.domain.log.ports import LiveLog
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.domain.pool.state import EMPTY, complete, fold
 
 from ..domain.pool.containers import contents, gone, item, pool_on, queue_of, queue_on

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold.domain.log.ports import LiveLog
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 
 from ..domain.pool.containers import Witness, contents, gone, item, pool_on, queue_on
 from .writing import at_once, check_chain

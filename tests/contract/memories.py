@@ -8,7 +8,8 @@ import pytest
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
-from refold.domain.memory import InMemoryMemoryStore, MemoryKind
+from refold.domain.memory.memory import InMemoryMemoryStore
+from refold.domain.memory.records import MemoryKind
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

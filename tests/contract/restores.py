@@ -11,7 +11,7 @@ import pytest
 
 import refold
 from refold.domain.errors import DecisionRefusedError, LogWentBackError
-from refold.domain.memory import MemoryRecord
+from refold.domain.memory.records import MemoryRecord
 
 
 class Place(Protocol):

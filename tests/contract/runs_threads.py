@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from refold.domain.log.ports import LiveLog
-from refold.domain.trajectory import Run
+from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

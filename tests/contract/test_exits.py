@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.log.memory_log import MemoryLog
 from refold.infrastructure import exits
 from refold.infrastructure.exits import _Exit, warn_of_unclosed

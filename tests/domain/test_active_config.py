@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext, ImageContent
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ImageContent
 from refold.domain.errors import NotFoundError, RefusedError
 
 

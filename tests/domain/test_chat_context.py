@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from refold.domain.chat import ChatContext, ChatMessage, ChatRole, FunctionCall, ImageContent
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall, ImageContent
 from refold.domain.errors import DecisionRefusedError, DuplicateItemError, InvalidInputError
 
 from .chat_events import said

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from pydantic import BaseModel, ValidationError
 
-from refold.domain.chat import (
+from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
     ChatMessage,

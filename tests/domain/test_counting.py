@@ -7,8 +7,9 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat import ChatContext, ImageContent
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent
+from refold.domain.chat.items import ImageContent
 from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, estimate_tokens, tiktoken_counter
 

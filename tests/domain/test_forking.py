@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Forked
 from refold.domain.errors import DamagedError, InvalidInputError
 from refold.domain.log.memory_log import MemoryLog

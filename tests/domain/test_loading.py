@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import DamagedError
 from refold.domain.log.envelope import Event
 from refold.domain.log.memory_log import MemoryLog

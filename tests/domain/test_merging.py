@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext, ChatMessage, ChatRole
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Merged, Placement
+from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.chat.rules.merging import fork_point
 from refold.domain.errors import DamagedError
 from refold.domain.spans import Segment, Span

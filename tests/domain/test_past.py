@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.positions import BEGINNING, Moment

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from refold.domain.chat import ChatContext, EncodeOptions, ImageContent, ResizeOptions
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import EncodeOptions, ImageContent, ResizeOptions
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 AS_IT_IS = EncodeOptions(format="PNG", resize_options=None)

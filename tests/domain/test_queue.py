@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.promises import Settled
 from refold.domain.context.outbox import Outbox
 from refold.domain.context.transaction import transaction

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext, ReadOnlyChatContext
+from refold.domain.chat.context import ChatContext, ReadOnlyChatContext
 from refold.domain.errors import DecisionRefusedError
 
 from .fakes import texts

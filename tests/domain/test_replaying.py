@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.chat.tokens import estimate_tokens
 from refold.domain.errors import InvalidInputError, NotFoundError

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.chat.rules.commands import Truncate
 from refold.domain.chat.rules.truncation import Truncation

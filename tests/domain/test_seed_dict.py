@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
 from refold.domain.chat.views import item_of
 from refold.domain.errors import DuplicateItemError
 

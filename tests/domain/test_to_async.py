@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.concurrency.threads import in_thread, to_async
 from refold.domain.errors import DuplicateItemError
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import (
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
-    ChatContext,
     ChatMessage,
     ChatRole,
     FunctionCall,

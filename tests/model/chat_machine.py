@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, IdempotencyError, NotFoundError

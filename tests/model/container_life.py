@@ -8,9 +8,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
+from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.log.ports import LiveLog
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.domain.pool.state import EMPTY, complete, fold
 
 from ..domain.pool.containers import VetoError, pool_on, queue_on

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError
-from refold.domain.pool import ContextPool
+from refold.domain.pool.pool import ContextPool
 
 from ..domain.pool.containers import VetoError, pool_on, queue_on
 from .container_life import CONTAINERS_MAX, IDS, LIMITS, NUMBER, SOME, VETO, ContainerLife, check_shown, item_of, put

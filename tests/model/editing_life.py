@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from refold.domain.chat import (
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
-    ChatContext,
     ChatItem,
     ChatMessage,
     ChatRole,
@@ -17,7 +17,7 @@ from refold.domain.chat import (
     FunctionCallOutput,
 )
 from refold.domain.chat.view import ChatView
-from refold.domain.llm import LLM, LLMResponse
+from refold.domain.llm.base import LLM, LLMResponse
 from refold.domain.log.ports import LiveLog
 
 from ..domain.chat_events import OPENED

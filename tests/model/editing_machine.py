@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from refold.domain.chat import ChatContext, ChatItem
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ChatItem
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.loading import complete
 from refold.domain.context.transaction import transaction

@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from refold.domain.errors import NotFoundError
 from refold.domain.log.ports import LiveLog
-from refold.domain.memory import Memory, MemoryKind
+from refold.domain.memory.memory import Memory
+from refold.domain.memory.records import MemoryKind
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

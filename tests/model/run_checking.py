@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from refold.domain.trajectory import Run, Trajectory, TrajectoryDiff
+from refold.domain.trajectory.history import TrajectoryDiff
+from refold.domain.trajectory.run import Run
+from refold.domain.trajectory.trajectory import Trajectory
 
 from .run_model import REQUIRED
 from .run_view import DATA, Id, View

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.ports import LiveLog
-from refold.domain.trajectory import Run
+from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

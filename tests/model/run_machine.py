@@ -9,7 +9,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError
 from refold.domain.messages import HumanMessage
-from refold.domain.trajectory import Run
+from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from refold.domain.errors import ConcurrencyError, LimitExceededError, NotFoundError
 from refold.domain.log.ports import LiveLog
-from refold.domain.window import ContextItem, ContextWindow
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store
 

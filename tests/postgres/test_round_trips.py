@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import ConcurrencyError
 from refold.domain.log.ports import Range
 from refold.infrastructure.log.postgres.log import PostgresLog

@@ -9,9 +9,9 @@ from typing import Any
 
 import refold
 from refold.domain.errors import RefusedError
-from refold.domain.trajectory import Run
 from refold.domain.trajectory.commands import WritePortrait
 from refold.domain.trajectory.nodes import COMPUTATION, NODE_TYPES, own_fields
+from refold.domain.trajectory.run import Run
 
 USER = "mia/%"
 LABELS = ("orders", "a(b)", "ü\n", "50%/x")

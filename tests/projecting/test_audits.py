@@ -8,8 +8,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.pool import ContextItem
-from refold.domain.window import ContextItem as WindowItem
+from refold.domain.pool.items import ContextItem
+from refold.domain.window.items import ContextItem as WindowItem
 from refold.infrastructure.queries.audit import Transition
 from refold.infrastructure.queries.origins import CAUSES_MAX
 

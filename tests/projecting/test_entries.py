@@ -13,7 +13,7 @@ from hypothesis.stateful import rule
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.ports import LiveLog
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 from refold.infrastructure.queries.entries import EntryStay
 from refold.infrastructure.queries.intervals import holds
 from refold.projections.intervals import rows_prefix

@@ -8,7 +8,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 from refold.projections.lineage import LineageRow
 
 

@@ -14,8 +14,8 @@ from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.envelope import NO_META
 from refold.domain.log.ports import NewEvents
 from refold.domain.positions import BEGINNING
-from refold.domain.trajectory import Run
 from refold.domain.trajectory.events import QueryRegistered, RunOpened
+from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.projections.contract import Projection

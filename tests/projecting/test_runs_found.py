@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import refold
-from refold.domain.trajectory import Run
 from refold.domain.trajectory.commands import WritePortrait
+from refold.domain.trajectory.run import Run
 
 
 def worked(store: refold.Store) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.chat import ChatMessage, ChatRole, FunctionCall
+from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall
 from refold.domain.errors import InvalidInputError
 from refold.domain.messages import AIMessage, HumanMessage
 from refold.projections.usage import UsageRow

@@ -9,8 +9,8 @@ import pytest
 from hypothesis.stateful import rule
 
 import refold
-from refold.domain.chat import ChatMessage, ChatRole
 from refold.domain.chat.events import ItemsEvicted, Opened
+from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.errors import NotFoundError
 from refold.domain.log.ports import LiveLog
 from refold.domain.positions import BEGINNING

@@ -6,11 +6,11 @@ import pytest
 from hypothesis.stateful import rule
 
 import refold
-from refold.domain.chat import ChatMessage, ChatRole
+from refold.domain.chat.items import ChatMessage, ChatRole
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.memory import MemoryRecord
-from refold.domain.pool import ContextItem
-from refold.domain.window import ContextItem as WindowItem
+from refold.domain.memory.records import MemoryRecord
+from refold.domain.pool.items import ContextItem
+from refold.domain.window.items import ContextItem as WindowItem
 from refold.infrastructure.queries.why_gone import WhyGone
 
 from ..model.editing_life import NUMBER

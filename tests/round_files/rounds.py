@@ -8,9 +8,10 @@ import msgspec
 
 import refold
 from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from refold.domain.trajectory import Run, Trajectory
 from refold.domain.trajectory.commands import RequestPortrait, WritePortrait
 from refold.domain.trajectory.graph import RunGraph
+from refold.domain.trajectory.run import Run
+from refold.domain.trajectory.trajectory import Trajectory
 
 USER, SESSION = "mia", "s/1"
 TALK = [

@@ -7,7 +7,7 @@ import pytest
 
 import refold
 from refold.domain.messages import HumanMessage, SystemMessage
-from refold.domain.trajectory import Run
+from refold.domain.trajectory.run import Run
 from refold.infrastructure.round_files import import_round_files, load_meta_from_json
 
 from .rounds import ACTION, ASKS, ENDS, QUERY, SESSION, STATE, USER, edge, edges_of, node, table, write_original

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.domain.trajectory import Run
+from refold.domain.trajectory.run import Run
 from refold.infrastructure.round_files import import_round_files, read_round_files, write_round_files
 
 from .rounds import SESSION, USER, busy_run, changes, next_run, without_births

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import refold
-from refold.domain.memory import MemoryKind, MemoryRecord
+from refold.domain.memory.records import MemoryKind, MemoryRecord
 from refold.projections.catalogue import CatalogueRow
 from tests.contract.chat_checking import Teller
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.projections.search import SEARCH
 from tests.verifying.damaging import rows_of, sql, told, verified, view_of, written
 

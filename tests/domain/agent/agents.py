@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from refold.domain.agent import Agent, AgentRegistry, BaseTool, ToolRegistry, Turn, tool
-from refold.domain.hooks import HookRegistry
+from refold.domain.agent.agent import Agent, AgentRegistry
+from refold.domain.agent.tool import BaseTool, ToolRegistry, tool
+from refold.domain.agent.turn import Turn
+from refold.domain.hooks.registry import HookRegistry
 
 REGISTRIES = (AgentRegistry, HookRegistry, ToolRegistry)
 

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import Agent, AgentRegistry, StopReason, Turn, UnregisteredToolError
+from refold.domain.agent.agent import Agent, AgentRegistry
+from refold.domain.agent.errors import UnregisteredToolError
+from refold.domain.agent.turn import StopReason, Turn
 from refold.domain.errors import InvalidInputError
-from refold.domain.hooks import UnregisteredHookError, UnserializableHookError
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.hooks.hook import UnregisteredHookError, UnserializableHookError
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 from .agents import agent_with, run
 

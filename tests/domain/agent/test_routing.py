@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import Agent, StopReason, Turn, UnroutableItemError, tool
+from refold.domain.agent.agent import Agent
+from refold.domain.agent.errors import UnroutableItemError
+from refold.domain.agent.tool import tool
+from refold.domain.agent.turn import StopReason, Turn
 from refold.domain.errors import InvalidInputError, RefoldError
 from refold.domain.log.envelope import acting
-from refold.domain.pool import ContextItem, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.queue import ContextQueue
 
 from .agents import agent_with, run
 

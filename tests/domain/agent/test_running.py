@@ -8,21 +8,18 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import (
-    Agent,
-    AgentRegistry,
+from refold.domain.agent.agent import Agent, AgentRegistry, Gate
+from refold.domain.agent.errors import (
     SafeExecutionError,
-    StopReason,
-    Turn,
     TurnTimeoutError,
     UnregisteredAgentError,
     UnregisteredToolError,
-    tool,
 )
-from refold.domain.agent.agent import Gate
+from refold.domain.agent.tool import tool
+from refold.domain.agent.turn import StopReason, Turn
 from refold.domain.errors import InvalidInputError
-from refold.domain.hooks import AgentHook, HookRegistry
-from refold.domain.hooks.hook import current_context_queue
+from refold.domain.hooks.hook import AgentHook, current_context_queue
+from refold.domain.hooks.registry import HookRegistry
 
 from .agents import agent_with, ran, run
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import AsyncGenTool, Tool, ToolRegistry, UnregisteredToolError, tool
+from refold.domain.agent.errors import UnregisteredToolError
+from refold.domain.agent.tool import AsyncGenTool, Tool, ToolRegistry, tool
 from refold.domain.errors import InvalidInputError, RefoldError
-from refold.domain.hooks import HookRegistry, NotAsyncError, ToolHook, hook
+from refold.domain.hooks.hook import NotAsyncError, ToolHook
+from refold.domain.hooks.registry import HookRegistry, hook
 
 
 async def collected(values: AsyncIterator[Any]) -> list[Any]:

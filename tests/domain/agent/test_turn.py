@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import (
-    SafeExecutionError,
-    StopReason,
-    Turn,
-    TurnMetadata,
-    TurnTimeoutError,
-    UnregisteredToolError,
-    WrongRunMethodError,
-    tool,
-)
+from refold.domain.agent.errors import SafeExecutionError, TurnTimeoutError, UnregisteredToolError, WrongRunMethodError
+from refold.domain.agent.tool import tool
+from refold.domain.agent.turn import StopReason, Turn, TurnMetadata
 from refold.domain.errors import RefoldError
-from refold.domain.hooks import Hook, TurnHook, hook
+from refold.domain.hooks.hook import Hook, TurnHook
+from refold.domain.hooks.registry import hook
 
 
 async def add(a: int, b: int = 0) -> int:

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from refold.domain.agent import Turn
+from refold.domain.agent.turn import Turn
 from refold.domain.context.view import Place
 from refold.domain.errors import DecisionRefusedError, ReadOnlyError
-from refold.domain.hooks import ContextQueueHook, HookDecorator, HookRegistry, UnregisteredHookError
+from refold.domain.hooks.hook import ContextQueueHook, UnregisteredHookError
+from refold.domain.hooks.registry import HookDecorator, HookRegistry
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from refold.domain.pool.changes import Clearing
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.domain.pool.rules import Clear
 
 from .agents import agent_with, run

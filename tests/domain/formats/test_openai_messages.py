@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from refold.domain.chat import ChatContext, ChatMessage, ChatRole, ImageContent
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent, Image, MessageAdded
+from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import function_name, openai_messages, unique_call_ids
 from refold.domain.formats.send import NO_OUTPUT

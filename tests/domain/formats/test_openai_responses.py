@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import FunctionCalled, FunctionReturned, Image, MessageAdded
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.openai.send import openai_messages

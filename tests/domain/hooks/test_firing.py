@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import InvalidInputError, RefoldError
-from refold.domain.hooks import (
+from refold.domain.hooks.hook import (
     AgentHook,
     ContextPoolHook,
     ContextQueueHook,
     Hook,
     HookMetadata,
-    HookRegistry,
     NotAsyncError,
     TurnHook,
-    hook,
 )
+from refold.domain.hooks.registry import HookRegistry, hook
 
 
 def fire(kind: Any, *args: Any, own: list[Any] | None = None, tags: str = "", **kwargs: Any) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
 import pytest
 
-from refold.domain.hooks import TurnHook, hook, inject_context_deps
-from refold.domain.hooks.hook import Injection, current_context_queue, handing_out
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue, ReadOnlyQueue
+from refold.domain.hooks.hook import Injection, TurnHook, current_context_queue, handing_out, inject_context_deps
+from refold.domain.hooks.registry import hook
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue, ReadOnlyQueue
 
 if TYPE_CHECKING:
     from decimal import Decimal as Unknown

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from refold.domain.hooks import CrossLoopLock, TurnHook, hook
+from refold.domain.hooks.hook import TurnHook
+from refold.domain.hooks.locks import CrossLoopLock
+from refold.domain.hooks.registry import hook
 
 
 class Overlap:

@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from refold.domain.hooks import (
-    ContextPoolHook,
-    ContextQueueHook,
-    Hook,
-    HookDecorator,
-    HookRegistry,
-    TurnHook,
-    UnregisteredHookError,
-    hook,
-)
+from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook, TurnHook, UnregisteredHookError
+from refold.domain.hooks.registry import HookDecorator, HookRegistry, hook
 
 
 async def note(*args: Any, **kwargs: Any) -> None:

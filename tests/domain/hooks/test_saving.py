@@ -5,19 +5,16 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import RefoldError
-from refold.domain.hooks import (
+from refold.domain.hooks.hook import (
     AgentHook,
     ContextPoolHook,
     ContextQueueHook,
     Hook,
-    HookRegistry,
     TurnHook,
     UnregisteredHookError,
     UnserializableHookError,
-    hook,
-    rebuild_hooks_from_serialization,
-    serialize_hooks_by_type,
 )
+from refold.domain.hooks.registry import HookRegistry, hook, rebuild_hooks_from_serialization, serialize_hooks_by_type
 
 
 async def note(*args: Any, **kwargs: Any) -> None:

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from refold.domain.chat import ChatContext, ChatRole
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ChatRole
 from refold.domain.chat.view import ChatView
-from refold.domain.llm import LLM, FallbackLLM, LLMResponse
+from refold.domain.llm.base import LLM, LLMResponse
+from refold.domain.llm.fallback import FallbackLLM
 
 
 class Emitted:

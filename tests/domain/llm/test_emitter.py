@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.llm import EventEmitter
+from refold.domain.llm.base import EventEmitter
 
 
 def test_a_handler_gets_as_much_as_it_takes() -> None:

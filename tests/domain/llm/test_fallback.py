@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError
-from refold.domain.llm import LLM, FallbackLLM, collect
+from refold.domain.llm.base import LLM, collect
+from refold.domain.llm.fallback import FallbackLLM
 
 from .models import Emitted, ScriptedLLM, SetClock, Step, ask, errors_of, failing, pieces, said
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.domain.llm import FallbackLLM
+from refold.domain.llm.fallback import FallbackLLM
 
 from .models import ScriptedLLM, SetClock, ask, errors_of, said
 

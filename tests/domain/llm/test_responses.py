@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 from pydantic import ValidationError
 
-from refold.domain.chat import ChatContext, ChatRole
-from refold.domain.llm import LLM, LLMResponse, ResponseChunk, TokenBudget, collect
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import ChatRole
+from refold.domain.llm.base import LLM, LLMResponse, ResponseChunk, TokenBudget, collect
 
 from .models import ScriptedLLM, said
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from refold.domain.chat.summarising import SUMMARIZE_PROMPT, SummaryAnswer, ask_for_summary, generate_summary
-from refold.domain.llm import FallbackLLM
+from refold.domain.llm.fallback import FallbackLLM
 
 from .models import ScriptedLLM, SetClock, Step, said
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatContext
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.window import ContextWindow
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
-from refold.domain.llm import LLM, LLMUnavailableError
+from refold.domain.llm.base import LLM, LLMUnavailableError
 
 from .models import ScriptedLLM
 

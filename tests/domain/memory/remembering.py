@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refold.domain.memory import MemoryChange, MemoryRecord
+from refold.domain.memory.records import MemoryChange, MemoryRecord
 
 
 def about(key: str, value: Any = 1, *, scope: str = "s", **fields: Any) -> MemoryRecord:

@@ -9,8 +9,9 @@ import pytest
 import refold
 from refold import Store
 from refold.domain.errors import ConcurrencyError, InvalidInputError, StorageClosedError
-from refold.domain.memory import InMemoryMemoryStore, Memory, MemoryStore
 from refold.domain.memory import memory as memories
+from refold.domain.memory.memory import InMemoryMemoryStore, Memory
+from refold.domain.memory.records import MemoryStore
 from refold.window import SqliteMemoryStore
 
 from .remembering import about, found, told

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.memory import InMemoryMemoryStore, MemoryKind, MemoryStore
+from refold.domain.memory.memory import InMemoryMemoryStore
+from refold.domain.memory.records import MemoryKind, MemoryStore
 
 from .remembering import about, found
 

@@ -6,7 +6,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.memory import InMemoryMemoryStore, MemoryStore
+from refold.domain.memory.memory import InMemoryMemoryStore
+from refold.domain.memory.records import MemoryStore
 
 from ..fakes import CountingSystem
 from .remembering import about, found, told

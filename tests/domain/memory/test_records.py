@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from refold.domain.memory import MemoryKind, MemoryRecord
+from refold.domain.memory.records import MemoryKind, MemoryRecord
 
 
 def test_a_record() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold.domain.hooks import HookRegistry
+from refold.domain.hooks.registry import HookRegistry
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,12 @@ from typing import Any
 
 from refold.domain.context.context import home_of
 from refold.domain.context.view import Durability
-from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
+from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.log.ports import LiveLog
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from refold.domain.pool.events import PoolOpened, QueueOpened
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.domain.pool.rules import POOLS, QUEUES, Begin
 from refold.infrastructure.opening import Opening, open_journal
 

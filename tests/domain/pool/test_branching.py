@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.domain.pool.state import EMPTY, complete, fold
 
 from .containers import Witness, contents, events, gone, item, pool_of, queue_of

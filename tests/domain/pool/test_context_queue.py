@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import InvalidInputError, RefusedError
-from refold.domain.pool import ContextItem, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.queue import ContextQueue
 
 from .containers import contents, events, gone, queue_of
 

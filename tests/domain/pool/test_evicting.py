@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import InvalidInputError, LimitExceededError, NotFoundError
-from refold.domain.pool import ContextItem, ContextPool
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
 from tests.support.effort import calls_of
 
 from .containers import contents, events, gone, item, pool_of, queue_of

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DecisionRefusedError
-from refold.domain.pool import ContextItem, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.queue import ContextQueue
 
 from .containers import queue_of
 

@@ -7,8 +7,10 @@ import pytest
 
 import refold
 from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
-from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook, HookRegistry
-from refold.domain.pool import ContextItem, ContextPool
+from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
+from refold.domain.hooks.registry import HookRegistry
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
 from refold.infrastructure.store import Store
 
 from .containers import Witness, contents, events, gone, item, pool_of, queue_of

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from refold.domain.ordered_map import OrderedMap
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 
 async def filled(container: Any, count: int) -> Any:

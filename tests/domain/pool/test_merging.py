@@ -6,8 +6,10 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
 from refold.domain.pool.events import PoolConflictResolved, PoolMerged, QueueMerged
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 
 def item(item_id: str, content: Any = "base") -> ContextItem[Any]:

@@ -8,7 +8,9 @@ import pytest
 
 import refold
 from refold.domain.errors import ConcurrencyError
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 from refold.infrastructure.store import Store
 
 from .containers import VetoError, Witness, contents, events, gone, item, pool_of, queue_of

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, NotFoundError
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 from .containers import Container, contents, gone, item, pool_of, queue_of
 

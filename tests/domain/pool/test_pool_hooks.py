@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, NotFoundError
-from refold.domain.pool import ContextItem, ContextPool
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
 
 from .containers import VetoError, Witness, contents, gone, item, pool_of
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, LimitExceededError, NotFoundError
-from refold.domain.hooks import ContextQueueHook, hook
-from refold.domain.pool import ContextItem, ContextQueue
+from refold.domain.hooks.hook import ContextQueueHook
+from refold.domain.hooks.registry import hook
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.queue import ContextQueue
 
 from .containers import VetoError, Witness, contents, gone, queue_of
 

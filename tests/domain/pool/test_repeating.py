@@ -6,7 +6,7 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 from refold.infrastructure.store import Store
 
 from .containers import VetoError, Witness, contents, item, queue_of

@@ -7,15 +7,17 @@ import msgspec
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.hooks import (
+from refold.domain.hooks.hook import (
     ContextPoolHook,
     ContextQueueHook,
     Hook,
-    HookRegistry,
     UnregisteredHookError,
     UnserializableHookError,
 )
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.hooks.registry import HookRegistry
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 from .containers import Witness, contents, gone, item, pool_of, queue_of
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat import ChatRole
+from refold.domain.chat.items import ChatRole
 from refold.domain.errors import InvalidInputError
-from refold.domain.llm import LLM, LLMResponse
-from refold.domain.pool import ContextItem, ContextPool
-from refold.domain.pool.pool import SelectionError
+from refold.domain.llm.base import LLM, LLMResponse
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool, SelectionError
 
 
 class Scripted(LLM):

@@ -7,7 +7,7 @@ import pytest
 
 import refold
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 from refold.infrastructure.store import Store
 
 from ..fakes import LateLog

@@ -7,7 +7,9 @@ import pytest
 
 from refold.domain import content
 from refold.domain.errors import InvalidInputError
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 
 def forget_classes() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from refold.domain.pool import ContextItem
+from refold.domain.pool.items import ContextItem
 
 from ..fakes import SlowLog
 from ..test_to_async import ATTEMPTS, LAG_SECONDS_MAX, worst_lag

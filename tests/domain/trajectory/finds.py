@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
-from refold.domain.trajectory import Run, RunFactory
 from refold.domain.trajectory.events import PortraitDiscarded, PortraitFailed, PortraitRequested, PortraitWritten
+from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.graph import RunGraph
 from refold.domain.trajectory.prompts import portrait_question
+from refold.domain.trajectory.run import Run
 
 WRITTEN = ["PortraitRequested", "PortraitWritten"]
 PORTRAITS = (PortraitRequested, PortraitWritten, PortraitFailed, PortraitDiscarded)

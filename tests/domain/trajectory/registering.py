@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.domain.trajectory import Run, RunFactory
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.run import Run
 
 
 def new_run(round_number: int = 0, factory: RunFactory | None = None) -> Run:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from refold.domain.trajectory import Run, RunFactory
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.run import Run
 
 # What each type requires, with a value.
 FIELDS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,8 @@
 """What is different between two moments of a graph."""
 
-from refold.domain.trajectory import ChangedAttribute, RunFactory, TrajectoryDiff, TrajectoryEdge
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.history import ChangedAttribute, TrajectoryDiff
+from refold.domain.trajectory.trajectory import TrajectoryEdge
 
 from .runs import add, asked, busy
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.domain.trajectory import Run, RunFactory, Trajectory
+from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import DATA, own_fields
+from refold.domain.trajectory.run import Run
+from refold.domain.trajectory.trajectory import Trajectory
 
 # pydot's parser calls another package by its old names.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pydot")

@@ -7,7 +7,8 @@ import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
 from refold.domain.spans import Ref
-from refold.domain.trajectory import NodeNotFoundError, RunFactory
+from refold.domain.trajectory.errors import NodeNotFoundError
+from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.graph import RunGraph
 from refold.domain.trajectory.nodes import DATA, NODE_TYPES
 from refold.domain.trajectory.rules import edge_type

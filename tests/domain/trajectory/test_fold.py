@@ -2,7 +2,8 @@
 
 import pytest
 
-from refold.domain.trajectory import Run, RunFactory
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.state import EMPTY, RunState, complete, fold
 from tests.support.effort import calls_of
 

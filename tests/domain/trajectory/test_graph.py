@@ -5,7 +5,10 @@ import gc
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory import NodeNotFoundError, Run, RunFactory, Trajectory, TrajectoryEdge
+from refold.domain.trajectory.errors import NodeNotFoundError
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.run import Run
+from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge
 
 from .runs import add, asked, bridges, edges
 

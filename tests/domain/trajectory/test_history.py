@@ -3,7 +3,8 @@
 import pytest
 
 from refold.domain.errors import NotFoundError
-from refold.domain.trajectory import NodeNotFoundError, RunFactory
+from refold.domain.trajectory.errors import NodeNotFoundError
+from refold.domain.trajectory.factory import RunFactory
 
 from .runs import add, asked, told
 

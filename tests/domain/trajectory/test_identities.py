@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.trajectory import RunFactory, Trajectory, TrajectoryEdge, TrajectoryNode
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 
 from .runs import add, asked
 

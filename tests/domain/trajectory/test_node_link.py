@@ -7,7 +7,9 @@ from typing import Any
 import networkx
 import pytest
 
-from refold.domain.trajectory import Run, RunFactory, Trajectory, TrajectoryEdge, TrajectoryNode
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.run import Run
+from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 
 
 def two_rounds() -> Run:

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
-from refold.domain.trajectory import BaseIR, DataNode
-from refold.domain.trajectory.nodes import COMPUTATION, DATA, NODE_TYPES, own_fields
+from refold.domain.trajectory.nodes import COMPUTATION, DATA, NODE_TYPES, BaseIR, DataNode, own_fields
 
 from .runs import FIELDS, add, asked
 

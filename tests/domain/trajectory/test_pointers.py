@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.trajectory import RunFactory
+from refold.domain.trajectory.factory import RunFactory
 
 from .runs import add, asked
 

@@ -10,8 +10,8 @@ import pytest
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, ReadOnlyError, StorageClosedError
 from refold.domain.log.envelope import acting
-from refold.domain.trajectory import RunFactory
 from refold.domain.trajectory import run as run_module
+from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import DATA, own_fields
 
 from ..llm.models import ScriptedLLM

@@ -3,7 +3,8 @@
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory import Run, RunFactory
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.run import Run
 
 from .registering import action, asked_run, edges, new_run, pointers, state, table
 

@@ -1,6 +1,7 @@
 """Who is let in, and who makes room (SPEC A2.16)."""
 
-from refold.domain.window import ContextItem, ContextWindow
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 from tests.support.effort import calls_of
 
 from .windows import item, keys, kinds, left, refused

@@ -9,8 +9,9 @@ import pytest
 import refold
 from refold import Store
 from refold.domain.errors import InvalidInputError
-from refold.domain.memory import MemoryRecord, MemoryStore
-from refold.domain.window import AgentContext, ContextItem, ContextWindow
+from refold.domain.memory.records import MemoryRecord, MemoryStore
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import AgentContext, ContextWindow
 
 from .windows import keys
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from refold.domain.window import ContextItem
+from refold.domain.window.items import ContextItem
 
 ITEM = ContextItem("k", "v", "s")
 

@@ -8,7 +8,8 @@ import pytest
 import refold
 from refold import Store
 from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
-from refold.domain.window import ContextItem, ContextWindow
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 
 from .windows import item, keys, refused
 

@@ -9,7 +9,7 @@ import pytest
 
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.ordered_map import OrderedMap
-from refold.domain.window import ContextWindow
+from refold.domain.window.window import ContextWindow
 
 from .windows import item, keys, left, refused
 

@@ -10,7 +10,8 @@ import pytest
 
 from refold.domain.chat.tokens import SCRIPTS
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, LimitExceededError, NotFoundError
-from refold.domain.window import ContextItem, ContextWindow
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 
 from .windows import item, keys, kinds, left, refused
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from refold.domain.window import ContextItem, ContextWindow
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 
 # With a source of one character, the characters that an item counts beside its key and value.
 AROUND = 21

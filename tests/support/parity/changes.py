@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.domain.chat import ContextWindow
 from refold.domain.chat.items import items_from_dict
+from refold.domain.chat.window import ContextWindow
 from tests.support.deviations import forking, joining, summarising, truncating
 from tests.support.deviations.plain_items import Item, rendered
 from tests.support.deviations.switches import explanation

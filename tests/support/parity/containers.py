@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from refold.domain.hooks import ContextPoolHook, ContextQueueHook, Hook
-from refold.domain.pool import ContextItem, ContextPool, ContextQueue
+from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
+from refold.domain.pool.items import ContextItem
+from refold.domain.pool.pool import ContextPool
+from refold.domain.pool.queue import ContextQueue
 
 from .conversions import never
 from .verdicts import Question, Verdict, verdict_of, weighed

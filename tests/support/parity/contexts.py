@@ -4,10 +4,10 @@ import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
-from refold.domain.chat import AgentConfigUpdate, ChatContext, ChatMessage, ChatRole
-from refold.domain.chat.items import ChatItem
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.items import AgentConfigUpdate, ChatItem, ChatMessage, ChatRole
 from refold.domain.chat.view import ChatView
-from refold.domain.llm import LLM, LLMResponse
+from refold.domain.llm.base import LLM, LLMResponse
 from tests.support.deviations.plain_items import Item, active_config
 from tests.support.deviations.summarising import HEADING, OTHERS_HEADING, SUMMARY
 

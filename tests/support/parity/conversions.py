@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.domain.chat import ChatContext, render_context_as_text
-from refold.domain.chat.summarising import render_items
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.summarising import render_context_as_text, render_items
 from refold.domain.chat.tokens import estimate_tokens
 from tests.support.deviations import anthropic, caching, google, openai
 from tests.support.deviations.plain_items import Item

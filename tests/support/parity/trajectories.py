@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from refold.domain.trajectory import Run, RunFactory, Trajectory
 from refold.domain.trajectory.events import NodeRegistered, QueryRegistered
+from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import NODE_TYPES
+from refold.domain.trajectory.run import Run
+from refold.domain.trajectory.trajectory import Trajectory
 from tests.support.deviations import trajectory
 from tests.support.deviations.switches import explanation
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refold.domain.window import ContextItem, ContextWindow
+from refold.domain.window.items import ContextItem
+from refold.domain.window.window import ContextWindow
 from tests.support.deviations import window
 from tests.support.deviations.switches import explanation
 

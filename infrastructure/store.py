@@ -11,11 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..domain.canonical import canonical_json
-from ..domain.chat.context import ChatContext
-from ..domain.chat.events import Opened
-from ..domain.chat.rules.commands import Open
-from ..domain.chat.rules.decide import CHAT
-from ..domain.chat.tokens import TokenCounter
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import awaited
 from ..domain.context.context import Home
@@ -27,64 +22,60 @@ from ..domain.errors import InvalidInputError
 from ..domain.ids import encoded_id, split_stream_id, stream_id
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
-from ..domain.memory.memory import Memory, MemoryScope
 from ..domain.moments import MomentNames
-from ..domain.pool.container import require_tags
-from ..domain.pool.pool import ContextPool
-from ..domain.pool.queue import ContextQueue
 from ..domain.positions import BEGINNING, Moment, Position
-from ..domain.trajectory.factory import RunFactory
-from ..domain.trajectory.identity import run_id_of
-from ..domain.trajectory.run import Run
-from ..domain.trajectory.trajectory import Trajectory
-from ..domain.window.window import AdmissionPolicy, AgentContext, ContextWindow
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.contract import Projection
-from ..projections.entries import ENTRIES
 from ..projections.lineage import LINEAGE, LineageRow
 from ..projections.rollup import ROLLUP, RollupRow
 from ..projections.search import SearchHit
 from ..projections.trajectory_tables import EdgeRow, NodeRow
 from ..projections.usage import USAGE, UsageRow
 from ..projections.validity import VALIDITY
-from .context_settings import ContainerSettings, WindowSettings, window_opening
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
 from .opening import ITEM_KINDS, Opening, context_named, missing_streams, open_journal
 from .projecting.builtin import PROJECTIONS
 from .projecting.folding import note_fault
-from .projecting.rebuild import RebuildReport, Workers, check, rebuild
 from .projecting.runner import ProjectionRunner
 from .projecting.shadow import Progress, Stop
 from .projecting.status import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
-from .projecting.worker import ProjectionWorker, WorkingThread
-from .queries.at import ContextDifference, LogEnd, StoreAt, cut_at, store_difference
-from .queries.audit import (
-    AuditEntry,
-    Transition,
-    config_changes,
-    context_changes,
-    of_attribute,
-    of_item,
-    run_changes,
-    transitions_of,
-)
-from .queries.entries import EntryStay, entry_stays, version_meant
-from .queries.intervals import Interval, holds, intervals
-from .queries.node_audit import AskedNode, AttributeTransition, audit_node, is_node_name, node_changes
-from .queries.pages import ContextPage, Wish, context_page
-from .queries.runs import Selected, run_edges, run_graph, run_nodes
-from .queries.search import search
-from .queries.what_if import WhatIf
-from .queries.why_gone import WhyGone, why_gone
+from .queries.at import LogEnd
 from .subscription import Cursor, Subscription, wanted
 from .times import day_named
-from .verifying import Report, verify
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder
 
-Adopted = TypeVar("Adopted", ChatContext, ContextQueue[Any], ContextPool[Any], ContextWindow, MemoryScope, Run)
+    from ..domain.chat.context import ChatContext
+    from ..domain.chat.tokens import TokenCounter
+    from ..domain.memory.memory import Memory, MemoryScope
+    from ..domain.pool.pool import ContextPool
+    from ..domain.pool.queue import ContextQueue
+    from ..domain.trajectory.factory import RunFactory
+    from ..domain.trajectory.run import Run
+    from ..domain.trajectory.trajectory import Trajectory
+    from ..domain.window.window import AdmissionPolicy, AgentContext, ContextWindow
+    from .projecting.rebuild import RebuildReport
+    from .projecting.worker import ProjectionWorker, WorkingThread
+    from .queries.at import ContextDifference, StoreAt
+    from .queries.audit import (
+        AuditEntry,
+        Transition,
+    )
+    from .queries.entries import EntryStay
+    from .queries.intervals import Interval
+    from .queries.node_audit import AttributeTransition
+    from .queries.pages import ContextPage
+    from .queries.what_if import WhatIf
+    from .queries.why_gone import WhyGone
+    from .verifying import Report
+
+# Contexts and questions are imported by the calls that need them: a program that has chats alone never loads pools,
+# windows, memory and runs, which is half of the time that opening a store would take.
+Adopted = TypeVar(
+    "Adopted", "ChatContext", "ContextQueue[Any]", "ContextPool[Any]", "ContextWindow", "MemoryScope", "Run"
+)
 
 
 class Store:
@@ -108,7 +99,6 @@ class Store:
         self._projections = projections
         self._runner = ProjectionRunner(log, projections, PROJECTIONS)
         self._unflushed: set[Journal[Any]] = set()
-        self._runs = RunFactory(self._home(durability))
         self._moments = MomentNames(self._home("commit"))
         self._end = LogEnd(log)
         flush_at_exit(self._unflushed)
@@ -137,6 +127,11 @@ class Store:
             InvalidInputError: the id cannot be one, or the context has another user, session or agent.
             NotFoundError: it does not exist and `create` is False.
         """
+        from ..domain.chat.context import ChatContext
+        from ..domain.chat.events import Opened
+        from ..domain.chat.rules.commands import Open
+        from ..domain.chat.rules.decide import CHAT
+
         opened = Opened(
             user=user,
             session=session,
@@ -168,6 +163,10 @@ class Store:
                 user, session or agent, or has another limit or other tags (`change_settings` changes them).
             NotFoundError: it does not exist and `create` is False.
         """
+        from ..domain.pool.container import require_tags
+        from ..domain.pool.queue import ContextQueue
+        from .context_settings import ContainerSettings
+
         settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
         opening = settings.opening(ContextQueue, user=user, session=session, agent=agent)
         return settings.container_on(self._journal(context_id, opening, create, durability), ContextQueue)
@@ -192,6 +191,10 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `queue`.
         """
+        from ..domain.pool.container import require_tags
+        from ..domain.pool.pool import ContextPool
+        from .context_settings import ContainerSettings
+
         settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
         opening = settings.opening(ContextPool, user=user, session=session, agent=agent)
         return settings.container_on(self._journal(context_id, opening, create, durability), ContextPool)
@@ -221,6 +224,8 @@ class Store:
                 has another budget or policy (to set `window.max_tokens` changes it).
             NotFoundError: it does not exist and `create` is False.
         """
+        from .context_settings import WindowSettings, window_opening
+
         settings = WindowSettings(max_tokens, policy, counter)
         opening = window_opening(settings, user=user, session=session, agent=agent)
         return settings.window_on(self._journal(context_id, opening, create, durability))
@@ -232,6 +237,8 @@ class Store:
         return self._memory(durability, NO_TRACE)
 
     def _memory(self, durability: Durability | None, trace: Trace) -> Memory:
+        from ..domain.memory.memory import Memory
+
         return Memory(self._home(durability), trace=trace)
 
     def _home(self, durability: Durability | None) -> Home:
@@ -266,6 +273,9 @@ class Store:
             InvalidInputError: the session's or trace's id cannot be that of a window, or the window has another budget
                 or policy.
         """
+        from ..domain.window.window import AgentContext
+        from .context_settings import WindowSettings, window_opening
+
         settings = WindowSettings(max_tokens, policy, counter)
         # A session may begin before its user is known, so that only what it began with is recorded.
         opening = window_opening(settings, user=user_id, session=session_id, agent=None, settled=())
@@ -311,6 +321,17 @@ class Store:
 
     arun = awaited(run)
 
+    @property
+    def _runs(self) -> RunFactory:
+        """The factory of runs, made with the first one: all callers get the same object for a run."""
+        from ..domain.trajectory.factory import RunFactory
+
+        made: RunFactory | None = self.__dict__.get("_run_factory")
+        if made is None:
+            # One step, so that two threads get the same factory.
+            made = self.__dict__.setdefault("_run_factory", RunFactory(self._home(self._durability)))
+        return made
+
     def release_runs(
         self,
         user_id: str | None = None,
@@ -348,6 +369,8 @@ class Store:
                 are others here.
             ConcurrencyError: there is a context with this id.
         """
+        from ..domain.trajectory.run import Run
+
         kind = context.stream_kind
         if not context.is_detached:
             raise InvalidInputError(f"{kind} context {context.id!r} is kept in a store already: fork or branch it")
@@ -436,6 +459,8 @@ class Store:
             InvalidInputError: it is none of these; a version belongs to one context.
             NotFoundError: no moment has this name.
         """
+        from .queries.at import StoreAt, cut_at
+
         self.flush()
         return StoreAt(self, cut_at(moment, self._moments, self._end))
 
@@ -448,6 +473,8 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
         """
+        from .queries.at import store_difference
+
         return store_difference(self.at(before), self.at(self.log.now() if after is None else after))
 
     def what_if(self, moment: str | datetime | Moment | Position) -> WhatIf:
@@ -457,6 +484,9 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
         """
+        from .queries.at import cut_at
+        from .queries.what_if import WhatIf
+
         self.flush()
         return WhatIf(self.log, cut_at(moment, self._moments, self._end))
 
@@ -468,6 +498,8 @@ class Store:
             InvalidInputError: the name cannot be one, or the moment is a time: name a position.
             NotFoundError: no moment has the name that was given as the moment.
         """
+        from .queries.at import cut_at
+
         self.flush()
         cut = self._end.now() if moment is None else cut_at(moment, self._moments, self._end)
         if not isinstance(cut, Moment):
@@ -507,6 +539,8 @@ class Store:
         Raises:
             InvalidInputError: there is no such kind, a time without a zone, or a limit that is none.
         """
+        from .queries.pages import Wish, context_page
+
         wish = Wish(kind=kind, user=user, session=session, agent=agent, since=since, until=until)
         return context_page(self._runner, wish, limit=limit, cursor=cursor)
 
@@ -522,6 +556,8 @@ class Store:
         Raises:
             NotFoundError: there is no such chat.
         """
+        from .queries.intervals import intervals
+
         stream = context_named(self.log, context_id, ("chat",))
         self._runner.catch_up(VALIDITY)
         return intervals(self._projections, stream)
@@ -541,6 +577,10 @@ class Store:
             NotFoundError: there is no such queue or pool, or no such version or name.
             InvalidInputError: both could be meant, or `at` is none of these.
         """
+        from ..projections.entries import ENTRIES
+        from .queries.entries import entry_stays, version_meant
+        from .queries.intervals import holds
+
         stream = context_named(self.log, context, ("queue", "pool"))
         head = self.log.head(stream)
         self._runner.catch_up(ENTRIES)
@@ -598,6 +638,8 @@ class Store:
             LimitExceededError: it has too many words.
             NotFoundError: there is no such context.
         """
+        from .queries.search import search
+
         return search(self.log, self._runner, query, kind=kind, context=context, limit=limit)
 
     asearch = awaited(search)
@@ -626,6 +668,9 @@ class Store:
             NotFoundError: there is no such context or node, or it never had that item, or no change of that attribute.
             InvalidInputError: several could be meant; an item of a node, or a session of a context, was asked for.
         """
+        from .queries.audit import of_attribute, of_item, transitions_of
+        from .queries.node_audit import is_node_name, node_changes
+
         where = {"user_id": user_id, "session_id": session_id, "run_id": run_id, "sub_id": sub_id}
         if is_node_name(subject):
             if item is not None:
@@ -656,6 +701,8 @@ class Store:
             NotFoundError: there is no such context.
             InvalidInputError: several could be meant, or it holds no items, as a run.
         """
+        from .queries.why_gone import why_gone
+
         stream = context_named(self.log, context)
         if split_stream_id(stream)[0] not in ITEM_KINDS:
             raise InvalidInputError(f"{stream} holds no items: `audit` tells what became of its nodes")
@@ -665,6 +712,10 @@ class Store:
     awhy_gone = awaited(why_gone)
 
     def _changes(self, stream: str) -> list[AuditEntry]:
+        from ..domain.trajectory.identity import run_id_of
+        from .queries.audit import config_changes, context_changes, run_changes
+        from .queries.intervals import intervals
+
         kind, context_id = split_stream_id(stream)
         head = self.log.head(stream)
         if kind == "run":
@@ -695,6 +746,8 @@ class Store:
         Raises:
             InvalidInputError: a part that cannot be one, or no such type.
         """
+        from .queries.runs import Selected, run_nodes
+
         return run_nodes(self._runner, Selected(user_id, session_id, run_id, sub_id), node_type)
 
     arun_nodes = awaited(run_nodes)
@@ -708,6 +761,8 @@ class Store:
         Raises:
             InvalidInputError: a part that cannot be one.
         """
+        from .queries.runs import Selected, run_edges
+
         return run_edges(self._runner, Selected(user_id, session_id, run_id, sub_id))
 
     arun_edges = awaited(run_edges)
@@ -723,6 +778,8 @@ class Store:
             InvalidInputError: a part that cannot be one.
             NotFoundError: there is no node.
         """
+        from .queries.runs import Selected, run_graph
+
         return run_graph(self._runner, Selected(user_id, session_id, run_id, sub_id))
 
     arun_graph = awaited(run_graph)
@@ -748,6 +805,8 @@ class Store:
             NodeNotFoundError: there is none.
             NotFoundError: the node never had that attribute.
         """
+        from .queries.node_audit import AskedNode, audit_node
+
         return audit_node(self._runner, AskedNode(node, user_id, session_id, run_id, sub_id), attribute)
 
     aaudit_node = awaited(audit_node)
@@ -814,6 +873,8 @@ class Store:
             InvalidInputError: there are to be fewer than 1 partitions, or more than PARTITIONS_MAX.
             ProjectionError: it cannot fold an event; the rows that are read stay.
         """
+        from .projecting.rebuild import Workers, rebuild
+
         projection = self._runner.named(name)
         workers = None if executor is None else Workers.of(executor, partitions)
         report = rebuild(
@@ -831,6 +892,8 @@ class Store:
             NotFoundError: there is no such projection.
             ProjectionError: it cannot fold an event.
         """
+        from .projecting.rebuild import check
+
         return check(self.log, self._projections, self._runner.named(name), progress=progress, stop=stop)
 
     def start_projections(self, names: Iterable[str] | None = None) -> WorkingThread:
@@ -840,6 +903,8 @@ class Store:
         Raises:
             NotFoundError: there is no such projection.
         """
+        from .projecting.worker import WorkingThread
+
         return WorkingThread(self._worker(names))
 
     def run_projections(self, stop: threading.Event, names: Iterable[str] | None = None) -> None:
@@ -858,9 +923,13 @@ class Store:
         The report lists all problems. With `repair` projections that differ from their fold are rebuilt; no event is
         touched.
         """
+        from .verifying import verify
+
         return verify(self.log, self._projections, self._runner.projections.values(), repair=repair, progress=progress)
 
     def _worker(self, names: Iterable[str] | None) -> ProjectionWorker:
+        from .projecting.worker import ProjectionWorker
+
         chosen = list(self._runner.projections) if names is None else list(names)
         return ProjectionWorker(self.log, self._projections, [self._runner.named(name) for name in chosen])
 

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.concurrency.threads import awaited
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
 from ...domain.log.ports import LiveLog
-from ...domain.memory.memory import Memory, MemoryAt
 from ...domain.moments import MomentNames
-from ...domain.pool.pool import ContextPool, ReadOnlyPool
-from ...domain.pool.queue import ContextQueue, ReadOnlyQueue
 from ...domain.positions import BEGINNING, Moment, Position
 from ...domain.totals import Totals
-from ...domain.trajectory.run import ReadOnlyRun, Run
-from ...domain.window.window import ContextWindow, ReadOnlyContextWindow
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
+
+if TYPE_CHECKING:
+    from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+    from ...domain.memory.memory import Memory, MemoryAt
+    from ...domain.pool.pool import ContextPool, ReadOnlyPool
+    from ...domain.pool.queue import ContextQueue, ReadOnlyQueue
+    from ...domain.trajectory.run import ReadOnlyRun, Run
+    from ...domain.window.window import ContextWindow, ReadOnlyContextWindow
 
 
 class LogEnd:

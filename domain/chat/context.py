@@ -18,10 +18,6 @@ from ..concurrency.threads import in_thread
 from ..context.context import Home, detached_home, detached_journal, home_of
 from ..context.journal import Journal, Outcome
 from ..errors import InvalidInputError
-from ..formats.anthropic.receive import items_from_anthropic
-from ..formats.google.receive import items_from_google
-from ..formats.openai.receive import items_from_openai_messages
-from ..formats.responses.receive import items_from_openai_responses
 from ..log.envelope import RecordedEvent
 from ..positions import Moment
 from .events import (
@@ -137,6 +133,8 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             InvalidInputError: something is no message; the error names its index and field.
         """
+        from ..formats.openai.receive import items_from_openai_messages
+
         return _holding(cls, items_from_openai_messages(messages, system_clock=REAL_SYSTEM))
 
     @classmethod
@@ -147,6 +145,8 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             InvalidInputError: an entry that no item can stand for; the error names it.
         """
+        from ..formats.responses.receive import items_from_openai_responses
+
         return _holding(cls, items_from_openai_responses(entries, instructions, system_clock=REAL_SYSTEM))
 
     @classmethod
@@ -157,6 +157,8 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             InvalidInputError: something is no message; the error names its index and field.
         """
+        from ..formats.anthropic.receive import items_from_anthropic
+
         return _holding(cls, items_from_anthropic(messages, system, system_clock=REAL_SYSTEM))
 
     @classmethod
@@ -167,6 +169,8 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             InvalidInputError: something is no content; the error names its index and field.
         """
+        from ..formats.google.receive import items_from_google
+
         return _holding(cls, items_from_google(contents, system_instruction, system_clock=REAL_SYSTEM))
 
     # Appends, which catch up with other writers and go behind what they wrote

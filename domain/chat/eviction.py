@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..formats.openai.send import openai_messages
 from .state.sequence import Items
 
 
@@ -48,6 +47,8 @@ class Eviction:
     @cached_property
     def first_changed_message(self) -> int | None:
         """The index of the first OpenAI message that is another one now, None where nothing left."""
+        from ..formats.openai.send import openai_messages
+
         first = self.first_changed_item
         return None if first is None else len(openai_messages(self._before[:first]))
 

@@ -11,10 +11,6 @@ from ..context.context import Context, Home
 from ..context.journal import Journal
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
-from ..formats.anthropic.send import anthropic_messages
-from ..formats.google.send import google_contents, to_google_types
-from ..formats.openai.send import openai_messages
-from ..formats.responses.send import openai_responses_input
 from ..frozen import FrozenList
 from ..ids import split_stream_id, stream_id
 from ..totals import Totals
@@ -152,10 +148,14 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         What was imported comes out as it came in. A developer message made here is sent as "system"; for a
         `reasoning_model` "system" becomes "developer". `exact` repairs nothing: it is for looking at a context.
         """
+        from ..formats.openai.send import openai_messages
+
         return openai_messages(self._state.items, reasoning_model=reasoning_model, exact=exact)
 
     def to_openai_responses(self) -> tuple[list[dict[str, Any]], str | None]:
         """Return (input, instructions) for OpenAI's Responses API, valid whatever was done to the context."""
+        from ..formats.responses.send import openai_responses_input
+
         return openai_responses_input(self._state.items)
 
     def to_anthropic_messages(
@@ -168,6 +168,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse. `exact`
         gives what was imported from Anthropic messages as it came, and repairs nothing: it is for looking at a context.
         """
+        from ..formats.anthropic.send import anthropic_messages
+
         items = self._state.items
         return anthropic_messages(items, caching=caching, allow_prefill=allow_prefill, exact=exact)
 
@@ -183,6 +185,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         Raises:
             ImportError: the package google-genai is not installed.
         """
+        from ..formats.google.send import to_google_types
+
         contents, system = self.to_google_json(thought_signatures=thought_signatures)
         return to_google_types(contents), system
 
@@ -190,6 +194,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return what `to_google_contents` does as plain data, for which no package is needed."""
+        from ..formats.google.send import google_contents
+
         return google_contents(self._state.items, thought_signatures=thought_signatures)
 
     def _forget_shown(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..context.adopt import adopted_events
@@ -70,9 +70,6 @@ from .prompts import Asking, Portrayer, asking_of, portrait_question
 from .rules import is_undescribed, require_queue
 from .state import QUEUES, Edge, RunState, past_rounds, type_of
 from .trajectory import Trajectory
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("refold.trajectory")
 # Steps that each queue of a run holds at most.

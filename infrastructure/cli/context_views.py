@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.context.context import resolve_version
 from ...domain.context.description import Departure
 from ...domain.ids import split_stream_id
 from ...domain.log.ports import Log
-from ...domain.memory import state as memories
-from ...domain.memory.state import forgotten
-from ...domain.pool import state as containers
-from ...domain.pool.state import Departures
-from ...domain.pool.state import complete as container_events
 from ...domain.spans import Ref
 from ...domain.totals import Totals
-from ...domain.trajectory.identity import run_id_of
-from ...domain.trajectory.run import Run
-from ...domain.window import state as windows
-from ...domain.window.state import Departures as WindowDepartures
-from ...domain.window.state import complete as window_events
 from ..opening import KINDS
 from ..queries.origins import Item, births, full_ref
 from ..store import Store
 from .args import Reference, stream_of
 from .chat_views import SeenChat
 from .render import Entry
+
+if TYPE_CHECKING:
+    from ...domain.memory import state as memories
+    from ...domain.pool import state as containers
+    from ...domain.trajectory.run import Run
+    from ...domain.window import state as windows
 
 
 class Gone(NamedTuple):
@@ -103,6 +99,9 @@ class SeenContainer(SeenFolded):
     @cached_property
     def state(self) -> containers.ContainerState:
         """The folded state."""
+        from ...domain.pool import state as containers
+        from ...domain.pool.state import complete as container_events
+
         return containers.fold(containers.EMPTY, container_events(self.log, self._events()))
 
     @property
@@ -124,6 +123,9 @@ class SeenContainer(SeenFolded):
         return [(held.ref, held.event) for held in self.state.items.values()]
 
     def _gone(self) -> list[Gone]:
+        from ...domain.pool.state import Departures
+        from ...domain.pool.state import complete as container_events
+
         departures = Departures(self.stream)
         departures.go_on(container_events(self.log, self._events()))
         return [Gone(ref, one.held.event, one) for ref, one in departures.gone().items()]
@@ -135,6 +137,9 @@ class SeenWindow(SeenFolded):
     @cached_property
     def state(self) -> windows.WindowState:
         """The folded state."""
+        from ...domain.window import state as windows
+        from ...domain.window.state import complete as window_events
+
         return windows.fold(windows.EMPTY, window_events(self.log, self._events()))
 
     @property
@@ -156,6 +161,8 @@ class SeenWindow(SeenFolded):
         return [(Ref(held.version), held.event) for held in self.state.held.in_order()]
 
     def _gone(self) -> list[Gone]:
+        from ...domain.window.state import Departures as WindowDepartures
+
         departures = WindowDepartures(self.log, self.stream, self.version)
         left = [(one.born, Departure(one.how, one.reason, one.version)) for one in departures.evicted()]
         left += [(one.born, Departure("drop", one.reason, one.version)) for one in departures.dropped()]
@@ -170,6 +177,8 @@ class SeenMemory(SeenFolded):
     @cached_property
     def state(self) -> memories.MemoryState:
         """The folded state."""
+        from ...domain.memory import state as memories
+
         return memories.fold(memories.EMPTY, memories.complete(self.log, self._events()))
 
     @property
@@ -186,6 +195,8 @@ class SeenMemory(SeenFolded):
         return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
 
     def _gone(self) -> list[Gone]:
+        from ...domain.memory.state import forgotten
+
         events = self.log.read(self.stream, until=self.version)
         gone = [Gone(Ref(held.version), held.event, how) for held, how in forgotten(events, self.stream, None)]
         return sorted(gone, key=lambda one: one.left.version)
@@ -279,6 +290,8 @@ def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
         chat = store.chat(context_id, create=False)
         return SeenChat(store.log, chat, chat.version if moment is None else chat.version_at(moment))
     if kind == "run":
+        from ...domain.trajectory.identity import run_id_of
+
         run = store.run(*run_id_of(context_id), create=False)
         return SeenRun(store.log, run, run.version if moment is None else run.version_at(moment))
     now = FOLDED[kind](store.log, stream, store.log.head(stream))

@@ -13,7 +13,6 @@ from .chat_views import SeenChat
 from .context_views import SeenRun, seen
 from .item_list import print_shown, shown_of
 from .render import print_json, print_json_list
-from .runs import print_run
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 # Those that an import comes out of as it came in.
@@ -97,6 +96,9 @@ def command(
             fault = f"--as {form} goes with chats, and this is {view.stream}: take --as text or json"
             raise click.UsageError(fault, click.get_current_context())
         if isinstance(view, SeenRun):
+            # Chats are shown without the modules of runs, which double the time to start.
+            from .runs import print_run
+
             _check_run(view, evicted=evicted, tail=tail)
             print_run(view, as_json=as_json or form == "json")
         elif isinstance(view, SeenChat) and form in PROVIDERS:

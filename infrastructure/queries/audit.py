@@ -8,7 +8,7 @@ and remembers which of them are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
@@ -47,7 +47,6 @@ from ...domain.trajectory.events import (
     StepTaken,
 )
 from ...domain.trajectory.nodes import DESCRIPTION
-from ...domain.trajectory.run import Run
 from ...domain.window import describe as windows
 from ...domain.window.events import WindowEvent
 from ...projections.intervals import STILL_THERE
@@ -55,6 +54,9 @@ from ..log.codec import tag_of
 from ..plain_data import plain_fields, plain_item
 from .intervals import Interval
 from .origins import Item, births, causes_of, full_ref, id_of, named_so, ref_of
+
+if TYPE_CHECKING:
+    from ...domain.trajectory.run import Run
 
 CONFIG = "agent_config_update"
 

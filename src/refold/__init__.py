@@ -154,13 +154,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    place = _MODULES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, original = place.partition(":")
-    found = globals()[name] = getattr(import_module(module), original or name)
-    return found
+if not TYPE_CHECKING:
+    # Type checkers see the imports above, and refuse any other name.
+    def __getattr__(name: str) -> Any:
+        place = _MODULES.get(name)
+        if place is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, original = place.partition(":")
+        found = globals()[name] = getattr(import_module(module), original or name)
+        return found
 
 
 def __dir__() -> list[str]:

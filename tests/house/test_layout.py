@@ -1,7 +1,13 @@
 """The limits that keep the code easy to see whole; `scripts/layout` prints the figures."""
 
 import ast
+import importlib
+import subprocess
+import sys
 
+import pytest
+
+import refold
 from tests.support.project import ROOT, parsed
 
 from .layout import SMALL_LINES, circles, imports, only_for_one, passed_by_common_calls, sources
@@ -56,3 +62,51 @@ def test_only_faces_list_their_names() -> None:
     ]
 
     assert found == []
+
+
+def test_names_are_those_of_type_checkers() -> None:
+    """`refold` imports a name when it is first used, from the module where type checkers look for it."""
+    face = parsed(sources()["refold"])
+    checked = next(node for node in face.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    places = {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert sorted(places) == sorted(refold.__all__)
+    for name, place in places.items():
+        module, original = place.split(":")
+        assert getattr(refold, name) is getattr(importlib.import_module(module), original)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = refold.nothing  # type: ignore[attr-defined]
+    assert set(refold.__all__) <= set(dir(refold))
+
+
+@pytest.mark.parametrize(
+    ("program", "unneeded"),
+    [
+        ("import refold", ("refold.", "msgspec", "pydantic", "sqlite3")),
+        (
+            "import refold\nwith refold.open(':memory:') as store: store.chat('a').add_message('user', 'hello')",
+            (
+                *("refold.domain.pool.pool", "refold.domain.window.window", "refold.domain.memory.memory"),
+                *("refold.domain.trajectory.run", "refold.domain.hooks", "refold.domain.formats", "refold.domain.llm"),
+                *("refold.infrastructure.log.postgres", "refold.infrastructure.verifying", "psycopg", "eventsourcing"),
+            ),
+        ),
+        (
+            "import refold.infrastructure.cli.show",
+            ("refold.domain.trajectory.run", "refold.domain.pool.pool", "refold.infrastructure.models", "rich"),
+        ),
+    ],
+    ids=["import refold", "a chat", "refold show"],
+)
+def test_programs_load_what_they_need(program: str, unneeded: tuple[str, ...]) -> None:
+    """A program that has chats alone loads no other contexts, and no formats before it converts."""
+    listing = "\nimport sys; print(*sys.modules)"
+
+    loaded = subprocess.run([sys.executable, "-c", program + listing], capture_output=True, text=True, check=True)
+
+    assert [name for name in loaded.stdout.split() if name.startswith(unneeded)] == []

@@ -48,14 +48,15 @@ def documented() -> dict[str, Definition]:
 
 
 def in_code(path_and_name: str) -> Definition:
-    """Return the definition of this name in the layers, or in the package before it; there is one."""
+    """Return the definition of this name in the layers, where a public package is before it the one that it exports."""
     package, _, name = path_and_name.rpartition(".")
+    exported = getattr(importlib.import_module(package), name) if package else None
     found = [
         node
         for layer in LAYERS
         for module, path in modules(layer)
         for key, node in definitions(parsed(path).body).items()
-        if key == name and f"{module}.".startswith(f"{package}." if package else "")
+        if key == name and (exported is None or module == exported.__module__)
     ]
     assert len(found) == 1, path_and_name
     return found[0]

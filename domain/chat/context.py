@@ -7,6 +7,7 @@ stands on a log in memory; the calls are the same.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -65,7 +66,15 @@ from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
 from .state.fold import ChatState
 from .state.sequence import Items
-from .summarising import OTHERS_SUMMARY, SUMMARY, SummaryAnswer, ask_for_summary, model_name, prior_text, render_items
+from .summarising import (
+    OTHERS_SUMMARY,
+    SUMMARIZE_PROMPT,
+    SUMMARY,
+    SummaryAnswer,
+    model_name,
+    prior_text,
+    render_items,
+)
 from .tokens import DEFAULT, TokenCounter
 from .view import ChatView
 from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
@@ -77,6 +86,7 @@ if TYPE_CHECKING:
     from .replay import Policy, Replay
 
 
+logger = logging.getLogger(__name__)
 Item = TypeVar("Item", bound=ChatItem)
 Made = TypeVar("Made", bound="ChatContext")
 
@@ -900,3 +910,32 @@ def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:
     context = made()
     context.record_items(items)
     return context
+
+
+async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> SummaryAnswer:
+    """
+    Ask a model to summarise `text`, folding in a summary of what came before it.
+
+    An error, also one after part of the answer, and a blank answer give a `failure` in words, and no text.
+    """
+    from ..llm.base import collect
+
+    excerpt = f"[Previous Summary]: {prior}\n{text}" if prior else text
+    try:
+        prompt = ChatContext([
+            ChatMessage(role=ChatRole.SYSTEM, content=[SUMMARIZE_PROMPT]),
+            ChatMessage(role=ChatRole.USER, content=[excerpt]),
+        ])  # fmt: skip
+        answer = await collect(llm.chat(prompt))
+    except Exception as error:
+        logger.warning("no summary: the model failed", exc_info=True)
+        return SummaryAnswer(failure=f"the model failed: {type(error).__name__}: {error}")
+    if not answer.content.strip():
+        logger.warning("no summary: the model gave a blank answer")
+        return SummaryAnswer(failure="the model gave a blank answer")
+    return SummaryAnswer(answer.content)
+
+
+async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:
+    """Return a summary of `text`, or "" where there is none; `ask_for_summary` says why."""
+    return (await ask_for_summary(llm, text, prior=prior)).text

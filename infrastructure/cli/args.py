@@ -1,16 +1,18 @@
 """
-The arguments and options that commands share: which database, `--json`, and addresses.
+The arguments and options that commands share: which database, `--json`, addresses, and CONTENT as it is typed.
 
 An address is `CTX`, `CTX@V` or `CTX@A..B`. A reading command opens the database for reading, so it can neither make
-one nor be stopped by a writer.
+one nor be stopped by a writer. `group` makes the groups of commands, `refold KIND VERB`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -32,6 +34,8 @@ PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 # Those with commands of their own.
 COMMANDED = ("queue", "pool", "memory")
+F = TypeVar("F", bound=Callable[..., Any])
+STDIN = "-"
 
 
 def checked_text(value: str) -> str:
@@ -249,3 +253,54 @@ def chat_in(store: Store, stream: str) -> ChatContext:
 def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
     """Return the chat as it was at a moment, or as it is."""
     return chat.at(chat.version if moment is None else moment)
+
+
+class OrderedGroup(click.Group):
+    """A group whose help has the commands in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in their order."""
+        return list(self.commands)
+
+
+def group(kind: str, help_text: str, commands: Iterable[click.Command]) -> click.Group:
+    """Return the command `refold KIND`, which has other commands."""
+    # Without one of them it is used wrongly: an error says so in one line, not in a page of help.
+    made = OrderedGroup(kind, help=help_text, no_args_is_help=False)
+    for command in commands:
+        made.add_command(command)
+    return made
+
+
+def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value != STDIN:
+        return checked_text(value)
+    try:
+        return checked_text(sys.stdin.buffer.read().decode())
+    except UnicodeDecodeError as error:
+        raise click.BadParameter("what comes on stdin is not UTF-8 text") from error
+
+
+def content(name: str) -> Callable[[F], F]:
+    """Return the argument that is a text to be kept, or `-` for one that comes on stdin."""
+    return click.argument("content", metavar=name, callback=_given)
+
+
+def is_json(name: str) -> Callable[[F], F]:
+    """Return the option that says that the text is JSON."""
+    return click.option("--parse", "is_json", is_flag=True, help=f"{name} is JSON; without it, it is a text.")
+
+
+def parsed(text: str, *, is_json: bool) -> Any:
+    """
+    Return what is to be kept.
+
+    Raises:
+        UsageError: it is no JSON.
+    """
+    if not is_json:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--parse: it is no JSON: {error}", click.get_current_context()) from error

@@ -35,9 +35,13 @@ from .args import (
     address,
     as_json,
     changing,
+    content,
     database,
     existing,
+    group,
+    is_json,
     optional_text,
+    parsed,
     reading,
     reason,
     required_text,
@@ -45,7 +49,6 @@ from .args import (
 )
 from .args import reference as parse_reference
 from .changes import PLACE, items, report
-from .context_kinds import content, group, is_json, parsed
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
 from .render import one_line

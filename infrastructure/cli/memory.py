@@ -22,9 +22,13 @@ from .args import (
     as_json,
     changing,
     checked_text,
+    content,
     database,
     existing,
+    group,
+    is_json,
     optional_text,
+    parsed,
     reading,
     reason,
     required_text,
@@ -33,7 +37,6 @@ from .args import (
 from .args import reference as parse_reference
 from .changes import items, note, report
 from .containers import named_shape
-from .context_kinds import content, group, is_json, parsed
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
 from .render import one_line

@@ -13,7 +13,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from .args import as_json, database, existing, opened, reading, required_text
 from .changes import note
-from .chat_views import SeenChat
+from .context_views import SeenChat
 from .lines import Row, body_of, print_rows
 from .render import aligned, item_shape, one_line, paint, print_json
 

@@ -9,8 +9,7 @@ import click
 from ...domain.chat.context import ReadOnlyChatContext
 from .args import Reference, address, as_json, database, reading
 from .args import reference as parse_reference
-from .chat_views import SeenChat
-from .context_views import SeenRun, seen
+from .context_views import SeenChat, SeenRun, seen
 from .item_list import print_shown, shown_of
 from .render import print_json, print_json_list
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.domain.chat.context import ChatContext, ReadOnlyChatContext
+from refold.domain.chat.context import ChatContext, ReadOnlyChatContext, ask_for_summary, generate_summary
 from refold.domain.chat.eviction import Eviction
 from refold.domain.chat.items import (
     AgentConfigUpdate,
@@ -21,8 +21,6 @@ from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.summarising import (
     SUMMARIZE_PROMPT,
     SummaryAnswer,
-    ask_for_summary,
-    generate_summary,
     render_context_as_text,
     render_items,
 )

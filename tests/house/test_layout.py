@@ -18,25 +18,13 @@ SMALL_ALLOWED = {
     "refold.infrastructure.log.sqlite.open_files": "connection.py would be longer than a file may be",
     "refold.infrastructure.queries.search": "a question has a file of its own",
 }
-# Groups that import each other inside functions or for type checkers alone, by one of theirs.
-CIRCLES_ALLOWED = {
-    "refold.domain.chat.summarising": "a summary is asked for with a context, and contexts ask for summaries",
-}
 MODULES_PASSED_MAX = {"add_message": 24, "contexts": 12, "at": 23, "register_node": 24, "refold show": 61}
 
 
-def test_no_module_needs_itself_to_be_imported() -> None:
-    """No circle of imports at the top of modules."""
+def test_no_circles_of_imports() -> None:
+    """No modules import each other, be it inside functions or for type checkers."""
     assert circles(imports().first) == []
-
-
-def test_no_other_circles() -> None:
-    """Imports in functions and for type checkers make no circles but the known ones, which are still there."""
-    found = circles(imports().ever)
-    named = [{name for name in CIRCLES_ALLOWED if name in group} for group in found]
-
-    assert sorted(name for names in named for name in names) == sorted(CIRCLES_ALLOWED)
-    assert [group for group, names in zip(found, named, strict=True) if len(names) != 1] == []
+    assert circles(imports().ever) == []
 
 
 def test_small_modules_serve_several() -> None:

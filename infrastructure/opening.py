@@ -16,13 +16,10 @@ from ..domain.context.journal import OPENING, Journal
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, NotFoundError
 from ..domain.ids import split_stream_id, stream_id
+from ..domain.kinds import KINDS
 from ..domain.log.envelope import Event
 from ..domain.log.ports import LiveLog, Log, NewEvents
 from ..domain.spans import Span
-
-# The kinds that hold items.
-ITEM_KINDS = ("chat", "queue", "pool", "window", "memory")
-KINDS = (*ITEM_KINDS, "run")
 
 
 def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:

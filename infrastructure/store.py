@@ -20,6 +20,7 @@ from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import InvalidInputError
 from ..domain.ids import encoded_id, split_stream_id, stream_id
+from ..domain.kinds import ITEM_KINDS
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
@@ -33,7 +34,7 @@ from ..projections.trajectory_tables import EdgeRow, NodeRow
 from ..projections.usage import USAGE, UsageRow
 from ..projections.validity import VALIDITY
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
-from .opening import ITEM_KINDS, Opening, context_named, missing_streams, open_journal
+from .opening import Opening, context_named, missing_streams, open_journal
 from .projecting.builtin import PROJECTIONS
 from .projecting.folding import note_fault
 from .projecting.runner import ProjectionRunner

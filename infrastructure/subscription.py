@@ -16,13 +16,12 @@ from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import finished_in_thread
 from ..domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from ..domain.ids import require_name, split_stream_id
+from ..domain.kinds import KINDS
 from ..domain.log.envelope import RecordedEvent
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
 from ..domain.positions import Moment
 from .projecting.rows.database import stored_moment
 from .projecting.store import ProjectionStore, kept_by
-
-KINDS = ("chat", "queue", "pool", "window", "memory", "run")
 
 
 class Wanted(NamedTuple):

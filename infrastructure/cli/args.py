@@ -20,10 +20,11 @@ from ...domain.chat.context import ChatContext, ReadOnlyChatContext
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, NotFoundError, StorageError, StorageUnavailableError
 from ...domain.ids import parse_address, split_stream_id, stream_id
+from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
 from ...domain.positions import Moment
 from ..open import open_store
-from ..opening import KINDS, streams_named
+from ..opening import streams_named
 from ..store import Store
 from .render import one_line
 

@@ -15,11 +15,11 @@ from ...domain.chat.view import ChatView
 from ...domain.context.description import count_of, counted, places_of
 from ...domain.errors import InvalidInputError
 from ...domain.ids import split_stream_id
+from ...domain.kinds import KINDS
 from ...domain.pool.container import Container
 from ...domain.pool.events import MergedEvent, PoolConflictResolved
 from ...domain.pool.merge import Merging, Side
 from ...domain.totals import Totals
-from ..opening import KINDS
 from .args import (
     Reference,
     actor,

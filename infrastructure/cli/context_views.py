@@ -17,11 +17,11 @@ from ...domain.chat.state.sequence import Items
 from ...domain.context.context import resolve_version
 from ...domain.context.description import Departure
 from ...domain.ids import split_stream_id
+from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.spans import Ref
 from ...domain.totals import Totals
-from ..opening import KINDS
 from ..queries.origins import Item, births, full_ref
 from ..store import Store
 from .args import Reference, stream_of

@@ -13,12 +13,12 @@ import msgspec
 
 from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
+from ...domain.kinds import KINDS
 from ...domain.log.admission import admitted
 from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
 from ..log.codec import tag_of
 from ..opening import named_versions, root_of
-from ..subscription import KINDS
 from .event_files import EventLine, Progress, ReadLine, event_lines
 from .rehearsal import rehearse
 

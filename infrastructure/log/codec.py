@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.chat.events import ChatEvent
 from ...domain.errors import DamagedError
+from ...domain.kinds import EVERY_KIND
 from ...domain.log.envelope import NO_META, Event, Meta, Undecodable, require_meta_size
-from ...domain.memory.events import MemoryEvent
 from ...domain.moments import StoreEvent
-from ...domain.pool.events import PoolEvent, QueueEvent
-from ...domain.trajectory.events import RunEvent
-from ...domain.window.events import WindowEvent
 
 TAG_FIELD = "t"
 UPCASTS_MAX = 100
@@ -177,4 +175,4 @@ def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
         raise DamagedError(what, f"its envelope cannot be read ({error})") from error
 
 
-CODEC = Codec(ChatEvent | QueueEvent | PoolEvent | WindowEvent | MemoryEvent | RunEvent | StoreEvent)
+CODEC = Codec(reduce(or_, (kind.events for kind in EVERY_KIND), StoreEvent))

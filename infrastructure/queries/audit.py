@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from ...domain.canonical import parse_json
-from ...domain.chat import describe as chats
-from ...domain.chat.events import INSTRUCTION_ROLES, ChatEvent, added_item
+from ...domain.chat.events import INSTRUCTION_ROLES, added_item
 from ...domain.chat.state.fold import EMPTY, active_config, fold
 from ...domain.chat.state.loading import complete
 from ...domain.chat.state.sequence import Items
@@ -22,12 +21,9 @@ from ...domain.context.decider import trusted
 from ...domain.context.description import ITSELF, Change
 from ...domain.errors import NotFoundError
 from ...domain.ids import split_stream_id
+from ...domain.kinds import EVERY_KIND
 from ...domain.log.envelope import Event, RecordedEvent
 from ...domain.log.ports import Log
-from ...domain.memory import describe as memories
-from ...domain.memory.events import MemoryEvent
-from ...domain.pool import describe as containers
-from ...domain.pool.events import PoolEvent, QueueEvent
 from ...domain.pool.state import EMPTY as EMPTY_CONTAINER
 from ...domain.pool.state import complete as container_events
 from ...domain.pool.state import fold as fold_container
@@ -40,15 +36,12 @@ from ...domain.trajectory.events import (
     NodeEvent,
     NodeRemoved,
     PortraitWritten,
-    RunEvent,
     StepQueued,
     StepReturned,
     StepsCleared,
     StepTaken,
 )
 from ...domain.trajectory.nodes import DESCRIPTION
-from ...domain.window import describe as windows
-from ...domain.window.events import WindowEvent
 from ...projections.intervals import STILL_THERE
 from ..log.codec import tag_of
 from ..plain_data import plain_fields, plain_item
@@ -90,15 +83,7 @@ Entries = Iterator[AuditEntry]
 Reader = Callable[[Sequence[Ref]], Mapping[Ref, Item]]
 
 _DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
-    event_type: describe
-    for events, describe in (
-        (ChatEvent, chats.describe),
-        (QueueEvent | PoolEvent, containers.describe),
-        (WindowEvent, windows.describe),
-        (MemoryEvent, memories.describe),
-        (RunEvent, runs.describe),
-    )
-    for event_type in get_args(events)
+    event_type: kind.describe for kind in EVERY_KIND for event_type in get_args(kind.events)
 }
 
 

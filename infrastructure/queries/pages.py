@@ -11,9 +11,9 @@ import msgspec
 from ...domain.canonical import require_unicode
 from ...domain.errors import InvalidInputError
 from ...domain.ids import microseconds
+from ...domain.kinds import KINDS
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..projecting.runner import ProjectionRunner
-from ..subscription import KINDS
 
 CONTEXTS_MAX = 1_000
 FETCHED_ROWS = 512

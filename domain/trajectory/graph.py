@@ -16,10 +16,18 @@ import msgspec
 from ..canonical import parse_json
 from ..frozen import FrozenDict, freeze
 from ..spans import OWN, Ref
-from .errors import NodeNotFoundError
 from .events import NodeEvent, NodeRegistered
 from .identity import RunId
-from .nodes import DESCRIPTION, NODE_TYPES, BaseIR, node_name, numbered_name, own_fields, parse_node_name
+from .nodes import (
+    DESCRIPTION,
+    NODE_TYPES,
+    BaseIR,
+    NodeNotFoundError,
+    node_name,
+    numbered_name,
+    own_fields,
+    parse_node_name,
+)
 from .state import Change, Edge, Edges, RunState, Vertex, leaves_of, row_of, type_of
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, reached
 

@@ -18,10 +18,9 @@ from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from ..positions import Position
 from ..spans import Ref
-from .errors import NodeNotFoundError
 from .events import NodeChanged, NodeEvent, NodeRemoved, PortraitWritten
 from .graph import RunGraph
-from .nodes import DATA, DESCRIPTION
+from .nodes import DATA, DESCRIPTION, NodeNotFoundError
 from .trajectory import Trajectory, TrajectoryEdge
 
 MICROSECONDS = 1_000_000

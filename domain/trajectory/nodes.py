@@ -1,5 +1,5 @@
 """
-The ten types of nodes, and a node of each type as it is shown.
+The ten types of nodes, a node of each type as it is shown, and the errors of runs.
 
 A node is a value: lists and dicts in it are frozen, equal to plain ones. It has the fields that its type requires;
 all others are in `extra`.
@@ -13,8 +13,21 @@ from dataclasses import dataclass, fields
 from dataclasses import field as field_of
 from typing import Any, NamedTuple
 
-from ..errors import InvalidInputError
+from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..frozen import FrozenDict
+
+
+class NodeNotFoundError(NotFoundError, ValueError):
+    """No such node; a ValueError as well."""
+
+
+class RunStateError(DecisionRefusedError, RuntimeError):
+    """The run is not at the point where that can be done; a RuntimeError as well."""
+
+
+class UnknownAttributeError(InvalidInputError, AttributeError):
+    """A node of this type has no such attribute, or none that can be changed; an AttributeError as well."""
+
 
 # The attribute that every node has beside the fields of its type.
 DESCRIPTION = "description"

@@ -35,7 +35,6 @@ from .commands import (
     TakeStep,
     WritePortrait,
 )
-from .errors import NodeNotFoundError, RunStateError, UnknownAttributeError
 from .events import (
     AttributeChange,
     EdgeAdded,
@@ -59,7 +58,17 @@ from .events import (
     StepTaken,
 )
 from .graph import RunGraph
-from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, own_fields, require_fields
+from .nodes import (
+    COMPUTATION,
+    DATA,
+    DESCRIPTION,
+    NodeNotFoundError,
+    RunStateError,
+    UnknownAttributeError,
+    node_name,
+    own_fields,
+    require_fields,
+)
 from .state import EMPTY, QUERY, QUEUES, RestoredRounds, RunState, complete, fold, recorded_event
 
 # Commands that a closed run refuses; nodes that are there can still be changed, described and removed.

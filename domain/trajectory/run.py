@@ -45,7 +45,6 @@ from .commands import (
     WritePortrait,
 )
 from .descriptions import PortraitTasks, Semaphore, in_daemon_thread
-from .errors import RunStateError
 from .events import (
     NodeEvent,
     PortraitRequested,
@@ -65,7 +64,7 @@ from .history import (
     numbered_version,
 )
 from .identity import RunId, flushed_end, is_run_id, run_id_of
-from .nodes import DATA, BaseIR, node_name
+from .nodes import DATA, BaseIR, RunStateError, node_name
 from .prompts import Asking, Portrayer, asking_of, portrait_question
 from .rules import is_undescribed, require_queue
 from .state import QUEUES, Edge, RunState, past_rounds, type_of

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..frozen import thaw
-from .errors import NodeNotFoundError
-from .nodes import DATA, DESCRIPTION, node_name
+from .nodes import DATA, DESCRIPTION, NodeNotFoundError, node_name
 
 T = TypeVar("T", bound=Hashable)
 

@@ -17,10 +17,9 @@ from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
 from ...domain.positions import Position
-from ...domain.trajectory.errors import NodeNotFoundError
 from ...domain.trajectory.events import NodeRemoved
 from ...domain.trajectory.identity import RunId
-from ...domain.trajectory.nodes import DATA, NODE_TYPES, parse_node_name
+from ...domain.trajectory.nodes import DATA, NODE_TYPES, NodeNotFoundError, parse_node_name
 from ...projections.rows import place_in, reference_of, run_of
 from ...projections.transitions import TRANSITIONS, TransitionRow, changes_prefix, node_prefix, removal_prefix
 from ..log.row_faults import REBUILD, opening

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from refold.domain.trajectory.errors import NodeNotFoundError, RunStateError, UnknownAttributeError
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.history import AttributeVersion, ChangedAttribute, NodeVersion, TrajectoryDiff
 from refold.domain.trajectory.identity import RunId
@@ -13,12 +12,15 @@ from refold.domain.trajectory.nodes import (
     DataNode,
     FileNode,
     KnowledgeNode,
+    NodeNotFoundError,
     QueryNode,
+    RunStateError,
     ScriptNode,
     SkillNode,
     StateNode,
     TableNode,
     ToolNode,
+    UnknownAttributeError,
 )
 from refold.domain.trajectory.run import QueuedStep, ReadOnlyRun, Run
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode

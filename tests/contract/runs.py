@@ -13,9 +13,9 @@ from refold.domain.errors import ConcurrencyError, DecisionRefusedError, Invalid
 from refold.domain.ids import split_stream_id
 from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
-from refold.domain.trajectory.errors import RunStateError
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.identity import RunId, run_id_of
+from refold.domain.trajectory.nodes import RunStateError
 from refold.domain.trajectory.run import Run
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.store import Store

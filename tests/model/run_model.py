@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, NotFoundError
-from refold.domain.trajectory.errors import NodeNotFoundError, RunStateError, UnknownAttributeError
+from refold.domain.trajectory.nodes import NodeNotFoundError, RunStateError, UnknownAttributeError
 
 from .run_view import (
     DATA,

@@ -10,9 +10,8 @@ import pytest
 
 import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.trajectory.errors import NodeNotFoundError
 from refold.domain.trajectory.history import AttributeVersion
-from refold.domain.trajectory.nodes import DATA
+from refold.domain.trajectory.nodes import DATA, NodeNotFoundError
 from refold.domain.trajectory.run import Run
 from refold.infrastructure.queries.node_audit import AttributeTransition
 

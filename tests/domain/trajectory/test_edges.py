@@ -7,10 +7,9 @@ import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
 from refold.domain.spans import Ref
-from refold.domain.trajectory.errors import NodeNotFoundError
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.graph import RunGraph
-from refold.domain.trajectory.nodes import DATA, NODE_TYPES
+from refold.domain.trajectory.nodes import DATA, NODE_TYPES, NodeNotFoundError
 from refold.domain.trajectory.rules import edge_type
 from refold.domain.trajectory.state import is_forward
 from tests.support.effort import calls_of

@@ -5,8 +5,8 @@ import gc
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory.errors import NodeNotFoundError
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.nodes import NodeNotFoundError
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge
 

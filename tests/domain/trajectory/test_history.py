@@ -3,8 +3,8 @@
 import pytest
 
 from refold.domain.errors import NotFoundError
-from refold.domain.trajectory.errors import NodeNotFoundError
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.nodes import NodeNotFoundError
 
 from .runs import add, asked, told
 

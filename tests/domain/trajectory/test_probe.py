@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory.errors import RunStateError
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.nodes import RunStateError
 from refold.domain.trajectory.run import Run
 
 from .registering import action, asked_run, edges, new_run, pointers, state, table, unchanged

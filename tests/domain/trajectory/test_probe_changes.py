@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory.errors import NodeNotFoundError, RunStateError, UnknownAttributeError
+from refold.domain.trajectory.nodes import NodeNotFoundError, RunStateError, UnknownAttributeError
 from refold.domain.trajectory.run import Run
 
 from .registering import action, asked_run, edges, new_run, pointers, state, table, unchanged

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, ReadOnlyError, RefoldError
-from refold.domain.trajectory.errors import NodeNotFoundError, RunStateError, UnknownAttributeError
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.nodes import NodeNotFoundError, RunStateError, UnknownAttributeError
 from refold.domain.trajectory.run import Run
 
 from .runs import FIELDS, add, asked, everything

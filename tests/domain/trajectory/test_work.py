@@ -7,8 +7,8 @@ import pytest
 
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from refold.domain.trajectory.errors import RunStateError
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.nodes import RunStateError
 
 from .runs import asked
 

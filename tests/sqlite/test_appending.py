@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,26 @@ def test_each_of_some_streams_is_appended_to_in_one_statement(tmp_path: Path, mo
         assert len(log._appender._heads) <= 3
     assert [one.version for one in log.read("chat:4")] == [1, 2, 3]
     log.close()
+
+
+def test_streams_that_were_there_before_are_appended_to_in_one_statement(tmp_path: Path) -> None:
+    """One look at the end of each stream is enough, as long as nobody else writes; then all are looked up anew."""
+    path, streams = tmp_path / "log.db", [f"chat:{number}" for number in range(3)]
+    with closing(SqliteLog(path)) as earlier:
+        for stream in streams:
+            append(earlier, stream, said(0))
+
+    with closing(SqliteLog(path)) as log, closing(SqliteLog(path)) as other:
+        for stream in streams:
+            append(log, stream, said(1))
+        statements: list[str] = []
+        log.database.writer.set_trace_callback(statements.append)
+        for stream in streams:
+            append(log, stream, said(2))
+        assert [one.partition(" ")[0] for one in statements] == ["INSERT"] * 3
+
+        append(other, streams[0], said(3))
+        for stream in streams:
+            append(log, stream, said(4))
+        assert [event.version for event in log.read(streams[0])] == [1, 2, 3, 4, 5]
+        assert [event.version for event in log.read(streams[2])] == [1, 2, 3, 4]

@@ -328,14 +328,14 @@ class Appender:
         if self._is_at_stake:
             # The last transaction came to nothing.
             self._forget()
-        self._heads.clear()
         number, recorded_at, digest = connection.execute(self._sql.last).fetchone() or EMPTY
         what = f"the last position of the log, {number}"
         # What follows is counted on from these: a wrong one would be written on into every event to come.
         self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
         self._is_alone = self._last[2] == self._left_at
         if not self._is_alone:
-            # Tags are never changed, but this may be an older copy of the log, without them.
+            # Another writer moved the ends of streams, or this is an older copy of the log, without some tags.
+            self._heads.clear()
             self._tags.clear()
         self._is_at_stake = True
 

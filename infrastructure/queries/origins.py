@@ -14,7 +14,6 @@ from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
-from ..log.records import batches
 
 # What the kinds of contexts hold.
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
@@ -51,6 +50,9 @@ def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:
 
 def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
     """Return the events that brought items, which are named with their streams."""
+    # Here, because it imports a compressor, which the help of commands does without.
+    from ..log.records import batches
+
     versions: dict[str, set[int]] = {}
     for ref in refs:
         versions.setdefault(ref.stream, set()).add(ref.version)

@@ -1,1 +1,1 @@
-"""Logs in databases: what SQLite and PostgreSQL have in common."""
+"""Logs in databases: the common part of SQLite and PostgreSQL."""

@@ -1,5 +1,7 @@
 """
-What this process knows to be in a log, since it was acknowledged: enough to notice, and to say, that the log went back.
+The events that this process knows to be in a log because they were acknowledged.
+
+They suffice to notice that the log went back, and to say which events are gone.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})
 
 
 class Witness(NamedTuple):
-    """An event that was acknowledged: while it is there, so is everything before it in its slice, the lane."""
+    """An event that was acknowledged; while it is there, so is every event before it in its slice (`lane`)."""
 
     stream: str
     version: int
@@ -33,13 +35,13 @@ class Witness(NamedTuple):
 
 
 class Present(Protocol):
-    """A database as it is now, whatever was remembered of it."""
+    """A database as it is now, without anything remembered of it."""
 
     def heads(self, streams: Sequence[str]) -> Sequence[int]:
-        """Return the last version of each stream; 0 where there is none."""
+        """Return the last version of each stream; 0 if it has none."""
 
     def digests(self, places: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
-        """Return the digest at each version of a stream; None where there is no such event."""
+        """Return the digest at each version of a stream; None if there is no such event."""
 
 
 def is_small(request: Request) -> bool:
@@ -48,7 +50,7 @@ def is_small(request: Request) -> bool:
 
 
 class Nothing:
-    """A database that is not there any more."""
+    """A database that does not exist any more."""
 
     def heads(self, streams: Sequence[str]) -> list[int]:
         return [0 for _ in streams]
@@ -58,20 +60,23 @@ class Nothing:
 
 
 class Acknowledged:
-    """The ends of the streams that this process wrote to, and the newest small events as they were."""
+    """The ends of the streams that this process wrote to, and the newest small events."""
 
     def __init__(self) -> None:
         self._ends: dict[str, Witness] = {}
         self._witnesses: dict[int, Witness] = {}
         self._recent: deque[RecordedEvent] = deque(maxlen=RECENT_MAX)
         self._noted: list[Receipt] = []
-        # A reader that finds something missing puts in order what the writer goes on to note.
+        # A reader that finds a missing event sorts `_noted` while the writer adds to it.
         self._lock = fork_safe_lock()
 
     def note(self, receipts: Sequence[Receipt], *, are_small: bool = False) -> None:
-        """Take note of what is on disk now; small events are kept for a while, large ones take too much room."""
+        """
+        Remember receipts that are on disk now. Small events are kept for a while; large ones would need too much
+        memory.
+        """
         if are_small:
-            # Each append comes by here: what is noted is put in order later, and for many at once.
+            # Every append calls this, so receipts are only collected here and sorted later, many at once.
             self._noted.extend(receipts)
             if len(self._noted) < RECENT_MAX:
                 return
@@ -94,28 +99,31 @@ class Acknowledged:
         for stream, event in last.items():
             lane, number = event.position.slice, event.position.number
             end = self._ends[stream] = Witness(stream, event.version, event.digest, number, lane)
-            # A stream comes where it was noted first, so that another one of its slice may have been noted later.
+            # Streams come in the order of their first event here, so another stream of the slice may have a later
+            # event.
             if lane not in self._witnesses or self._witnesses[lane].number < number:
                 self._witnesses[lane] = end
         if len(self._ends) > ENDS_MAX:
             self._ends = dict(list(self._ends.items())[ENDS_MAX // 2 :])
 
     def witness(self, number: int) -> Witness | None:
-        """Return the event that was acknowledged last in a slice, if any was."""
+        """Return the event that was acknowledged last in a slice, or None."""
         self._put_in_order()
         return self._witnesses.get(number)
 
     def went_back(self, where: str, present: Present, stream: str, known: StreamEnd) -> LogWentBackError:
-        """Return the error for a log in which `known` is missing of a stream; it lists all that is gone."""
+        """Return the error for a log that lacks `known` of a stream; it lists all events that are gone."""
         lost = self.lost(present, {stream: known})
         (found,) = present.heads([stream])
         return LogWentBackError(where, stream=stream, acknowledged=known.version, found=found, lost=lost)
 
     def lost(self, present: Present, known: Mapping[str, StreamEnd] = NOTHING) -> list[Lost]:
         """
-        Return what was acknowledged, or else is `known`, and is not there; then trust only what is there.
+        Return the events that were acknowledged, or are `known`, but are missing; from now on trust only those that
+        exist.
 
-        So the log tells this process of it once, and after that each view that shows it, until it is read again.
+        So the log reports the loss to this process once. After that, each view that shows a lost event reports it until
+        it is read again.
         """
         noted = self._all_noted()
         ends = {stream: StreamEnd(end.version, end.digest) for stream, end in noted.items()}
@@ -142,12 +150,12 @@ class Acknowledged:
 
     @synchronized
     def _forget(self, gone: Mapping[str, Witness]) -> None:
-        # What was noted since it was looked for may be gone as well, and nobody was told of it.
+        # An event that was noted after the search may be gone as well, and nobody knows that yet: keep it.
         self._ends = {stream: end for stream, end in self._ends.items() if gone.get(stream) != end}
         self._witnesses = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}
 
     def _lost_of(self, stream: str, head: int, end: int, present: Present) -> Iterator[Lost]:
-        """Yield the versions behind `head`, and of those before it the ones that are known to be others now."""
+        """Yield the versions after `head`, and the earlier ones that now hold other events."""
         recent = {one.version: one for one in [*self._recent] if one.stream == stream and one.version <= end}
         digests = present.digests([(stream, version) for version in recent])
         others = {one.version for one, digest in zip(recent.values(), digests, strict=True) if one.digest != digest}

@@ -1,5 +1,6 @@
 """
-Housekeeping in a thread of its own: started at the first need, asleep when there is nothing to do, ended by close.
+Housekeeping in its own thread, which starts when it is first needed, sleeps when there is no work, and ends with
+`close`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from time import monotonic
 from ...domain.concurrency.locks import News, locked, renew_in_child
 from ...domain.errors import StorageClosedError
 
-# What is left undone is done by the next process that writes.
+# The next process that writes does the work that is left.
 CLOSING_SECONDS_MAX = 5.0
-# An agent that writes a turn pauses for longer than this while its model thinks.
+# An agent pauses for longer than this while its model thinks.
 QUIET_SECONDS = 0.05
+# Work that is not pressing rests this many times as long as it worked.
 REST_FACTOR = 6
 LOGGER = logging.getLogger("refold")
 
@@ -26,13 +28,14 @@ def _never() -> bool:
 
 class BackgroundWork:
     """
-    Calls `step` whenever it is woken, until it returns False.
+    Calls `step` whenever it is woken, until `step` returns False.
 
-    It shares one interpreter with those it works for, so it waits until they pause: `pulse` is a number that
-    changes while they are busy. Only where `is_pressing` says so it goes on beside them, resting half of the time.
+    This thread shares the interpreter with the threads that append, so it waits until they pause: `pulse` is a number
+    that changes while they are busy. If `is_pressing` returns true, it works while they are busy, too, and rests half
+    of the time.
 
-    Housekeeping saves space or time and is never needed for an answer to be right: when it fails, the log of
-    the process says so, and it is tried again at the next waking.
+    Housekeeping saves space or time; no answer depends on it. When it fails, it logs a warning and tries again the next
+    time it is woken.
     """
 
     def __init__(
@@ -60,18 +63,15 @@ class BackgroundWork:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Say that there may be work."""
+        """Announce that there may be work."""
         self._woken.announce()
         if self._thread is None or not self._thread.is_alive():
             locked(self._starting, self._start)
 
     def close(self) -> bool:
-        """
-        Finish the work that is there, or as much of it as CLOSING_SECONDS_MAX allow, and end the thread; return
-        whether there was one.
-        """
+        """Finish the work in at most CLOSING_SECONDS_MAX and end the thread; return whether there was a thread."""
         thread = locked(self._starting, self._begin_closing)
-        # One whose start was interrupted never ran.
+        # A thread whose start was interrupted never ran.
         if thread is not None and thread.is_alive():
             self._hurried.announce()
             self._woken.announce()
@@ -105,17 +105,17 @@ class BackgroundWork:
                 begun = monotonic()
                 if not self._step():
                     return
-                # What hurries nobody must not slow anybody down: it rests most of the time, but not while closing.
+                # Work that is not pressing must not slow down others: it rests most of the time, except while closing.
                 rest = 1 if self._is_pressing() else REST_FACTOR
                 self._hurried.wait_past(0, timeout_seconds=rest * (monotonic() - begun))
         except StorageClosedError:
-            # Whoever closed the database under this thread wants it no more.
+            # The database was closed while this thread worked, so no more work is needed.
             self._closing = True
         except Exception as error:
             LOGGER.warning("%s failed and will be tried again: %s", self._what, error)
 
     def _wait_for_quiet(self) -> None:
-        """Return at once where the pulse is what it was the last time; else once it has stood still for a while."""
+        """Return at once if the pulse has not changed since the last call; else once it has not changed for a while."""
         while not self._hurried.count and not self._is_pressing():
             pulse = self._pulse()
             if pulse == self._seen:

@@ -1,8 +1,8 @@
 """
-Between events and bytes: encoding, upcasting, decoding.
+Encodes events to bytes; decodes bytes to events, with upcasting where needed.
 
-An event is decoded by its tag into one closed union. A tag that the union does not know is an old shape (or
-one from a newer Refold): upcasters, pure `dict -> dict` steps, bring it to the newest shape first.
+An event is decoded by its tag into one closed union. A tag that the union does not know is an old shape (or one from a
+newer Refold): upcasters, pure `dict -> dict` steps, bring it to the newest shape first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from ...domain.log.envelope import NO_META, Event, Meta, Undecodable, require_me
 from ...domain.moments import StoreEvent
 
 TAG_FIELD = "t"
+# Ends the loop if upcasters form a cycle.
 UPCASTS_MAX = 100
+# The first byte of a msgpack array of five items.
 FIVE_FIELDS = b"\x95"
 _META_ENCODER = msgspec.msgpack.Encoder()
 _META_DECODER = msgspec.msgpack.Decoder(Meta)
@@ -29,7 +31,7 @@ _PLAIN_DECODER = msgspec.msgpack.Decoder()
 
 
 class Upcaster(NamedTuple):
-    """One step in the life of a payload: from the old tag's fields to the new tag's."""
+    """One upcasting step: turns the fields of the old tag into those of `new_tag`."""
 
     new_tag: str
     upcast: Callable[[dict[str, Any]], dict[str, Any]]
@@ -40,9 +42,10 @@ Mend = Callable[[dict[str, Any]], dict[str, Any]]
 
 class Codec:
     """
-    Decodes payloads into a union of event types, by way of `upcasters` (old tag to step) where need be.
+    Decodes payloads into a union of event types; `upcasters` maps an old tag to its step.
 
-    `mended` are upcasters for one event each, by its `stream@version`: from its payload, tag included, to another.
+    `mended` holds functions that repair a single event, by its `stream@version`. Each takes the payload, tag included,
+    and returns another one.
     """
 
     def __init__(
@@ -54,19 +57,19 @@ class Codec:
         self._decoder = msgspec.msgpack.Decoder(events)
 
     def mends(self, stream: str, first_version: int, count: int) -> bool:
-        """Return whether one of some events of a stream is mended when it is read."""
+        """Return whether at least one of `count` events of a stream is mended when it is read."""
         return bool(self._mended) and any(f"{stream}@{first_version + place}" in self._mended for place in range(count))
 
     def marking(self) -> Codec:
-        """Return a codec that gives an `Undecodable` for what it cannot decode."""
+        """Return a codec that returns an `Undecodable` for a payload it cannot decode."""
         return _MarkingCodec(self.events, self._upcasters, self._mended)
 
     def decode(self, payload: bytes, what: str) -> Event:
         """
-        Return the event that was encoded; `what` names it in the error.
+        Return the event of a payload; `what` names it in the error.
 
         Raises:
-            DamagedError: the bytes are no event, or of a shape that nothing here knows.
+            DamagedError: the bytes are not an event, or have an unknown shape.
         """
         try:
             if self._mended and _reference(what) in self._mended:
@@ -80,16 +83,17 @@ class Codec:
 
     def decode_many(self, payloads: Sequence[bytes], name: Callable[[int], str]) -> list[Event]:
         """
-        Return what `decode` returns for each of `payloads`, in less time; `name` says what the n-th is, for an error.
+        Return the result of `decode` for each of `payloads`, in less time; `name` returns the name of the n-th for an
+        error.
         """
         if not self._mended:
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 return list(map(self._decoder.decode, payloads))
-        # One of them is of an older form, or damaged: decoded one by one, it is upcast or named.
+        # At least one has an old shape or is damaged. Decoding one by one upcasts it or names it in the error.
         return [self.decode(payload, name(place)) for place, payload in enumerate(payloads)]
 
     def decode_plain(self, plain: dict[str, Any], what: str) -> Event:
-        """Return the event whose payload, tag included, is `plain`, upcast where its tag is an old one."""
+        """Return the event whose payload, tag included, is `plain`; an old tag is upcast first."""
         fields = self.upcast(plain)
         try:
             event: Event = msgspec.convert(fields, self.events)
@@ -121,17 +125,18 @@ class Codec:
 
 
 class _MarkingCodec(Codec):
-    """A codec for those who read all of a log, and whom one event shall not stop."""
+    """A codec for readers of the whole log, which a single damaged event must not stop."""
 
     def decode(self, payload: bytes, what: str) -> Event:
-        """Return the event that was encoded, or what says why it cannot be decoded."""
+        """Return the event of a payload, or an `Undecodable` with the reason."""
         for is_last in (False, True):
             try:
                 return super().decode(payload, what)
             except DamagedError as error:
                 return Undecodable(error.reason)
             except Exception as error:
-                # An upcaster that this event is too much for; what a signal handler raised does not come again.
+                # Either an upcaster fails on this event, or a signal handler raised the error. The second attempt tells
+                # them apart: a signal handler does not raise again.
                 if is_last:
                     return Undecodable(f"it cannot be upcast: {error!r}")
         raise AssertionError("the loop returns")
@@ -148,7 +153,7 @@ def tag_of(event: Event) -> str:
 
 def encode_meta(meta: Meta) -> bytes | None:
     """
-    Return the stored form of a meta; None where it says nothing.
+    Return the stored form of a meta; None if it is empty.
 
     Raises:
         LimitExceededError: it has more than META_BYTES_MAX bytes.
@@ -156,16 +161,17 @@ def encode_meta(meta: Meta) -> bytes | None:
     if meta is NO_META or meta == NO_META:
         return None
     stored = require_meta_size(_META_ENCODER.encode(meta))
-    # An array of as many as there were before fingerprints: the first byte is their number, the last one the nil.
+    # Without a fingerprint, the stored form is the array of five fields that older versions wrote: the first byte holds
+    # the number of fields, and the last byte, the nil of the fingerprint, is left out.
     return stored if meta.fingerprint is not None else FIVE_FIELDS + stored[1:-1]
 
 
 def decode_meta(stored: bytes | None, what: str = "an event") -> Meta:
     """
-    Return the meta that `encode_meta` was given; `what` names the event in the error.
+    Return the meta of its stored form; `what` names the event in the error.
 
     Raises:
-        DamagedError: the bytes are no meta.
+        DamagedError: the bytes are not a meta.
     """
     if stored is None:
         return NO_META

@@ -1,10 +1,10 @@
 """
-How bytes are made small: zstd, with a dictionary where there is one.
+Compression with zstd, with a dictionary if the store has one.
 
-Stored bytes begin with a mark: 0 as they are, 1 zstd, 2 zstd with the dictionary whose number follows in two
-bytes; 16 is added where the payload holds references to large texts. Short events alone compress badly; a
-dictionary trained on the store's own first events brings them to about a third. Dictionaries are numbered and
-kept for ever (docs/adr/0004).
+Stored bytes begin with a mark: 0 for uncompressed, 1 for zstd, 2 for zstd with a dictionary, whose number follows in
+two bytes; 16 is added where the payload holds references to large texts. Short events alone compress badly; a
+dictionary trained on the store's own first events brings them to about a third. Dictionaries are numbered and kept for
+ever (docs/adr/0004).
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 REFERENCES = 0x10
 PLAIN_MARK = bytes([PLAIN])
 WITH_DICTIONARY = (bytes([ZSTD_DICTIONARY]), bytes([ZSTD_DICTIONARY | REFERENCES]))
+# Shorter payloads get hardly smaller.
 SMALLEST = 96
 SMALLEST_WITHOUT_DICTIONARY = 256
 LEVEL = 1
 BLOCK_LEVEL = 3
-# The largest event or text, or a block that holds it and its envelope.
+# The largest event or text, plus room for the envelope of a block that holds it.
 EXPANDED_MAX = PAYLOAD_BYTES_MAX + (1 << 20)
 DICTIONARY_BYTES = 16_384
 DICTIONARY_EVENTS = 1_024
+# For fewer frames, threads cost more than they save.
 FRAMES_WORTH_THREADS = 256
 THREADS = min(4, os.cpu_count() or 1)
 
 
 class _Coder:
-    """A pair of zstd objects; not thread safe, so every thread has its own."""
+    """A compressor and a decompressor of zstd. They are not thread safe, so every thread has its own."""
 
     def __init__(self, dictionary: bytes | None) -> None:
         data = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
@@ -49,7 +51,7 @@ class _Coder:
 
 
 class Plain:
-    """Leaves everything as it is: for rows that are to be packed into blocks soon."""
+    """Compresses nothing: for rows that are packed into blocks soon."""
 
     def shrink(self, data: bytes) -> bytes:
         """Return `data` in its stored form, uncompressed."""
@@ -57,7 +59,7 @@ class Plain:
 
 
 class Compression:
-    """Compresses with the newest dictionary, expands with any; `load` fetches one that is not known yet."""
+    """Compresses with the newest dictionary, expands with any of them; `load` fetches an unknown dictionary."""
 
     def __init__(self, load: Callable[[int], bytes]) -> None:
         self._load = load
@@ -76,13 +78,13 @@ class Compression:
         self._newest = max(self._newest, number)
 
     def drop(self) -> None:
-        """Know no dictionary any more: they lie in a database that was replaced by an older copy."""
+        """Forget all dictionaries: they belong to a database that was replaced by an older copy."""
         self._newest = 0
         self._dictionaries = {}
         self._local = threading.local()
 
     def shrink(self, data: bytes) -> bytes:
-        """Return `data` in its stored form, compressed where that pays."""
+        """Return `data` in its stored form, compressed if that makes it smaller."""
         number = self._newest
         size = len(data)
         if size < (SMALLEST if number else SMALLEST_WITHOUT_DICTIONARY):
@@ -95,13 +97,13 @@ class Compression:
         return b"\x01" + packed
 
     def shrink_block(self, data: bytes) -> bytes:
-        """Return a large piece compressed without a dictionary, which it does not need."""
+        """Return a large piece compressed without a dictionary, which would not make it smaller."""
         packed: bytes = self._coder(0).shrink_block(data)
         return b"\x01" + packed
 
     def expand(self, stored: bytes, what: str) -> bytes:
         """
-        Return what `shrink` was given; `what` names the bytes in the error.
+        Return the data that `shrink` got; `what` names the bytes in the error.
 
         Raises:
             DamagedError: they cannot be expanded, or their dictionary is missing or damaged.
@@ -120,7 +122,8 @@ class Compression:
 
     def expand_many(self, stored: Sequence[bytes], name: Callable[[int], str]) -> list[bytes]:
         """
-        Return what `expand` returns for each of `stored`, in less time; `name` says what the n-th is, for an error.
+        Return the result of `expand` for each of `stored`, in less time; `name` returns the name of the n-th for an
+        error.
         """
         expanded = [data[1:] if data[:1] == PLAIN_MARK else b"" for data in stored]
         packed: dict[bytes, list[int]] = {}
@@ -132,7 +135,7 @@ class Compression:
             try:
                 whole = self._expand_frames(prefix, frames)
             except (zstandard.ZstdError, ValueError, MemoryError):
-                # One of them is damaged: expanded one by one, it can be named.
+                # At least one of them is damaged. Expanding one by one names it in the error.
                 whole = [self.expand(stored[place], name(place)) for place in places]
             for place, one in zip(places, whole, strict=True):
                 expanded[place] = one
@@ -164,7 +167,9 @@ class Compression:
 
 
 def _believable(frame: bytes) -> bytes:
-    """A frame says how large its content is, and no more comes out; one that anybody made up may say anything."""
+    """
+    Check the content size that a frame declares: no more comes out of it, but a forged frame may declare any size.
+    """
     size = zstandard.frame_content_size(frame)
     if not 0 <= size <= EXPANDED_MAX:
         says = f"{size:,} bytes" if size >= 0 else "no size"
@@ -175,7 +180,7 @@ def _believable(frame: bytes) -> bytes:
 
 
 def expanded_size(stored: bytes) -> int:
-    """Return how many bytes come out of stored ones; of damaged ones, how many there are."""
+    """Return the size of stored bytes when they are expanded; for damaged ones, their stored size."""
     mark = stored[0] & ~REFERENCES if stored else PLAIN
     try:
         if mark == PLAIN:
@@ -196,7 +201,7 @@ def has_references(stored: bytes) -> bool:
 
 
 def train_dictionary(samples: Sequence[bytes]) -> bytes | None:
-    """Return a dictionary for payloads like `samples`; None where they have too little in common."""
+    """Return a dictionary for payloads like `samples`; None if they have too little in common."""
     try:
         trained: bytes = zstandard.train_dictionary(DICTIONARY_BYTES, list(samples), level=LEVEL).as_bytes()
     except zstandard.ZstdError:

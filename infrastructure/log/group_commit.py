@@ -1,11 +1,12 @@
 """
 Group commit: many callers, one transaction.
 
-A caller that finds the writer free commits its own request, and then those of all who queued up meanwhile; a single
-caller so pays neither a queue nor a hand-over to a thread. Requests whose callers do not wait are left to a
-background thread, which is started when the first of them comes: no signal handler ever runs there.
+A caller that finds the writer free commits its own request, and then all requests that were queued meanwhile. So a
+single caller pays neither for a queue nor for a hand-over to a thread. A background thread commits the requests whose
+callers do not wait. It starts with the first of these requests. No signal handler ever runs in it.
 
-An interrupt may end a caller's turn at any line. Whatever it leaves behind is seen by whoever has the next turn.
+An interrupt may end a caller's turn at any line. The next caller that gets the turn sees the requests that were left
+and settles them.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ Result = TypeVar("Result")
 
 
 class Leavable(Protocol):
-    """A database that a process lets go of while it forks."""
+    """A database that a process must release while it forks."""
 
     def leave(self, seconds: float) -> None:
-        """Let go of it, if it is free within this time; nobody commits meanwhile."""
+        """Release the database if it is free within this time; nobody commits meanwhile."""
 
     def come_back(self) -> None:
         """End what `leave` began."""
@@ -45,7 +46,7 @@ INTERRUPTED = "the thread that committed this was interrupted: look whether it i
 
 
 class Ticket(NamedTuple, Generic[Request, Result]):
-    """One caller's request, what it gets for it, and whether it waits for that."""
+    """One caller's request, its future result, and whether the caller waits for it."""
 
     request: Request
     future: Promise[Result]
@@ -54,10 +55,10 @@ class Ticket(NamedTuple, Generic[Request, Result]):
 
 class GroupCommitter(Generic[Request, Result]):
     """
-    Gives requests to `commit` in groups, in the order they came, one group at a time.
+    Passes requests to `commit` in groups, in the order they came, one group at a time.
 
-    `commit_alone` is the quick way for a request that comes when there is nothing else to do. `paused` is a database
-    that no connection to may be carried over a fork: no group is committed while the process forks.
+    `commit_alone` is the quick way for a request that comes while the queue is empty. `paused` is a database whose
+    connections must not be carried over a fork: no group is committed while the process forks.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class GroupCommitter(Generic[Request, Result]):
             self._hand_on()
 
     def _after_fork(self) -> None:
-        # Requests that are queued or being committed at a fork are the parent's.
-        # Held by whoever has the turn to write.
+        # Requests that are queued or being committed at a fork belong to the parent. The holder of this lock has the
+        # turn to write.
         self._turn = threading.Lock()
         self._queue: deque[Ticket[Request, Result]] = deque()
-        # The group that is being committed, or was when its committer was interrupted.
+        # The group that is being committed, or was being committed when an interrupt came.
         self._group: list[Ticket[Request, Result]] = []
         self._work: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -102,7 +103,7 @@ class GroupCommitter(Generic[Request, Result]):
 
     def submit(self, request: Request, *, wait: bool) -> Pending[Result]:
         """
-        Hand in a request; with `wait` it has been dealt with when this returns.
+        Submit a request; with `wait`, its result is set when this returns.
 
         Raises:
             StorageClosedError: after `close()`.
@@ -115,8 +116,8 @@ class GroupCommitter(Generic[Request, Result]):
         return self._in_turn(request, wait)
 
     def _alone(self, commit: Callable[[Request], Result], request: Request) -> Settled[Result] | None:
-        """Commit one request, unless there is more to do than that."""
-        # The queue is looked at again: requests that came before are committed before.
+        """Commit one request; None if the queue is not empty, a group is left, or the committer is closed."""
+        # The queue is checked again, so that requests that came earlier are committed earlier.
         if self._queue or self._group or self._closed:
             return None
         try:
@@ -138,12 +139,12 @@ class GroupCommitter(Generic[Request, Result]):
 
     def _serve_until_served(self, ticket: Ticket[Request, Result]) -> None:
         """
-        Wait for a result. Only one of those who are not served yet waits for the turn, and whoever is served leaves
-        at once: a queue at the lock itself would make them all wait for the next group as well.
+        Wait for a result. Only one of the callers without a result waits for the turn, and a caller that has its result
+        leaves at once. If all queued at the lock itself, each would wait for the next group as well.
         """
         while not ticket.future.done():
             if self._turn.locked() or self._is_for_thread():
-                # Not for ever: a caller that was woken to serve may have been interrupted instead.
+                # The sleep is limited: the caller that was woken to serve may have been interrupted instead.
                 ticket.future.sleep()
                 continue
             locked(self._turn, self._serve_group_of, ticket)
@@ -151,11 +152,11 @@ class GroupCommitter(Generic[Request, Result]):
 
     def _serve_group_of(self, ticket: Ticket[Request, Result]) -> None:
         if not ticket.future.done():
-            # A caller that nobody waits for must not share the fate of one that may be interrupted.
+            # A request whose caller does not wait must not be in a group that an interrupt may end.
             self._commit_next_group(only_waiting=True)
 
     def _is_for_thread(self) -> bool:
-        """Return whether the first in the queue is to be served by the thread, which is then woken."""
+        """Return whether the first in the queue is to be committed by the thread; if so, wake the thread."""
         with suppress(IndexError):
             if not self._queue[0].is_waiting:
                 self._wake_thread()
@@ -163,27 +164,29 @@ class GroupCommitter(Generic[Request, Result]):
         return False
 
     def _hand_on(self) -> None:
-        """Wake the first in the queue, now that the turn is free; one who comes later finds it free."""
-        # Looked at first, as an exception at each append would cost a microsecond.
+        """
+        Wake the first caller in the queue, since the turn is free; a caller that comes later finds it free itself.
+        """
+        # This check comes first because an exception at each append would cost a microsecond.
         if self._queue:
             with suppress(IndexError):
                 self._queue[0].future.wake()
 
     def exclusively(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, run while no group is being committed."""
+        """Return the result of `work`, which runs while no group is being committed."""
         result = locked(self._turn, work)
         self._hand_on()
         return result
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Keep groups from being committed during a block, which works on the writing connection itself."""
+        """Let no group be committed during a block that uses the writing connection itself."""
         with self._turn:
             yield
         self._hand_on()
 
     def close(self) -> None:
-        """Take no more requests, finish those that came, and end the thread; may be called twice."""
+        """Refuse new requests, commit the queued ones, and end the thread; may be called twice."""
         locked(self._turn, self._finish)
         if self._thread is not None and self._thread.is_alive():
             self._work.put(None)
@@ -200,7 +203,7 @@ class GroupCommitter(Generic[Request, Result]):
             self._commit_next_group(only_waiting=False)
 
     def _next_group(self, *, only_waiting: bool) -> list[Ticket[Request, Result]]:
-        # By place: others append to the queue meanwhile, and an iterator would not have that.
+        # By index: other threads append to the queue meanwhile, which would break an iterator.
         group = [self._queue[place] for place in range(min(len(self._queue), GROUP_MAX))]
         return list(takewhile(attrgetter("is_waiting"), group)) if only_waiting else group
 
@@ -216,7 +219,8 @@ class GroupCommitter(Generic[Request, Result]):
             self._commit(group)
         except Exception as error:
             if only_waiting and not isinstance(error, RefoldError):
-                # A handler of the caller's thread may have raised it, as an interrupt that is nobody else's.
+                # A signal handler in the caller's thread may have raised it. Such an interrupt must not reach other
+                # callers.
                 raise
             _fail(group, error)
         for ticket in group:
@@ -224,7 +228,7 @@ class GroupCommitter(Generic[Request, Result]):
         self._group = []
 
     def _settle_interrupted(self) -> None:
-        """Settle the group whose committer was interrupted: nobody knows what became of it."""
+        """Fail the group whose committer was interrupted: nobody knows whether it was written."""
         if not self._group:
             return
         _fail(self._group, StorageError(INTERRUPTED))
@@ -233,7 +237,7 @@ class GroupCommitter(Generic[Request, Result]):
         self._group = []
 
     def _refuse_rest(self) -> None:
-        """Refuse the requests of callers who came in the moment of closing."""
+        """Refuse the requests that came while the committer was closing."""
         self._settle_interrupted()
         while self._queue:
             _fail([self._queue[0]], StorageClosedError(CLOSED))
@@ -250,12 +254,13 @@ class GroupCommitter(Generic[Request, Result]):
             self._thread.start()
 
     def _run(self) -> None:
-        # Started again where something ended it: whoever waits for a request looks after it.
+        # If something ends this thread, it is started again: a caller that waits for its request checks whether it
+        # runs.
         while not self._closed:
             self._work.get()
             locked(self._turn, self._serve_all)
             self._hand_on()
-        # Its start may have been interrupted, and another thread started too.
+        # An interrupted start may have led to a second thread, which this wakes so that it ends too.
         self._work.put(None)
 
 

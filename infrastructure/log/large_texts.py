@@ -1,8 +1,8 @@
 """
-Large texts are stored once: the event holds a reference, a row of its own holds the text.
+Large texts are stored once: the event holds a reference, and a separate row holds the text.
 
-In a stored payload a reference is a msgpack extension of type 1 whose data is the row's integer key. The
-digest of an event covers the payload with the text in place: a reference is nothing but a way of storing it.
+In a stored payload a reference is a msgpack extension of type 1 whose data is the row's integer key. The digest of an
+event covers the payload with the text in place: a reference is only a form of storage.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def extract_texts(payload: bytes) -> tuple[Any, list[LargeText]]:
 
 
 def insert_references(plain: Any, keys: list[int]) -> bytes:
-    """Return the payload with references, given the keys its texts have been stored under."""
+    """Return the payload with references, given the keys under which its texts are stored."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, _Placeholder):
@@ -69,10 +69,10 @@ def insert_references(plain: Any, keys: list[int]) -> bytes:
 
 def text_of(data: bytes, digest: bytes, what: str) -> str:
     """
-    Return the text whose UTF-8 is `data`, once it is known to be the one that was stored under `digest`.
+    Return the text whose UTF-8 is `data`, after checking that its hash is `digest`.
 
     Raises:
-        DamagedError: it is another; `what` names it.
+        DamagedError: the hash is another one; `what` names the text in the error.
     """
     if hashlib.blake2b(data, digest_size=32).digest() != digest:
         raise DamagedError(what, "its bytes do not match its hash")
@@ -80,7 +80,7 @@ def text_of(data: bytes, digest: bytes, what: str) -> str:
 
 
 def damage_of(compression: Compression, stored: bytes, digest: bytes, what: str) -> DamagedError | None:
-    """Return what is wrong with a large text as it is stored; None where nothing is."""
+    """Return the error of a stored large text; None if it is sound."""
     try:
         text_of(compression.expand(stored, what), digest, what)
     except DamagedError as error:

@@ -1,8 +1,9 @@
 """
-The form in which both databases take and give events: bytes with their place, no domain types.
+The form of events that both databases write and read: bytes and their place, no domain types.
 
-A `Draft` is an event before it has a place; a `Part` is a run of drafts for one stream, with the version they
-were decided on; a `Request` is what one caller wants appended, all or nothing. A `Batch` is what is read in one go.
+A `Draft` is an event before it has a place; a `Part` is a run of drafts for one stream, with the version they were
+decided on; a `Request` is what one caller wants appended, all or nothing. A `Batch` is a set of ranges that one query
+reads.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from .compression import Compression, Plain
 from .large_texts import LARGE_TEXT_BYTES, LargeText, extract_texts
 
 ANY = -(1 << 62)
-# Ranges that lie so near each other are fetched in one go: rows that nobody asked for cost little to fetch and are not
-# opened, and a question to the database costs as much as a dozen or two of them.
+# Ranges with a gap of at most this many versions are fetched in one query. Fetching a row that was not asked for is
+# cheap, since it is not decoded; one query costs as much as a few dozen such rows.
 GAP_VERSIONS_MAX = 64
 
 
 class Draft(NamedTuple):
     """
-    An event to be appended. `payload` is what the digest covers; `stored` its stored form.
+    An event to be appended. `payload` is the input of the digest; `stored` is its stored form.
 
-    Where `texts` is not empty, `stored` is made from `plain` once these have been given their keys.
+    If `texts` is not empty, `stored` is made from `plain` when the texts have their keys.
     """
 
     tag: str
@@ -44,10 +45,10 @@ class Draft(NamedTuple):
 
 class Part(NamedTuple):
     """
-    Drafts for one stream. `first_version` is the version the first must get (ANY: the next one).
+    Drafts for one stream. `first_version` is the version that the first draft must get (ANY: the next one).
 
-    An empty stream may start at one of `starts`; Refold's start at 1, foreign ones at 0 or 1. A new one gets the
-    slice of its `root` where it has one, else `slice`. `expected_digest` as in `NewEvents`.
+    An empty stream may start at one of `starts`: streams of Refold start at 1, streams of other applications at 0 or 1.
+    A new stream gets the slice of its `root` if it has one, else `slice`. `expected_digest` is the one of `NewEvents`.
     """
 
     stream: str
@@ -62,10 +63,10 @@ class Part(NamedTuple):
 
 class Request(NamedTuple):
     """
-    What one caller wants appended.
+    A request of one caller: the parts to append, all or none.
 
-    `also` runs in the same transaction, behind the events: on SQLite it is given the connection, on PostgreSQL
-    the list of statements, to which it adds its own.
+    `also` runs in the same transaction, after the events are written. On SQLite its argument is the connection; on
+    PostgreSQL it is the list of statements, to which it adds its own.
     """
 
     parts: Sequence[Part]
@@ -73,7 +74,7 @@ class Request(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The end of a stream: its integer key, its last version (None: it has no event), its last digest."""
+    """The end of a stream: its integer key, its last version (None if it has no event), its last digest."""
 
     key: int
     version: int | None
@@ -81,7 +82,7 @@ class Head(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a draft came to lie."""
+    """The place that a draft got in the log."""
 
     version: int
     slice: int
@@ -91,24 +92,24 @@ class Placed(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The versions, first and last, that were recorded under an idempotency key before."""
+    """The first and last version that were recorded earlier under an idempotency key."""
 
     first_version: int
     last_version: int
 
 
-# What became of a request, part by part: where its drafts lie; or nothing of it was written, and the parts whose
-# idempotency key was known say so.
+# The result of a request, one item for each part: the places of its drafts. If an idempotency key was used before,
+# nothing of the request is written: parts with such a key have a `Known`, the others None.
 Appended = list[list[Placed] | Known | None]
 
 
 def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
     """
-    Return the events of a batch ready to be placed.
+    Return the events of a batch as drafts.
 
     Raises:
-        InvalidInputError: one is none that a log takes.
-        LimitExceededError: one has more bytes than PAYLOAD_BYTES_MAX, or its meta than META_BYTES_MAX.
+        InvalidInputError: a log does not accept one of them.
+        LimitExceededError: an event has more than PAYLOAD_BYTES_MAX bytes, or its meta more than META_BYTES_MAX.
     """
     try:
         for text in (new.stream, new.idempotency_key):
@@ -127,7 +128,7 @@ def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
 
 def draft_of(event: Event, meta: Meta, payload: bytes, compression: Compression | Plain) -> Draft:
     """
-    Return an event ready to be placed.
+    Return an event as a draft.
 
     Raises:
         LimitExceededError: it has more bytes than PAYLOAD_BYTES_MAX.
@@ -144,11 +145,11 @@ ReadStream = Callable[..., list[RecordedEvent]]
 
 def receipts_of(batch: Sequence[NewEvents], answer: Appended, read: ReadStream) -> list[Receipt]:
     """
-    Return a receipt for each part of a batch; `read` fetches what was recorded before under the same key.
+    Return a receipt for each part of a batch; `read` fetches the events that were recorded earlier under the same key.
 
     Raises:
-        IdempotencyError: that was another call's; nothing was written.
-        DamagedError: it cannot be read, or was not recorded under the key.
+        IdempotencyError: another call used the key; nothing was written.
+        DamagedError: those events cannot be read, or were not recorded under the key.
     """
     receipts: list[Receipt] = []
     for new, placed in zip(batch, answer, strict=True):
@@ -168,7 +169,7 @@ def _repeated(new: NewEvents, known: list[Placed] | Known | None, read: ReadStre
 
 def _recorded(new: NewEvents, placed: list[Placed]) -> tuple[RecordedEvent, ...]:
     stream = new.stream
-    # A list first: a tuple from a generator costs twice as much, and this is on the way of every append.
+    # The list comes first because a tuple from a generator costs twice as much, and every append runs this code.
     return tuple(
         [
             RecordedEvent(stream, version, Position(lane, number), recorded_at, event, meta, digest)
@@ -180,7 +181,7 @@ def _recorded(new: NewEvents, placed: list[Placed]) -> tuple[RecordedEvent, ...]
 
 
 class Batch:
-    """Ranges of one stream that ascend and lie near each other, and so are fetched from `after` to `until`."""
+    """Ascending ranges of one stream that are near each other, fetched together from `after` to `until`."""
 
     __slots__ = ("_befores", "_ends", "after", "ranges", "stream", "until")
 
@@ -198,7 +199,7 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no version lies in it."""
+        """Whether the batch holds no version."""
         return self.until <= self.after
 
     def wants(self, version: int) -> bool:
@@ -207,7 +208,8 @@ class Batch:
 
     def bounds(self, begin: int, end: int) -> range:
         """
-        Return from where to where, of the versions from `begin` up to but not including `end`, some were asked for.
+        Return the smallest range that holds all versions asked for among those from `begin` up to, not including,
+        `end`.
         """
         low, high = bisect_left(self._ends, begin), bisect_left(self._befores, end - 1)
         if low >= high:
@@ -215,14 +217,14 @@ class Batch:
         return range(max(begin, self._befores[low] + 1), min(end, self._ends[high - 1] + 1))
 
     def places(self, count: int) -> Iterator[tuple[int, int]]:
-        """Yield for each range where it begins and ends among `count` events fetched."""
+        """Yield the start and the end of each range among `count` fetched events."""
         for one in self.ranges:
             start = min(max(one.after - self.after, 0), count)
             yield start, max(start, min(one.until - self.after, count))
 
 
 def batches(ranges: Sequence[Range]) -> list[Batch]:
-    """Return ranges, in their order, in groups that are fetched in one go."""
+    """Return ranges in their order, grouped into batches that are fetched in one query."""
     if not ranges:
         return []
     cuts = [place for place, (one, other) in enumerate(pairwise(ranges), 1) if not _are_near(one, other)]

@@ -1,9 +1,9 @@
 """
-Rows that are missing, or hold other values than were written: one guard and one wording for every database.
+Rows that are missing, or whose values have changed: one guard and one wording for every database.
 
-A digest takes as long to compute as its event takes to fetch and decode. So a process computes it once and remembers
-it by a hash of all that it covers. A checksum that lies beside the events proves nothing: whoever can change the
-events can compute it anew (docs/adr/0022).
+Computing a digest takes as long as fetching and decoding its event. So a process computes it once and remembers a hash
+of all its input. A checksum stored with the events would prove nothing: anyone who can change the events can compute it
+again (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...domain.errors import MISSHAPEN, DamagedError, RefoldError, StorageError
 from ...domain.log.envelope import NO_DIGEST
 
 NUMBER_MAX = (1 << 62) - 1
-# Of a hash or two for each 64 events: 4 MB at most.
+# There are one or two hashes for each 64 events: 4 MB at most.
 CHECKED_MAX = 1 << 15
 REBUILD = "`rebuild` makes it anew, events are not concerned"
-# A value of another type, NULL, or bytes cut short raise these where they are used. RecursionError is not among them:
-# it says more about the caller's stack than about a row.
+# A value of another type, NULL, or truncated bytes raise these when they are used. RecursionError is not among them:
+# its cause is the caller's stack, not a row.
 VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
 
 
 class _Opening(ContextDecorator):
-    """A class and no generator: that takes a third of the time, and every question to a log comes by here."""
+    """A class instead of a generator takes a third of the time, and every query of a log uses it."""
 
     def __init__(self, what: str, remedy: dict[str, str]) -> None:
         self._what, self._remedy = what, remedy
@@ -40,7 +40,7 @@ class _Opening(ContextDecorator):
         if error is None or isinstance(error, RefoldError):
             return
         if isinstance(error, UnicodeEncodeError):
-            # Stored texts are decoded. One that cannot be encoded is the caller's, and no row can have it.
+            # Stored texts were decoded, so a text that cannot be encoded comes from the caller, and no row can have it.
             require_unicode(error.object, "a text that is asked for")
         if isinstance(error, VALUE_FAULTS):
             raise unreadable(self._what, error, **self._remedy) from error
@@ -51,25 +51,25 @@ class _Opening(ContextDecorator):
 
 def opening(what: str, **remedy: str) -> _Opening:
     """
-    Turn an error that stored values cause, where they are not what was written, into a DamagedError of `what`.
+    Turn an error that changed stored values cause into a DamagedError of `what`.
 
-    Only the reading of stored values belongs into the block: anywhere else these errors are mistakes of our own.
+    Use it only around code that reads stored values: anywhere else these errors are bugs of Refold.
 
     Raises:
-        InvalidInputError: what was asked for holds a lone surrogate.
-        StorageError: there is too little memory for what is read.
+        InvalidInputError: a text in the query has a lone surrogate.
+        StorageError: there is too little memory for the rows.
     """
     return _Opening(what, remedy)
 
 
 def unreadable(what: str, error: Exception, **remedy: str) -> DamagedError:
-    """Return the error of rows with a value that is not what was written, and so raised `error`."""
+    """Return the error for rows with a changed value, which raised `error`."""
     return DamagedError(what, f"a value in it cannot be read ({error or type(error).__name__})", **remedy)
 
 
 def whole(what: str, value: object, most: int = NUMBER_MAX) -> int:
     """
-    Return a stored number, once it is known to be one, from 0 to `most`.
+    Return a stored number after checking that it is an integer from 0 to `most`.
 
     Raises:
         DamagedError: it is anything else; `what` names it.
@@ -81,10 +81,10 @@ def whole(what: str, value: object, most: int = NUMBER_MAX) -> int:
 
 def digest_of_row(what: str, value: object) -> bytes:
     """
-    Return a stored digest, once it is known to be one; `what` names its event.
+    Return a stored digest after checking its type and length; `what` names its event.
 
     Raises:
-        DamagedError: it is none, and nothing may be chained on to it.
+        DamagedError: it is not a digest, so no event may be chained to it.
     """
     if not isinstance(value, bytes) or len(value) != len(NO_DIGEST):
         raise DamagedError(what, "its digest is none")
@@ -92,17 +92,17 @@ def digest_of_row(what: str, value: object) -> bytes:
 
 
 def nameless_type(stream: str, version: int, tag: int) -> DamagedError:
-    """Return the error of an event whose type has no row."""
+    """Return the error for an event whose type has no row."""
     return DamagedError(f"{stream}@{version}", f"there is no row with the name of its type, {tag}")
 
 
 def empty_key(stream: str, key: str, first: int, last: int, head: int) -> DamagedError:
-    """Return the error of an idempotency key that names versions which are not there."""
+    """Return the error for an idempotency key that names missing versions."""
     return DamagedError(stream, f"its key {key!r} names versions {first} to {last}, and it ends at version {head}")
 
 
 class CheckedBefore:
-    """The events that this process has checked, by hashes; any number of threads may use it."""
+    """Hashes of the events that this process has checked; any number of threads may use it."""
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()
@@ -111,7 +111,7 @@ class CheckedBefore:
         return checked in self._hashes
 
     def add(self, checked: bytes) -> None:
-        """Remember a hash; where there are too many of them, all others are forgotten, and computed once more."""
+        """Remember a hash; above CHECKED_MAX all others are forgotten and computed again later."""
         if len(self._hashes) >= CHECKED_MAX:
             self._hashes = set()
         self._hashes.add(checked)
@@ -119,10 +119,10 @@ class CheckedBefore:
 
 def require_digests(computed: Iterable[bytes], stored: Sequence[bytes], name: Callable[[int], str]) -> None:
     """
-    See to it that events have the digests that are stored with them; `name` says what the n-th is, for the error.
+    Check that events have the digests stored with them; `name` returns the name of the n-th for an error.
 
     Raises:
-        DamagedError: one has not.
+        DamagedError: one digest differs.
     """
     found = list(computed)
     if found != stored:

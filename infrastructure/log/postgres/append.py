@@ -1,4 +1,6 @@
-"""Appending on PostgreSQL: the cached append first, else the locked append by a plan; and numbers of event types."""
+"""
+Appending on PostgreSQL: first the cached append, else the planned one under locks; also the numbers of event types.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,12 @@ TAG_ATTEMPTS_MAX = 10
 
 def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
     """
-    Return the numbers of all tags, once those that are wanted have one.
+    Return the numbers of all tags, after giving the wanted ones a number.
 
-    New ones are added in transactions of their own, since others may be about to add the same.
+    New tags are added in their own transactions, because other processes may add the same ones.
 
     Raises:
-        StorageBusyError: others were quicker each time.
+        StorageBusyError: other processes were faster each time.
     """
     for _ in range(TAG_ATTEMPTS_MAX):
         rows = wire.run(Call(f"SELECT name, key FROM {table}"))[0]
@@ -48,25 +50,25 @@ def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
 
 ATTEMPTS_MAX = 6
 TRIP_BYTES_MAX = 4 << 20
+# SQLSTATE division_by_zero: the `look` statement raises it if the slice has another end than remembered.
 STALE = "22012"
+# Also deadlock_detected and serialization_failure.
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
 class Interrupted(NamedTuple):
-    """
-    A cached append that broke off: the id of its first event, 0 where none was sent, and the error that it met.
-    """
+    """A cached append that failed: the id of its first event (0 if none was sent), and the error."""
 
     first_id: int
     failure: psycopg.Error
 
 
 class Begun(NamedTuple):
-    """A cached append that has sent the locks of its slices, and no events: the planned one goes on from there."""
+    """A cached append that has sent the locks of its slices, but no events; the planned append continues from there."""
 
 
 class Appender:
-    """Places requests in one log; not thread safe, its owner sees to it that one thread at a time uses it."""
+    """Places requests in one log; not thread safe: its owner makes sure that one thread at a time uses it."""
 
     def __init__(
         self,
@@ -80,11 +82,11 @@ class Appender:
         self._prefix = prefix
         self._system = system
         self._compression = compression
-        # True while an append is carried out; found so by the next one, it was interrupted.
+        # True while an append runs. If the next append finds it true, the last one was interrupted.
         self._is_at_stake = False
         self._lock = f"SELECT 1 FROM {prefix}slice_lock WHERE slice = $1 FOR UPDATE"
-        # Divides by zero, and so ends the transaction, where the slice does not end at the event it is remembered to
-        # end at. A digest, not a position: an older copy of the database may have come to the same position again.
+        # Divides by zero, which ends the transaction, if the last event of the slice is not the remembered one. It
+        # compares digests, not positions: an older copy of the database may have reached the same position again.
         self._look = (
             f"SELECT 1 / (coalesce((SELECT e.digest FROM {prefix}event e WHERE e.slice = l.slice"
             f" ORDER BY e.position DESC LIMIT 1), ''::bytea) = $2)::int FROM {prefix}slice_lock l WHERE l.slice = $1"
@@ -94,19 +96,19 @@ class Appender:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # Another thread may have been changing it; and ids that follow on the parent's would be given out twice.
+        # Another thread may have been changing it. And ids that continue the parent's would be given out twice.
         self._memory = Memory()
         self._ids = EventIds()
         self._inquiry = Inquiry(self._memory, self._prefix, self._lock, self._guard)
-        # The connection that memory was gained on: another one may lead to another copy of the database.
+        # The connection that the memory was read on: another connection may lead to another copy of the database.
         self._wire: Wire | None = None
 
     def known_slice(self, stream: str) -> int | None:
-        """Return the slice of a stream, where it is remembered."""
+        """Return the slice of a stream, or None if it is not remembered."""
         return self._memory.slices.get(stream)
 
     def distrust(self) -> None:
-        """Have the next append look at everything anew, as on another connection; may be called from any thread."""
+        """Make the next append read everything again, as on a new connection; may be called from any thread."""
         self._wire = None
 
     def append(
@@ -117,14 +119,14 @@ class Appender:
         before: Interrupted | Begun | None = None,
     ) -> list[Answer]:
         """
-        Append what `draft` returns, and return what became of each request.
+        Append the requests that `draft` returns, and return the result of each.
 
-        All that is not refused is written in one transaction. `slices` are those of the streams, as far as they
-        are known, and else those they will be given. `draft` is called once, the server being at work already;
-        `foresee` may be called while it commits, with what will be returned if it does.
+        All requests that are not refused are written in one transaction. `slices` are the known slices of the streams,
+        and for new streams those they will get. `draft` is called once, while the server already works; `foresee` may
+        be called while it commits, with the answers that are returned if it succeeds.
 
         Raises:
-            StorageError: the database did not do it; nothing was written, unless the error says otherwise.
+            StorageError: the database failed; nothing was written, unless the error says otherwise.
         """
         if before is None:
             self._settle_interrupted()
@@ -150,9 +152,9 @@ class Appender:
 
     def append_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | Begun | None:
         """
-        Append to streams that each lie in a slice of its own, in one round trip; None where the cached append cannot.
+        Append to streams of different slices in one round trip; None if the cached append cannot.
 
-        Where it only began, or ended at something that passes, `append` is to be called with what is returned.
+        If it only began, or failed with a passing error, call `append` with its result.
 
         Raises:
             StorageError: as above.
@@ -173,7 +175,7 @@ class Appender:
             if together is None:
                 return Begun()
             now = self._now()
-            # A loop: a function for each of the few streams would cost more here.
+            # A loop: a function call for each stream would cost more.
             count = 0
             for new in news:
                 count += len(new.events)
@@ -190,7 +192,7 @@ class Appender:
         return receipts
 
     def _settle_interrupted(self) -> None:
-        """Trust nothing that the last append remembered, if an interrupt came upon it: it may have come to nothing."""
+        """If an interrupt ended the last append, forget all that it remembered: it may not have been written."""
         if self._is_at_stake:
             self._memory.forget()
             self._database.settle_writer()
@@ -202,7 +204,7 @@ class Appender:
         return chain(inserts(self._prefix + "stream", opened), calls) if opened else calls
 
     def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
-        # Before anything that can be interrupted: memory may have moved on already.
+        # This comes before anything that can be interrupted, because the memory may have advanced already.
         self._memory.forget(slices)
         self._database.settle_writer()
         if not isinstance(error, psycopg.Error):
@@ -214,7 +216,7 @@ class Appender:
 
     def _locks_and_looks(self, ends: Sequence[End]) -> list[Call]:
         calls: list[Call] = []
-        # In the order of slices, as all writers do: else two of them could wait for each other.
+        # In the order of slices, like all writers: else two of them could wait for each other.
         for number, lane, _ in ends if len(ends) == 1 else sorted(ends, key=attrgetter("slice")):
             where = int4(number)
             calls += (Call(self._lock, (where,)), Call(self._look, (where, lane.digest)))
@@ -227,7 +229,7 @@ class Appender:
         return [Call(self._look, (int4(number), digest)) for number, digest in ends.items()]
 
     def _is_new(self, wire: Wire) -> bool:
-        """Say whether a connection is another one than before; then nothing that was learnt on that one is trusted."""
+        """Return whether this is a new connection; if so, forget all that was read on the last one."""
         if wire is self._wire:
             return False
         self._memory.forget_all()
@@ -238,7 +240,7 @@ class Appender:
 
     @contextmanager
     def _memory_at_stake(self, slices: Collection[int]) -> Iterator[None]:
-        """Forget what was planned where it comes to nothing, and translate psycopg's errors."""
+        """Forget the plan if it is not written, and translate psycopg's errors."""
         self._is_at_stake = True
         try:
             yield
@@ -253,7 +255,7 @@ class Appender:
     def _passing(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
         """Return an error after which the locked append may succeed; raise any other."""
         if error.sqlstate in (STALE, *WORTH_RETRYING):
-            # Nothing is wrong but what was remembered of these slices.
+            # Only the memory of these slices is wrong.
             self._memory.forget(slices)
             return error
         self._memory.forget()
@@ -269,7 +271,7 @@ class Appender:
         *,
         is_begun: bool,
     ) -> list[Answer] | None:
-        """Do it in one round trip; None where memory does not say enough."""
+        """Append in one round trip; None if the memory does not suffice."""
         ends = {number: self._memory.lanes[number].digest for number in slices}
         with self._database.writing(under_way=is_begun) as wire:
             if self._is_new(wire):
@@ -292,7 +294,7 @@ class Appender:
         return answers
 
     def _append_locked(self, orders: list[Order], failure: psycopg.Error | None) -> list[Answer]:
-        # Whether a COMMIT may have gone out whose answer nobody saw.
+        # Whether a COMMIT may have been sent whose answer was not received.
         is_uncertain = failure is not None and is_lost_connection(failure)
         unreachable: StorageUnavailableError | None = None
         for attempt in range(ATTEMPTS_MAX):
@@ -310,7 +312,7 @@ class Appender:
             except StreamMovedError:
                 continue
             except StorageUnavailableError as error:
-                # That a server cannot be reached is waited out only where it could be a moment ago.
+                # Wait for an unreachable server only if it was reachable a moment ago.
                 if failure is None:
                     raise
                 unreachable = error
@@ -331,7 +333,7 @@ class Appender:
         return plan, plan.answers(orders)
 
     def _write(self, wire: Wire, plan: Plan) -> None:
-        """Send the rows and COMMIT: in one trip, unless there is more than one should carry."""
+        """Send the rows and COMMIT: in one trip, unless the rows are too large for one."""
         if plan.size < TRIP_BYTES_MAX:
             wire.dispatch(*plan.calls(self._prefix), COMMIT)
             return
@@ -369,7 +371,7 @@ class Appender:
                 f"{self._database.where} went away while events were handed to it and cannot be reached again: look"
                 " whether they are recorded before you repeat them, or give them an idempotency key"
             )
-        # Nothing was written; what ended a transaction says less than that the server went away before the next try.
+        # Nothing was written. An unreachable server at the next try is a better reason than the error before it.
         if unreachable is not None:
             return unreachable
         if failure is None or failure.sqlstate == STALE:

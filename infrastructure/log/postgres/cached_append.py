@@ -1,9 +1,9 @@
 """
 The cached append: small events of one stream, which is new or whose end this process remembers.
 
-It makes the same rows as a plan does, for the commonest case alone and in as few steps as can be: after each wait
-for a disk the processor has forgotten this program, and a step costs several times what it costs in a loop. What
-can wait is done while the server commits. Whatever is not common is left to the general way.
+It makes the same rows as a plan, but only for the commonest case and in few steps: after each wait for a disk the
+processor caches hold other data, so a step costs several times as much as in a loop. Work that can wait is done while
+the server commits. All other cases use the planned append.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .planning import Memory, SliceEnd, StreamTip
 from .wire import int4, int8
 
 BYTES_MAX = 1 << 20
-# What they come to is not known yet where the way is chosen.
+# The size of the events is not known yet when the way is chosen, so their number is limited.
 EVENTS_MAX = 64
 Row = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes | None, bytes, bytes]
 StreamRow = tuple[bytes, bytes, bytes]
 
 
 class End(NamedTuple):
-    """Where a stream lies and ends; a new one has no version yet."""
+    """The place and the end of a stream; a new one has no version yet."""
 
     slice: int
     lane: SliceEnd
@@ -39,7 +39,7 @@ class End(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Events that can be appended so: their stream's end, and what of them must be stored."""
+    """Events for the cached append: the end of their stream, and the values to store."""
 
     new: NewEvents
     end: End
@@ -50,8 +50,8 @@ class Ready(NamedTuple):
 
 def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
     """
-    Return the ends of the streams that events are for; None where one of them cannot be appended so, or two lie in one
-    slice: the second would have to know the end that the first one leaves.
+    Return the ends of the streams of these events. None if one of them cannot be appended this way, or if two streams
+    are in one slice: the second would need the end that the first one leaves.
     """
     ends: list[End] = []
     for new in news:
@@ -68,7 +68,7 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
             return None
         if len(new.events) >= EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
             return None
-        # A refusal needs a proof, for which the planned append asks.
+        # A refusal needs a proof, which the planned append reads.
         if new.expected_version not in (tip.version, ANY_VERSION):
             return None
         ends.append(End(number, lane, tip))
@@ -76,13 +76,13 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
 
 
 def _beginning(new: NewEvents, memory: Memory) -> End | None:
-    """Return the end of a stream that is to be new; the database refuses its row where its id is taken."""
+    """Return the end of a stream that is to be new; if its id is taken, the database refuses its row."""
     root = new.root or new.stream
     if new.expected_version != 0 or new.idempotency_key is not None or len(new.events) >= EVENTS_MAX:
         return None
     names = new.stream + root
     if not names.isprintable():
-        # It may be a name that cannot be stored, for which the general way has words.
+        # The name may be one that cannot be stored; the planned append has an error message for it.
         return None
     number = slice_of(root)
     lane = memory.lanes.get(number)
@@ -90,9 +90,7 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
 
 
 def ready(news: Sequence[NewEvents], ends: Sequence[End], memory: Memory) -> list[Ready] | None:
-    """
-    Return what the cached append takes; None where the events are not small, or of a type that is new.
-    """
+    """Return the input of the cached append; None if the events are not small, or a type of event is new."""
     together: list[Ready] = []
     size = 0
     try:
@@ -106,12 +104,12 @@ def ready(news: Sequence[NewEvents], ends: Sequence[End], memory: Memory) -> lis
             together.append(Ready(new, end, payloads, metas, tags))
     except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):
         return None
-    # A single stream has EVENTS_MAX at most, each below LARGE_TEXT_BYTES.
+    # The events of a single stream are EVENTS_MAX at most, each smaller than LARGE_TEXT_BYTES.
     return together if len(together) == 1 or size <= BYTES_MAX else None
 
 
 def rows_of(together: Sequence[Ready], first_id: int, now: int, compression: Compression) -> list[Row]:
-    """Return the rows to be written, one stream's behind the other's."""
+    """Return the rows to write, stream after stream."""
     rows: list[Row] = []
     for new, (number, lane, tip), payloads, metas, tags in together:
         stream, version, place, digest = new.stream, tip.version or 0, lane.position, tip.digest
@@ -129,7 +127,7 @@ def rows_of(together: Sequence[Ready], first_id: int, now: int, compression: Com
 
 
 def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
-    """Return the rows to be written of those streams that are new."""
+    """Return the rows of those streams that are new."""
     return [
         (events.new.stream.encode(), int4(events.end.slice), int4(events.end.tip.key))
         for events in together
@@ -138,7 +136,7 @@ def stream_rows_of(together: Sequence[Ready]) -> list[StreamRow]:
 
 
 def received(together: Sequence[Ready], rows: list[Row], memory: Memory) -> list[Receipt]:
-    """Return the receipts of what is about to be recorded; memory moves on as if it had been."""
+    """Return the receipts of events that are about to be recorded, and advance the memory as if they were."""
     receipts: list[Receipt] = []
     digests = iter([row[9] for row in rows])
     for new, (number, lane, tip), *_ in together:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: a pool of them, repeated reads, and its errors as Refold's, by SQLSTATE."""
+"""Connections to PostgreSQL: a pool, reads that are repeated, and a translation of errors by SQLSTATE."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from ....domain.errors import (
 from ..row_faults import opening
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
+# SQLSTATE unique_violation.
 DUPLICATE = "23505"
 
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turn errors of psycopg into Refold's own; those that are mistakes of ours go on as they are."""
+    """Turn errors of psycopg into Refold's own; errors that are bugs of Refold stay as they are."""
     try:
         yield
     except psycopg.Error as error:
@@ -43,7 +44,9 @@ def translated(where: str) -> Iterator[None]:
 
 
 def is_lost_connection(error: psycopg.Error) -> bool:
-    """Return whether an error means that the connection is gone, and what it was about to do uncertain."""
+    """
+    Return whether an error means that the connection is gone, so that the result of its last statements is unknown.
+    """
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError)
@@ -51,13 +54,13 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Return what the server or libpq said, without the lines that explain it further."""
+    """Return the first line of the message of the server or libpq."""
     message = error.diag.message_primary or str(error)
     return message.strip().splitlines()[0] if message.strip() else type(error).__name__
 
 
 def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
-    """Return Refold's error for one of psycopg's; the same where a statement was written or used wrongly."""
+    """Return Refold's error for one of psycopg's; the same error if a statement was written or used wrongly."""
     if is_lost_connection(error):
         return StorageUnavailableError(f"{where} does not answer ({first_line(error)}): check that it runs")
     match error.sqlstate or "":
@@ -72,7 +75,7 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
         case "42501":
             return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
         case "42P01" | "42703" | "3F000" | "42804" | "42883" | "42P10" | "0A000":
-            # Gone, or of another shape: a column's type, or the key that rows are found by.
+            # Missing, or of another shape: a column's type, or the key by which rows are found.
             way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
             return StorageUnavailableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
         case "58030":
@@ -110,7 +113,7 @@ class PostgresDatabase:
     The connections to the database of a URL (or of libpq's `key=value` form).
 
     Raises:
-        StorageUnavailableError: the URL cannot be read; whether it leads anywhere shows at the first use.
+        StorageUnavailableError: the URL cannot be read; the database itself is reached at the first use.
     """
 
     def __init__(self, url: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -122,17 +125,17 @@ class PostgresDatabase:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # The connections are the parent's; each lets go of its socket by itself.
+        # The connections belong to the parent; each lets go of its socket by itself.
         self._news = News()
         self._idle: deque[Wire] = deque()
-        # Weakly: a seat that an interrupted call did not give back is free when its frame is gone.
+        # Weak references: a seat that an interrupted call did not give back is free once its frame is gone.
         self._seats: WeakSet[_Seat] = WeakSet()
         self._lock = threading.Lock()
         self._writer: Wire | None = None
 
     def reading(self, work: Callable[[Wire], T]) -> T:
         """
-        Return what `work` makes of a connection; it is called again when the connection breaks.
+        Return the result of `work` on a connection; `work` is called again if the connection breaks.
 
         Raises:
             StorageBusyError: all connections stayed in use.
@@ -143,7 +146,7 @@ class PostgresDatabase:
                 try:
                     return self._read_once(work)
                 except (psycopg.Error, StorageUnavailableError) as error:
-                    # That a server cannot be reached is waited out only where it could be a moment ago.
+                    # Wait for an unreachable server only if it was reachable a moment ago.
                     was_reached = attempt > 0 or (isinstance(error, psycopg.Error) and is_lost_connection(error))
                     if not was_reached or attempt == READ_ATTEMPTS_MAX - 1:
                         raise
@@ -152,7 +155,7 @@ class PostgresDatabase:
         raise AssertionError("the loop returns or raises")
 
     def ask(self, *calls: Call) -> list[Rows]:
-        """Return the rows of each statement, carried out in one round trip."""
+        """Return the rows of each statement, run in one round trip."""
         return self.reading(lambda wire: wire.run(*calls))
 
     def _read_once(self, work: Callable[[Wire], T]) -> T:
@@ -208,28 +211,31 @@ class PostgresDatabase:
 
     def writer(self, *, under_way: bool = False) -> Wire:
         """
-        Return the writing connection, and with `under_way` a trip that was begun on it; the caller sees to it that
-        one thread at a time uses it, and calls `settle_writer` when something goes wrong.
+        Return the writing connection, and with `under_way` a trip that was begun on it. The caller makes sure that one
+        thread at a time uses it, and calls `settle_writer` after an error.
 
-        Errors come out as psycopg's own: the caller can tell which of them leave something to be found out.
+        Errors are psycopg's own, so that the caller can see which of them leave the result unknown.
         """
         self._require_open()
         if self._writer is not None and self._writer.is_under_way and not under_way:
-            # Whoever began it was interrupted.
+            # The caller that began the trip was interrupted.
             self.settle_writer()
         if self._writer is None:
             self._writer = self._connect()
         return self._writer
 
     def settle_writer(self) -> None:
-        """Roll back what an error left open on the writing connection, and let go of it if it is broken."""
+        """
+        Roll back the transaction that an error left open on the writing connection; release the connection if it is
+        broken.
+        """
         writer, self._writer = self._writer, None
         if writer is not None and writer.settle():
             self._writer = writer
 
     @contextmanager
     def writing(self, *, under_way: bool = False) -> Iterator[Wire]:
-        """Lend the writing connection for a block, and settle it if that fails."""
+        """Lend the writing connection for a block, and settle it if the block fails."""
         try:
             yield self.writer(under_way=under_way)
         except BaseException:
@@ -237,7 +243,7 @@ class PostgresDatabase:
             raise
 
     def close(self) -> None:
-        """Close all connections, once those in use have been given back; may be called twice."""
+        """Close all connections, after waiting for those in use; may be called twice."""
         self._closed = True
         deadline = time.monotonic() + self._patience
         while self._seats and time.monotonic() < deadline:
@@ -265,7 +271,7 @@ class PostgresDatabase:
         wire = Wire(connection, patience_seconds=self._patience)
         try:
             with translated(self.where):
-                # A pooler gives every client a number of its own making.
+                # A pooler gives every client a process id of its own making.
                 ((pid,),) = wire.run(Call("SELECT pg_backend_pid()"))[0]
         except BaseException:
             wire.close()
@@ -275,12 +281,12 @@ class PostgresDatabase:
 
 
 def pause_before(attempt: int) -> None:
-    """Wait before trying again, each time twice as long."""
+    """Wait before another attempt, each time twice as long."""
     time.sleep(PAUSE_SECONDS * 2**attempt)
 
 
 def _parse(url: str) -> tuple[str, str]:
-    """Return what to connect with, and the name to use in messages, which has no password in it."""
+    """Return the connection string, and a name for messages that has no password in it."""
     unreadable = StorageUnavailableError(
         "the URL of the database cannot be read: write postgresql://user:password@host:port/name,"
         " with special characters as %XX"
@@ -292,7 +298,7 @@ def _parse(url: str) -> tuple[str, str]:
         raise unreadable from None
     host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
     if "@" in host + port:
-        # The password had a character that ends it; what is left of it stands where the host should be.
+        # The password has a character that ends it, so the rest of it is where the host should be.
         raise unreadable
     address = f"{host}:{port}" if port else host
     where = f"postgresql:///{name}?host={host}" if host.startswith("/") else f"postgresql://{address}/{name}"

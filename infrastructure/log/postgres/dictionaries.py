@@ -18,8 +18,8 @@ SMALLEST_IN_ROW = 1_024
 
 class RowCompression(Compression):
     """
-    Leaves short payloads as they are: compressing them would be paid for at every append and load, and saves
-    little of a row that has an envelope and three index entries besides.
+    Does not compress short payloads: that would cost time at every append and load, and save little, since a row also
+    has an envelope and three index entries.
     """
 
     def shrink(self, data: bytes) -> bytes:
@@ -45,7 +45,7 @@ class Dictionaries:
         self._thread: threading.Thread | None = None
 
     def use_newest(self) -> None:
-        """Compress with the newest dictionary of the database from now on, if it has any."""
+        """Compress with the newest dictionary of the database from now on, if it has one."""
         ((number,),) = self._database.ask(Call(self._newest))[0]
         if number:
             dictionary = self.load(number)
@@ -68,7 +68,7 @@ class Dictionaries:
         return bytes(data)
 
     def is_there(self, wire: Wire) -> bool:
-        """Look whether the database still has the dictionary that is used; if not, none is used until one is found."""
+        """Check that the database still has the dictionary in use; if not, use none until one is found."""
         newest = self.compression.newest
         if not newest:
             return True
@@ -79,7 +79,7 @@ class Dictionaries:
         return False
 
     def count(self, events: int, samples: Callable[[], Sequence[bytes]]) -> None:
-        """Take note of events that were recorded; with the 1,024th a dictionary is trained in a thread of its own."""
+        """Count recorded events; at the 1,024th a dictionary is trained in its own thread."""
         self._events += events
         if self._events >= DICTIONARY_EVENTS and not self.compression.newest and self._thread is None:
             self._thread = threading.Thread(target=self._train, args=(samples,), name="refold-dictionary", daemon=True)
@@ -87,14 +87,14 @@ class Dictionaries:
 
     def close(self) -> None:
         """Wait for the training to end."""
-        # One whose start was interrupted never ran.
+        # A thread whose start was interrupted never ran.
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     def _train(self, samples: Callable[[], Sequence[bytes]]) -> None:
-        # A store that is closed meanwhile, or whose server went away, gets its dictionary the next time.
+        # If the store is closed meanwhile, or its server is gone, the dictionary is trained the next time.
         with suppress(StorageError, DamagedError):
-            # Another process may have been quicker: one dictionary is enough.
+            # Another process may have trained one already: one dictionary is enough.
             self.use_newest()
             dictionary = None if self.compression.newest else train_dictionary(samples())
             if dictionary is not None:

@@ -1,8 +1,8 @@
 """
-What must be asked before a locked append, in one round trip: the locks first, then everything a plan needs.
+The queries before a locked append, in one round trip: first the locks, then everything that a plan needs.
 
-Under READ COMMITTED each statement sees what was committed before it began, so what stands behind a lock sees
-all that was written under it.
+Under READ COMMITTED each statement sees all that was committed before it began. So a statement after a lock sees all
+rows that were written under that lock.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ INT_MAX = (1 << 31) - 1
 
 
 class StreamMovedError(Exception):
-    """A stream lies in another slice than the one that was locked, or a slice ends elsewhere; it is remembered now."""
+    """
+    A stream is in another slice than the one that was locked, or a slice ends elsewhere; the memory is corrected now.
+    """
 
 
 class Guard(Protocol):
-    """Knows what was acknowledged, and what it means that this is gone."""
+    """Knows which events were acknowledged, and returns the error if one is gone."""
 
     def witness(self, number: int) -> Witness | None:
         """Return the event that was acknowledged last in a slice."""
 
     def went_back(self, witness: Witness) -> Exception:
-        """Return the error for it not being there."""
+        """Return the error for a missing witness."""
 
     def check(self, wire: Wire) -> None:
         """
-        Look, on a new connection, whether what new rows will refer to is there; raise such an error where it is not.
+        Check, on a new connection, that the rows that new rows will refer to exist; raise the error if they do not.
         """
 
 
 class _Question(NamedTuple):
-    """A statement, and what is to be done with its rows."""
+    """A statement, and the function that takes its rows."""
 
     call: Call
     take: Callable[[Rows], None]
@@ -69,9 +71,10 @@ class _Statements(NamedTuple):
 
 class Inquiry:
     """
-    Asks on behalf of one log; what it learns of slices and streams it puts into `memory`. `lock` locks a slice.
+    Runs the queries for one log and puts the results about slices and streams into `memory`. `lock` is the statement
+    that locks a slice.
 
-    With a `guard` it looks, in slices whose end is not remembered, whether they still hold what was acknowledged.
+    With a `guard` it also checks slices whose end is not remembered: they must still hold the acknowledged events.
     """
 
     def __init__(self, memory: Memory, prefix: str, lock: str, guard: Guard | None = None) -> None:
@@ -82,12 +85,12 @@ class Inquiry:
 
     def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> Found:
         """
-        Begin a transaction, lock the slices of these orders, and learn what appending them takes.
+        Begin a transaction, lock the slices of these orders, and read what appending them needs.
 
         Raises:
-            StreamMovedError: a stream lies elsewhere, or a slice ends elsewhere than it was remembered to; the
-                transaction is to be begun anew.
-            LogWentBackError: what was acknowledged is not there.
+            StreamMovedError: a stream is in another slice, or a slice ends elsewhere than remembered; begin the
+                transaction again.
+            LogWentBackError: an acknowledged event is missing.
             DamagedError: a slice has no row to lock.
         """
         found, moved, changed = Found({}, {}), dict[str, int](), list[int]()
@@ -108,8 +111,8 @@ class Inquiry:
         for question, rows in zip(questions, answers, strict=True):
             question.take(rows)
         if moved or changed:
-            # With nothing remembered of a slice, the next look is at what was acknowledged there, too. It is at all of
-            # these slices: while others write, one of them may change between any two looks.
+            # If nothing is remembered of a slice, the next attempt checks its acknowledged events, too. All of these
+            # slices are forgotten: while others write, any of them may change between two attempts.
             self._memory.forget(slices if changed else ())
             self._memory.slices.update(moved)
             raise StreamMovedError
@@ -122,11 +125,11 @@ class Inquiry:
 
         def take_last(rows: Rows) -> None:
             if rows:
-                # What follows is counted on from these.
+                # The next positions, times and digests are counted on from these.
                 lane.position = whole(f"the last position of slice {number}", rows[0][0])
                 lane.recorded_at = whole(f"the time of position {number}.{lane.position}", rows[0][1])
                 lane.digest = digest_of_row(f"position {number}.{lane.position}", rows[0][2])
-            # Nobody wrote since: what is remembered of the slice's streams holds good.
+            # Nobody wrote since, so the remembered streams of the slice are still right.
             if before is not None and before.digest == lane.digest:
                 lane.tips, lane.blobs = before.tips, before.blobs
             elif before is not None:
@@ -156,7 +159,7 @@ class Inquiry:
         def take_place(rows: Rows) -> None:
             slices.pop(stream, None)
             for place, key in rows:
-                # Foreign applications have slices of their own numbers.
+                # The slices of other applications have their own numbers.
                 whole(f"the slice of {stream}", place, INT_MAX)
                 whole(f"the key of {stream}", key, INT_MAX)
                 if place == number:

@@ -1,8 +1,8 @@
 """
-The log on PostgreSQL: many processes write side by side, on one server or on shards of it.
+The log on PostgreSQL: many processes write at the same time, on one server or on shards of it.
 
-The log is 1,024 slices, each with an order of its own. A process commits in groups, over one connection; readers
-have connections of their own, and neither waits for the other.
+The log is 1,024 slices, each with its own order. A process commits in groups, over one connection; readers have their
+own connections; writer and readers do not wait for each other.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NAMELESS = f"""
     LEFT JOIN stream AS s ON s.slice = e.slice AND s.key = e.stream
     WHERE t.key IS NULL ORDER BY e.slice, e.position LIMIT {ROWS_TOLD}
 """
-# Versions have no holes, so the last one says which there are.
+# Versions have no holes, so the last version implies all others.
 KEYS = f"""
     SELECT id, slice, stream, key, first_version, last_version, head FROM (
         SELECT s.id, i.slice, i.stream, i.key, i.first_version, i.last_version,
@@ -71,7 +71,7 @@ def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
 
 
 def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
-    """Yield an error for each of the first events whose type has no name, and keys under which nothing was recorded."""
+    """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""
     for stream, number, key, *rest in database.ask(Call(NAMELESS))[0]:
         yield nameless_type(stream or f"stream {number}.{key}", *rest)
     for stream, number, key, *rest in database.ask(Call(KEYS))[0]:
@@ -79,7 +79,7 @@ def damaged_rows(database: PostgresDatabase) -> Iterator[DamagedError]:
 
 
 def key_rows(database: PostgresDatabase) -> Iterator[KeyRow]:
-    """Yield what is kept of every idempotency key."""
+    """Yield the row of every idempotency key."""
     place = (-1, 0, "")
     while rows := database.ask(Call(KEY_ROWS, (int4(place[0]), int4(place[1]), place[2].encode())))[0]:
         for number, stream, key, name, first, last in rows:
@@ -100,7 +100,7 @@ def damaged_texts(database: PostgresDatabase, compression: Compression) -> Itera
 
 POLL_SECONDS = 0.02
 T = TypeVar("T")
-# Looking costs the server some milliseconds in a log of many slices: it is to rest most of the time.
+# A look at all slices takes the server some milliseconds if there are many: it shall rest most of the time.
 REST_FACTOR = 4
 Batch = Sequence[NewEvents]
 LogTicket = Ticket[Batch, list[Receipt]]
@@ -110,8 +110,8 @@ class PostgresLog:
     """
     A log in a PostgreSQL database; see `refold.domain.log.ports.LiveLog` for what its methods promise.
 
-    Its tables are made in the connection's current schema where there are none, unless `create` is false.
-    Nothing waits for a silent server longer than `patience_seconds`.
+    It creates its tables in the connection's current schema if there are none, unless `create` is false. No call waits
+    for a silent server longer than `patience_seconds`.
 
     Raises:
         StorageUnavailableError: the database cannot be reached, or holds no log that this version understands.
@@ -198,7 +198,8 @@ class PostgresLog:
 
         slices = {self._slice(new) for batch in batches for new in batch}
         answers = self._appender.append(slices, draft, receipts.foresee, before)
-        # Requests that the cached append took together can be drafted: else the ids of their events would be others'.
+        # If the cached append accepted these requests, they can be drafted. Otherwise ids of events would go to other
+        # events.
         assert not (refused and drafted and isinstance(before, Interrupted) and before.first_id)
         outcomes_drafted = receipts.of(answers)
         for outcome, small in zip(outcomes_drafted, are_small, strict=True):
@@ -213,7 +214,7 @@ class PostgresLog:
         known = self._appender.known_slice(new.stream)
         if known is not None:
             return known
-        # What cannot be encoded is refused when it is drafted, and only that.
+        # A name that cannot be encoded must not fail here: the draft refuses it, and only its own request.
         return slice_of((new.root or new.stream).encode(errors="replace").decode())
 
     def _request(self, batch: Batch) -> Request:
@@ -227,7 +228,7 @@ class PostgresLog:
         return Part(new.stream, first, drafts, self._slice(new), idempotency_key=key, expected_digest=digest)
 
     def _check_names(self, new: NewEvents) -> None:
-        # The root of a stream that is there already is of no account.
+        # The root matters only for a new stream.
         root = "" if self._appender.known_slice(new.stream) is not None else new.root
         names = f"{new.stream}{root}{new.idempotency_key}"
         try:
@@ -237,7 +238,7 @@ class PostgresLog:
         require_names(new)
 
     def _wake(self, answers: Sequence[list[Receipt] | Exception]) -> None:
-        """Wake those who wait for news, and count towards the dictionary."""
+        """Wake callers that wait for news, and count the events that the dictionary needs."""
         self.news.announce()
         if not self._compression.newest:
             receipts = [receipt for answer in answers if isinstance(answer, list) for receipt in answer]
@@ -249,10 +250,12 @@ class PostgresLog:
         return [encode_payload(recorded.event) for recorded in page.events]
 
     def exclusively(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, run while this process commits nothing: how others use the writing connection."""
+        """
+        Return the result of `work`, which runs while this process commits nothing and may use the writing connection.
+        """
         return self._committer.exclusively(work)
 
-    # What went back
+    # When the log went back
 
     def witness(self, number: int) -> Witness | None:
         return self._acknowledged.witness(number)
@@ -262,10 +265,10 @@ class PostgresLog:
 
     def check(self, wire: Wire) -> None:
         """
-        Look, on a new connection, whether the dictionary that rows are compressed with is still there.
+        Check, on a new connection, that the dictionary with which rows are compressed still exists.
 
         Raises:
-            LogWentBackError: it is not.
+            LogWentBackError: it does not.
         """
         if not self._dictionaries.is_there(wire):
             where = self.database.where
@@ -358,7 +361,7 @@ class PostgresLog:
 
 
 class _Receipts:
-    """Makes the receipts of batches; most of them while the server is still committing."""
+    """Makes the receipts of batches, most of them while the server still commits."""
 
     def __init__(self, batches: Sequence[Batch], read: Callable[..., list[RecordedEvent]]) -> None:
         self._batches = batches
@@ -367,7 +370,7 @@ class _Receipts:
         self._made: list[list[Receipt] | Exception | None] = []
 
     def foresee(self, answers: list[Answer]) -> None:
-        """Make the receipts that these answers lead to, if it is these that come true."""
+        """Make the receipts for these answers, in case the commit succeeds."""
         self._answers = answers
         self._made = [
             self._of(batch, answer) if _is_new(answer) else None
@@ -375,7 +378,7 @@ class _Receipts:
         ]
 
     def of(self, answers: Sequence[Answer]) -> list[list[Receipt] | Exception]:
-        """Return the receipts, given the answers that did come true."""
+        """Return the receipts for the answers after the commit."""
         made = self._made if self._answers is answers else [None] * len(answers)
         return [
             self._of(batch, answer) if known is None else known
@@ -388,7 +391,8 @@ class _Receipts:
         try:
             return receipts_of(batch, answer, self._read)
         except RefoldError as error:
-            # What is repeated may be another call's, or damaged: the others of the group are written.
+            # The earlier call with this key may be another one, or damaged. The other requests of the group are
+            # written.
             return error
 
 

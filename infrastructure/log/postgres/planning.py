@@ -1,11 +1,12 @@
 """
-Planning an append: what is known of the ends of slices and streams, and the rows that follow from it.
+Planning an append: the known ends of slices and streams, and the rows that follow from them.
 
-All that counts up in a slice (positions, keys of streams and of texts) is given out under the slice's lock and
-together with an event. So a slice whose last position is the one remembered is as it is remembered, altogether.
+All numbers that count up in a slice (positions, keys of streams and of texts) are given out under the slice's lock and
+together with an event. So if the last position of a slice is the remembered one, all that is remembered of the slice is
+right.
 
-A plan takes nothing from the database and gives nothing to it: it makes rows, says what becomes of each request
-if they are written, and moves the memory on as if they were. Whoever does not get them written forgets it.
+A plan neither reads nor writes the database. It makes rows, determines the answer to each request in case they are
+written, and advances the memory as if they were. If they are not written, the caller must make the memory forget them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ STREAMS_MAX = 10_000
 BLOBS_MAX = 1_000
 ROWS_MAX = 64
 CHUNK_BYTES_MAX = 1 << 20
+# After this many ids a new random number is drawn.
 IDS_MAX = 1_000
 TABLES = ("stream", "blob", "event", "idempotency")
 Answer = Appended | ConcurrencyError
@@ -36,11 +38,11 @@ Row = tuple[bytes | None, ...]
 
 
 class NotKnownError(Exception):
-    """The remembered ends do not suffice for a plan."""
+    """The remembered ends are not enough for a plan."""
 
 
 class Order(NamedTuple):
-    """A request, and the id of its first event; those of the others follow it."""
+    """A request and the id of its first event; the ids of the others follow."""
 
     request: Request
     first_id: int
@@ -72,7 +74,10 @@ class SliceEnd:
 
 
 class Memory:
-    """The memory of one process: ends of slices, until another writes there; streams' slices and tags, for ever."""
+    """
+    The memory of one process: ends of slices, valid until another process writes there; slices of streams and tags,
+    valid for ever.
+    """
 
     def __init__(self) -> None:
         self.lanes: dict[int, SliceEnd] = {}
@@ -81,14 +86,14 @@ class Memory:
         self.opened: list[str] = []
 
     def open(self, stream: str, number: int, tip: StreamTip) -> None:
-        """Take note that a stream is about to be opened in a slice, whose next key its tip has."""
+        """Remember that a stream is about to be opened in a slice; its tip has the next key of the slice."""
         lane = self.lanes[number]
         lane.stream_key, lane.tips[stream] = tip.key, tip
         self.slices[stream] = number
         self.opened.append(stream)
 
     def forget(self, slices: Iterable[int] | None = None) -> None:
-        """Trust no lane any more, or not those of these slices; streams that were to be opened do not exist."""
+        """Forget all lanes, or those of these slices; streams that were about to be opened do not exist."""
         for number in [*self.lanes] if slices is None else slices:
             self.lanes.pop(number, None)
         for stream in self.opened:
@@ -96,17 +101,17 @@ class Memory:
         self.opened.clear()
 
     def forget_all(self) -> None:
-        """Trust nothing any more, not even what is good for ever: this may be an older copy of the database."""
+        """Forget everything, even the permanent facts: this may be an older copy of the database."""
         self.forget()
         self.slices.clear()
         self.tags.clear()
 
     def keep(self, slices: Iterable[int]) -> None:
-        """Take note that what was planned for these slices is written."""
+        """Remember that the plans for these slices are written."""
         self.opened.clear()
         for number in slices:
             lane = self.lanes.get(number)
-            # Not earlier: a plan relies on the texts that were found for it, and on those it placed itself.
+            # Not earlier: a plan needs the texts that were found for it, and those it placed itself.
             if lane is not None and len(lane.blobs) > BLOBS_MAX:
                 lane.blobs.clear()
         if len(self.slices) > STREAMS_MAX:
@@ -120,7 +125,7 @@ class Memory:
 
 
 class Found(NamedTuple):
-    """Events that were recorded before: under idempotency keys of streams, and under ids of events."""
+    """Events that were recorded earlier: by idempotency keys of streams, and by ids of events."""
 
     keys: dict[tuple[str, str], Known]
     recorded: dict[int, Placed]
@@ -128,10 +133,10 @@ class Found(NamedTuple):
 
 class Plan:
     """
-    Rows to be written behind the ends that `memory` holds; `size` is about how many bytes they have.
+    Rows to write after the ends in `memory`; `size` is about how many bytes they have.
 
-    With `found`, everything was read under the locks: a stream that is not in `memory` does not exist. Without,
-    such a stream is taken for new where its writer says so; the database refuses the rows if it is not.
+    With `found`, everything was read under the locks: a stream that is not in `memory` does not exist. Without it, such
+    a stream is assumed to be new if its writer says so; if it exists, the database refuses the rows.
     """
 
     def __init__(self, memory: Memory, now: int, compression: Compression, found: Found | None = None) -> None:
@@ -146,17 +151,17 @@ class Plan:
 
     def answers(self, orders: Sequence[Order]) -> list[Answer]:
         """
-        Plan requests, and return what becomes of each; one that is refused leaves no trace.
+        Plan requests and return the answer to each; a refused request changes nothing.
 
         Raises:
-            NotKnownError: memory does not say enough; nothing of this plan is to be written.
+            NotKnownError: the memory is not enough; nothing of this plan may be written.
         """
         if not self._is_sure:
             self._require_known(orders)
         return [self._add(order) for order in orders]
 
     def calls(self, prefix: str) -> Iterator[Call]:
-        """Return the statements that write the rows, and those that requests want carried out behind them."""
+        """Return the statements that write the rows, then those that requests add."""
         for table in TABLES:
             rows = self._rows.get(table)
             if rows:
@@ -186,7 +191,7 @@ class Plan:
             return self._recorded_before(order)
         refusal = self._refusal(parts)
         if refusal is not None:
-            # It may have been recorded under its key before, which only the database knows.
+            # The request may have been recorded earlier under its key, which only the database knows.
             if not self._is_sure and any(part.idempotency_key for part in parts):
                 raise NotKnownError
             return refusal
@@ -204,7 +209,7 @@ class Plan:
         return [[self._found.recorded[next(ids)] for _ in part.drafts] for part in order.request.parts]
 
     def _refusal(self, parts: Sequence[Part]) -> ConcurrencyError | None:
-        """Look whether all parts fit, before one is placed; a stream may come up again later in the request."""
+        """Check that all parts fit before one is placed; a stream may come up several times in a request."""
         ends: dict[str, int | None] = {}
         for part in parts:
             tip = self._memory.tip_of(part)
@@ -274,8 +279,8 @@ class Plan:
 
 class EventIds:
     """
-    Ids for events: UUIDs of version 7, which rise with time, so that their index grows at its end. They count on
-    from a number drawn by chance, and a new one is drawn now and then.
+    Ids for events: UUIDs of version 7, which rise with time, so that their index grows at its end. They count on from a
+    random number, and a new one is drawn from time to time.
     """
 
     def __init__(self) -> None:
@@ -286,7 +291,7 @@ class EventIds:
         """Return the first of `count` ids that follow each other."""
         if count > self._left:
             chance = int.from_bytes(os.urandom(10), "big")
-            # The top bit of the last 62 stays free, so that counting on stays within them.
+            # The top bit of the last 62 is left 0, so that counting does not overflow them.
             low = 2 << 62 | chance & (1 << 61) - 1
             self._next = (now // 1000) << 80 | 7 << 76 | (chance >> 61 & 0xFFF) << 64 | low
             self._left = max(count, IDS_MAX)
@@ -297,19 +302,19 @@ class EventIds:
 
 
 def _fits(part: Part, end: int | None) -> bool:
-    """Return whether a part may go behind a stream's last version."""
+    """Return whether a part may come after a stream's last version."""
     return part.first_version in (ANY, end + 1) if end is not None else part.first_version in (ANY, *part.starts)
 
 
 def _first_version(part: Part, end: int | None) -> int:
-    """Return the version that the first draft of a part that fits gets."""
+    """Return the version of the first draft of a part that fits."""
     if part.first_version != ANY:
         return part.first_version
     return part.starts[-1] if end is None else end + 1
 
 
 def inserts(table: str, rows: Sequence[Row]) -> Iterator[Call]:
-    """Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that few statements are ever prepared."""
+    """Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that only few statements are prepared."""
     if len(rows) == 1:
         yield Call(_insert_statement(table, 1, len(rows[0])), rows[0])
         return

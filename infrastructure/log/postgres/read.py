@@ -1,12 +1,12 @@
 """
-Reading events back from PostgreSQL: which rows to fetch, and what else opening them takes.
+Reading events back from PostgreSQL: which rows to fetch, and what else is needed to open them.
 
-Fetching and opening are apart: a connection is lent for as long as rows travel, not while they are expanded,
+Fetching and opening are separate steps: a connection is in use only while rows are sent, not while they are expanded,
 hashed and decoded.
 
-The log as a whole is read page by page, the slices merged into one order. A page begins with one look at where all
-slices end, in one statement and so at one moment. Within a slice the order is that of positions; across slices it is
-that of time. Positions have no holes, so a range must give a known number of rows, and a missing event is noticed.
+The log as a whole is read page by page, the slices merged into one order. A page begins with one statement that reads
+the ends of all slices, so all ends are of one moment. Within a slice the order is that of positions; across slices it
+is that of time. Positions have no holes, so a range must give a known number of rows, and a missing event is noticed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ CALLS_MAX = 256
 VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
 STREAMS_MAX = 100_000
-# The first and the last version that are at hand of each stream.
+# For each stream, the first and the last version of its fetched rows.
 Spans = Mapping[Place, tuple[int, int]]
-# The error for what is known of a stream, and is not there.
+# Returns the error for a stream whose known end is missing.
 WentBack = Callable[[str, StreamEnd], Exception]
 
 
-# Positions and times rise with the versions of a stream, so that the last one of a moment is found by halving: to go
-# through them from the end would take as long as what came since.
+# Positions and times rise with the versions of a stream, so the last version of a moment is found by binary search. A
+# scan from the end would take time for all events since then.
 HALVING = """
     WITH RECURSIVE halves (low, high) AS (
         SELECT 0, coalesce((SELECT max(version) FROM {p}event WHERE slice = $1 AND stream = $2), 0)
@@ -58,7 +58,10 @@ HALVING = """
 
 @dataclass(slots=True)
 class _Lane:
-    """A slice with news: `taken` is the last position given out, `rows` those read behind it, `end` its last."""
+    """
+    A slice with new events: `taken` is the last position returned, `rows` are fetched ones after it, `end` is its last
+    position.
+    """
 
     number: int
     taken: int
@@ -96,7 +99,7 @@ class Pager:
 
     def page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         """
-        Return up to `limit` rows behind `after`, and the moment they end at.
+        Return up to `limit` rows after `after`, and the moment they end at.
 
         Raises:
             DamagedError: a position is empty.
@@ -107,7 +110,7 @@ class Pager:
     def _page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         seen = dict(after.heads)
         news = _news(self._known, seen)
-        # Where there is still a page to read up to the last look, there is no need for another.
+        # If the last known ends still leave a full page, they need not be read again.
         if sum([news[number] - seen.get(number, 0) for number in news]) < limit:
             news = _news(self.ends(), seen)
         if not news or limit <= 0:
@@ -123,7 +126,7 @@ class Pager:
         return rows, Moment.of(seen)
 
     def _end_before(self, after: Moment) -> Moment:
-        """Return a moment that nothing lies behind, or where the log ends if that is before it, as it went back."""
+        """Return `after` if the log still reaches it; else the log went back, and the moment where it ends now."""
         if Moment.of(dict(self._known)).includes(after):
             return after
         return Moment.of({lane: min(last, self._known.get(lane, 0)) for lane, last in after.heads})
@@ -154,7 +157,7 @@ class Pager:
 
 
 def _merge(lanes: list[_Lane], rows: list[Row], limit: int) -> None:
-    """Take rows in the order of time until the page is full, or a lane has to be filled again to know its next."""
+    """Take rows in order of time until the page is full, or a lane must be filled again to know its next row."""
     if len(lanes) == 1:
         (lane,) = lanes
         lane.taken += len(lane.rows)
@@ -215,7 +218,7 @@ class Reader:
         self._names: dict[Place, str] = {}
 
     def _places_of(self, streams: Iterable[str]) -> dict[str, Place]:
-        """Return where streams lie, those that there are."""
+        """Return the places of those streams that exist."""
         places = {stream: self._places.get(stream) for stream in streams}
         unknown = [stream for stream, place in places.items() if place is None]
         answers = self._ask([Call(self._sql.place, (stream.encode(),)) for stream in unknown])
@@ -230,7 +233,7 @@ class Reader:
         Return the last version of a stream: at a moment of the log, at a time in microseconds, or now.
 
         Raises:
-            DamagedError: a version that was looked at is missing.
+            DamagedError: a version that the search needed is missing.
         """
         with opening(f"stream {stream}"):
             place = self._places_of([stream]).get(stream)
@@ -250,8 +253,8 @@ class Reader:
         return int(low)
 
     def end(self, stream: str) -> StreamEnd:
-        """Return the last version of a stream and its digest, the stream being looked up anew."""
-        # What is remembered may be another stream's place since a restore, and this is where contexts are opened.
+        """Return the last version of a stream and its digest; the place of the stream is read again."""
+        # Since a restore, the remembered place may belong to another stream, and contexts are opened here.
         self._places.pop(stream, None)
         with opening(f"stream {stream}"):
             place = self._places_of([stream]).get(stream)
@@ -268,7 +271,9 @@ class Reader:
         return self._of_places([(stream, (int4(version),)) for stream, version in wanted], self._sql.digest)
 
     def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
-        """Return what a statement gives for each stream, with what it takes besides; streams are looked up anew."""
+        """
+        Return the result of a statement for each stream, with further values; the places of streams are read again.
+        """
         with opening("a row of the log"):
             return self._found_of_places(wanted, statement)
 
@@ -282,17 +287,19 @@ class Reader:
         return [rows[0][0] if rows else None for rows in found]
 
     def forget_places(self) -> None:
-        """Look streams up anew: a database that was replaced by an older copy gives their keys to others."""
+        """
+        Look up streams again: in a database that was replaced by an older copy, other streams may have their keys.
+        """
         self._places.clear()
         self._names.clear()
 
     def read_stream(self, wanted: Range, known: StreamEnd | None = None) -> list[RecordedEvent]:
         """
-        Return the events of a range, or those of them that there are, in order.
+        Return the events of a range, as far as they exist, in order.
 
         Raises:
             DamagedError: an event is missing, or was changed.
-            LogWentBackError: what is `known` of the stream is not there.
+            LogWentBackError: the `known` end of the stream is missing.
         """
         with opening(f"stream {wanted.stream}"):
             ((rows, origin),) = self._fetch([Batch([wanted])])
@@ -319,7 +326,7 @@ class Reader:
             raise self._went_back(wanted.stream, known)
 
     def read_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        """Return the events of a stream that were appended under an idempotency key."""
         with opening(f"stream {stream}"):
             place = self._places_of([stream]).get(stream)
             if place is None:
@@ -329,21 +336,21 @@ class Reader:
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
-        Return what `read_stream` does for each range, without the envelopes; all of it in one round trip, once it is
-        known where the streams lie.
+        Return the events of each range as `read_stream` does, without envelopes, in one round trip once the places of
+        the streams are known.
         """
         asked = batches(ranges)
         lots: list[tuple[Sequence[Row], Origin]] = []
         with opening(f"stream {' or '.join({one.stream for one in asked})}"):
             for batch, (rows, origin) in zip(asked, self._fetch(asked), strict=True):
                 for start, end in batch.places(len(rows)):
-                    # What lies between the ranges came along, and is not opened.
+                    # The events between the ranges were fetched, too, and are not opened.
                     before = rows[start - 1][7] if 0 < start < end else origin.before
                     lots.append((rows[start:end], origin._replace(before=before)))
             return self._opener.events(lots)
 
     def _fetch(self, asked: Sequence[Batch]) -> list[tuple[list[Row], Origin]]:
-        """Return the rows of each batch, and what opening them takes."""
+        """Return the rows of each batch, and what is needed to open them."""
         places = self._places_of({batch.stream for batch in asked})
         there = [one for one in asked if one.stream in places and not one.is_empty and one.after < VERSION_MAX]
         # One event more than asked for: the first one's digest needs the digest before it.
@@ -357,7 +364,7 @@ class Reader:
 
     def open_page(self, rows: Sequence[Row], *, undecodable: bool = False) -> list[RecordedEvent]:
         """
-        Return the events of rows from any streams, those of one stream being in order.
+        Return the events of rows from any streams, with those of one stream in order.
 
         With `undecodable` an event that cannot be decoded is an `Undecodable`.
 
@@ -440,13 +447,13 @@ def _between(statement: str, place: Place, first: int, last: int) -> Call:
 
 def _taken_off(rows: list[Row], stream: str, after: int) -> bytes:
     """
-    Take off the event before those that were asked for, and return its digest, which the first of them needs.
+    Remove the event before those that were asked for, and return its digest, which the first of them needs.
 
     Raises:
         DamagedError: a version is missing.
     """
     first = max(1, after)
-    # Versions ascend, so that none is missing where there are as many as there must be.
+    # Versions ascend, so none is missing if the count is right.
     if rows and rows[-1][2] - first + 1 != len(rows):
         missing = next(version for version, row in enumerate(rows, first) if row[2] != version)
         raise DamagedError(f"event {stream}@{missing}", "it is missing")
@@ -454,7 +461,7 @@ def _taken_off(rows: list[Row], stream: str, after: int) -> bytes:
 
 
 class PostgresPartition:
-    """A partition of a log: what its pager finds."""
+    """A partition of a log: the events that its pager finds."""
 
     def __init__(self, pager: Pager, reader: Reader) -> None:
         self._pager, self._reader = pager, reader

@@ -1,8 +1,8 @@
 """
-The tables: made at the first use, recognised afterwards.
+The tables: created at the first use, recognised afterwards.
 
-They are created in one transaction. Two processes may do so at once: the first table's name lets one of them
-through, and the other finds everything done.
+They are created in one transaction. Two processes may do so at once: one of them creates the first table, and the other
+finds all tables created.
 """
 
 from __future__ import annotations
@@ -15,27 +15,26 @@ from ....domain.errors import StorageUnavailableError
 from ....domain.ids import SLICES
 from .wire import BEGIN, COMMIT, Call, Wire
 
-# 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables
+# 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
 # are those of version 1.
 SCHEMA_VERSION = 2
 FORWARD = (
     f"UPDATE refold_meta SET value = '{SCHEMA_VERSION}' WHERE name = 'schema_version' AND value::int < {SCHEMA_VERSION}"
 )
 CREATE_ATTEMPTS_MAX = 5
-# A name that is taken: as table, as type, or in the catalogue's own index where two create it at once.
+# SQLSTATEs for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 TAKEN = ("42P07", "42710", "23505")
-# Who may not write here, or reads a standby, writes no fingerprints either.
+# A process that may not write here, or reads a standby, does not write fingerprints either.
 MAY_NOT_WRITE = ("25006", "42501")
 
 
 def prepare_schema(wire: Wire, where: str, *, create: bool) -> None:
     """
-    See to it that the connection's current schema holds a log that this version understands; an older one is brought
-    forward.
+    Make sure that the connection's current schema holds a log that this version understands; upgrade an older one.
 
     Raises:
-        StorageUnavailableError: there is none and `create` is false, it is from a newer Refold, or another
-            program's tables have its names.
+        StorageUnavailableError: there is no log and `create` is false, it is from a newer Refold, or tables of another
+            program have its names.
     """
     taken = ""
     for _ in range(CREATE_ATTEMPTS_MAX):

@@ -1,17 +1,17 @@
 -- A log on PostgreSQL. {p} is the prefix of the application's tables, empty for Refold's own.
--- `slice` is in every key, so that a slice can lie on any shard; ids are compared byte by byte.
--- What this schema is: the version of it, and later whatever else concerns the whole log.
+-- `slice` is in every key, so that a slice can be on any shard; ids are compared byte by byte.
+-- Facts about the whole log: the version of its schema.
 CREATE TABLE {p}refold_meta (
     name text COLLATE "C" PRIMARY KEY,
     value text NOT NULL
 );
 
--- One row per slice, there to be locked by whoever appends to the slice.
+-- One row per slice: a writer locks it to append to the slice.
 CREATE TABLE {p}slice_lock (
     slice int PRIMARY KEY
 );
 
--- A stream, its slice, and the integer by which rows of that slice name it.
+-- A stream, its slice, and the integer key that rows of that slice use for it.
 CREATE TABLE {p}stream (
     id text COLLATE "C" PRIMARY KEY,
     slice int NOT NULL,
@@ -53,14 +53,14 @@ CREATE TABLE {p}blob (
     UNIQUE (slice, hash, key_id)
 );
 
--- A compression dictionary; rows name it by its number, so it is kept for ever.
+-- A compression dictionary; rows refer to it by its number, so it is kept for ever.
 CREATE TABLE {p}dictionary (
     number int PRIMARY KEY,
     checksum bytea NOT NULL,
     data bytea NOT NULL
 );
 
--- What was recorded under an idempotency key.
+-- The versions that were recorded under an idempotency key.
 CREATE TABLE {p}idempotency (
     slice int NOT NULL,
     stream int NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE {p}idempotency (
     PRIMARY KEY (slice, stream, key)
 );
 
--- The bytes are compressed already: the database need not try again.
+-- The bytes are already compressed: the database need not compress them again.
 ALTER TABLE {p}event ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 ALTER TABLE {p}blob ALTER COLUMN data SET STORAGE EXTERNAL;

@@ -1,8 +1,8 @@
 """
 Opening rows: checking, expanding, decoding.
 
-Nothing leaves here that was not checked: each event against its digest, once in this process for the same bytes.
-Whether they are the same is asked of 64 events together, which takes a quarter of the time.
+Every event is checked against its digest before it leaves this module; the same bytes are checked once in a process. A
+hash over 64 events together recognises the same bytes, which takes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ METAS_MAX = 10_000
 RUN = 64
 _place_and_sizes = Struct("!qqiI").pack
 FIRST_REFERENCE = bytes([REFERENCES])
-# Slice, stream, version, position, time, meta, payload as stored, digest.
+# Slice, stream, version, position, time, meta, stored payload, digest.
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
-# From the slices and keys of large texts to the texts, by slice and key.
+# Takes the slices and keys of large texts; returns the texts by slice and key.
 FetchTexts = Callable[[set[tuple[int, int]]], Mapping[int, Mapping[int, str]]]
 
 
 class Place(NamedTuple):
-    """Where a stream lies: its slice, and its integer key there."""
+    """The place of a stream: its slice, and its integer key there."""
 
     slice: int
     key: int
@@ -47,7 +47,7 @@ class Origin(NamedTuple):
 
 
 class Opener:
-    """Makes events of rows; `fetch_texts` gets the large texts that they refer to."""
+    """Makes events from rows; `fetch_texts` fetches the large texts that they refer to."""
 
     def __init__(self, codec: Codec, compression: Compression, fetch_texts: FetchTexts) -> None:
         self._codec = codec
@@ -58,7 +58,8 @@ class Opener:
 
     def recorded(self, rows: Sequence[Row], origins: Mapping[Place, Origin]) -> list[RecordedEvent]:
         """
-        Return rows as recorded events; those of one stream follow each other, with others between them.
+        Return rows as recorded events; rows of one stream are consecutive versions, but rows of others may be between
+        them.
 
         Raises:
             DamagedError: an event was changed.
@@ -78,7 +79,7 @@ class Opener:
 
     def events(self, lots: Sequence[tuple[Sequence[Row], Origin]]) -> list[list[Event]]:
         """
-        Return the events of several lots of rows, each of consecutive ones of one stream.
+        Return the events of several lots of rows; a lot is consecutive rows of one stream.
 
         Raises:
             DamagedError: an event was changed.
@@ -105,7 +106,7 @@ class Opener:
             self._check([rows[index] for index in mine], [payloads[index] for index in mine], origin)
 
     def _check(self, rows: Sequence[Row], payloads: Sequence[bytes], origin: Origin) -> None:
-        """Check consecutive rows of one stream, those of one run at a time."""
+        """Check consecutive rows of one stream, one run at a time."""
         start, before = 0, origin.before
         while start < len(rows):
             end = start + 1 + -rows[start][2] % RUN
@@ -114,7 +115,8 @@ class Opener:
 
     def _check_some(self, rows: Sequence[Row], payloads: Sequence[bytes], origin: Origin) -> None:
         stream, before = origin
-        # A large text lies elsewhere, and may be another one the next time; of a few, a hash takes as long as digests.
+        # Only full runs without large texts are remembered: a large text is stored elsewhere and may change, and for a
+        # few events a hash takes as long as the digests.
         is_kept = len(rows) == RUN and all(row[6][:1] < FIRST_REFERENCE for row in rows)
         seen = _hash(rows, stream, before) if is_kept else b""
         if seen in self._known:
@@ -150,12 +152,12 @@ class Opener:
 
 
 def _namer(rows: Sequence[Row], names: Mapping[tuple[int, ...], str]) -> Callable[[int], str]:
-    """Return what says which event the n-th row is."""
+    """Return a function that names the event of the n-th row."""
     return lambda index: f"event {names[rows[index][:2]]}@{rows[index][2]}"
 
 
 def _hash(rows: Sequence[Row], stream: str, before: bytes) -> bytes:
-    """Return a hash of all that checking rows of a stream depends on."""
+    """Return a hash of everything that the check of these rows depends on."""
     number, _, version, *_ = rows[0]
     parts = [f"{number}.{stream}@{version}\0".encode(), before]
     for _, _, _, position, recorded_at, meta, payload, digest in rows:
@@ -178,7 +180,7 @@ def _keys_in(payload: bytes) -> list[int]:
 
 
 def _with_texts(payload: bytes, texts: Mapping[int, str], what: str) -> bytes:
-    """Put texts in the place of their references; a damaged payload may refer to anything."""
+    """Replace references by their texts; a damaged payload may refer to anything."""
 
     def fetch(key: int) -> str:
         if key not in texts:

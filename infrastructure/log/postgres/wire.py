@@ -54,8 +54,8 @@ ROLLBACK = Call("ROLLBACK")
 
 class Wire:
     """
-    One connection. With `prepares`, a statement is prepared when it is sent again; not so behind a pooler, where
-    the next transaction may be another server process's.
+    One connection. With `prepares`, a statement is prepared when it is sent a second time. Behind a pooler this is off,
+    because another server process may run the next transaction.
     """
 
     def __init__(self, connection: Connection[Any], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -67,15 +67,15 @@ class Wire:
         self._transformer = Transformer(connection)
         self._seen: set[str] = set()
         self._names: dict[str, bytes] = {}
-        # The answers that are owed: a statement's text where one is prepared, None where one is carried out.
+        # The answers that are due: the text of a statement for each preparation, None for each execution.
         self._owed: list[str | None] = []
         renew_in_child(self)
 
     def _after_fork(self) -> None:
         if self._pgconn.status == ConnStatus.BAD:
             return
-        # The socket is the parent's. Here nothing shall be read from it or said on it, not even goodbye; and while it
-        # was open here, the server would not see the parent's end.
+        # The socket belongs to the parent. Here nothing may be read from it or sent on it, not even the message that
+        # ends the connection. And while it is open here, the server would not notice the parent's end.
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, self._pgconn.socket, inheritable=False)
         os.close(nowhere)
@@ -93,15 +93,15 @@ class Wire:
 
     def run(self, *calls: Call) -> list[Rows]:
         """
-        Carry out statements in one round trip and return the rows of each.
+        Run statements in one round trip and return the rows of each.
 
         Raises:
-            psycopg.Error: a statement failed, and those behind it were skipped.
+            psycopg.Error: a statement failed, and the ones after it were skipped.
         """
         return self.finish(*calls)
 
     def send(self, *calls: Call) -> None:
-        """Open a trip, or go on with it: send statements without waiting for answers."""
+        """Open a trip, or continue it: send statements without waiting for answers."""
         try:
             self._hand_over(calls)
             self._pgconn.flush()
@@ -110,12 +110,12 @@ class Wire:
             raise
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Send the last statements of a trip and return the rows of all that were sent in it."""
+        """Send the last statements of a trip and return the rows of all its statements."""
         self.dispatch(*calls)
         return [self._rows(result) for result in self._arrive()]
 
     def dispatch(self, *calls: Call) -> None:
-        """Send the last statements of a trip; there is time for something else until `conclude`."""
+        """Send the last statements of a trip; the caller may do other work before `conclude`."""
         try:
             self._hand_over(calls)
             self._pgconn.pipeline_sync()
@@ -124,11 +124,11 @@ class Wire:
             raise
 
     def conclude(self) -> None:
-        """Wait for the end of a trip whose rows nobody needs."""
+        """Wait for the end of a trip whose rows are not needed."""
         self._arrive()
 
     def run_apart(self, call: Call) -> Rows:
-        """Carry out one statement by itself: one with more bytes than pipelines are good for."""
+        """Run one statement by itself: for one with too many bytes for a pipeline."""
         try:
             values = list(call.values)
             self._pgconn.send_query_params(call.sql.encode(), values, None, _binary(len(values)), 1)
@@ -140,7 +140,7 @@ class Wire:
         return self._rows(self._checked([None], [result])[0])
 
     def settle(self) -> bool:
-        """End what an error left open, and return whether the connection is of further use."""
+        """End the transaction that an error left open, and return whether the connection can be used again."""
         if self._owed:
             self.close()
         if self._pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
@@ -151,7 +151,7 @@ class Wire:
         return not self.is_lost
 
     def close(self) -> None:
-        """Let go of the connection; may be called twice."""
+        """Close the connection; may be called twice."""
         self._owed = []
         self._connection.close()
 
@@ -179,7 +179,7 @@ class Wire:
             results = self._connection.wait(self._answers())
             self._pgconn.exit_pipeline_mode()
         except BaseException:
-            # What the server still has to say would be taken for the answer to something else.
+            # The remaining answers of the server would be taken for answers to later statements.
             self.close()
             raise
         owed, self._owed = self._owed, []
@@ -187,7 +187,7 @@ class Wire:
         return self._checked(owed, results)
 
     def _checked(self, owed: list[str | None], results: list[PGresult]) -> list[PGresult]:
-        """Return the results of what was carried out, leaving out those of preparing it."""
+        """Return the results of executions, without those of preparations."""
         for result in results:
             if result.status not in FINE:
                 self._forget_unprepared(owed, results)
@@ -207,13 +207,16 @@ class Wire:
         return self._transformer.load_rows(0, count, tuple)
 
     def _forget_unprepared(self, owed: list[str | None], results: list[PGresult]) -> None:
-        # Names are given out by count, so all behind the first failure go, and none before it.
+        # Names are numbered, so all names after the first failure are dropped, and none before it.
         for statement, result in zip(owed, results, strict=False):
             if statement is not None and result.status != ExecStatus.COMMAND_OK:
                 self._names.pop(statement, None)
 
     def _answers(self, *, pipelined: bool = True) -> PQGen[list[PGresult]]:
-        """Collect the answers of a trip; psycopg resumes this when there is something to read, or nothing yet."""
+        """
+        Collect the answers of a trip; psycopg resumes this when there is something to read, or after a while without
+        anything.
+        """
         pgconn = self._pgconn
         patience = _Patience(self._connection, self._patience)
         while pgconn.flush():
@@ -242,8 +245,8 @@ class Wire:
 
 class _Patience:
     """
-    How long a silent server is waited for. Then it is asked, once, to stop what it is doing: a statement that
-    nobody waits for any more must not be carried out later.
+    The time to wait for a silent server. When it is over, the server is asked once to cancel the statement: it must not
+    run later, when nobody waits for it.
     """
 
     def __init__(self, connection: Connection[Any], seconds: float) -> None:
@@ -253,7 +256,7 @@ class _Patience:
         self._has_cancelled = False
 
     def check(self, ready: int) -> None:
-        """Take note of a sign of life (`ready`), or of its absence."""
+        """Note whether the server sent something (`ready`)."""
         if ready:
             self._deadline = monotonic() + self._seconds
             return

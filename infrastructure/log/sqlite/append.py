@@ -1,9 +1,9 @@
 """
-Appending on SQLite: the cached append of small events, the locked append of everything else, and their INSERTs.
+Appending on SQLite: the cached append of small events, the locked append of all others, and their INSERTs.
 
-The cached append has its rows ready before it touches the database, and inserts them only where the log still ends
-as it is remembered: at the event with this digest. Rows of streams that are there already take one INSERT. New
-streams, which have a table of their own, and many rows take a short transaction.
+The cached append makes its rows before it uses the database, and inserts them only if the log still ends as remembered:
+at the event with this digest. Rows of existing streams take one INSERT. New streams, which have their own table, and
+many rows take a short transaction.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ..records import ANY, Appended, Draft, Head, Known, Part, Placed, Request
 from ..row_faults import digest_of_row, whole
 from .connection import SqliteDatabase, in_transaction, translate
 
-# Up to so many rows go in one statement, which spares BEGIN, a SELECT and COMMIT.
+# Up to this many rows are inserted by one statement, which saves BEGIN, a SELECT and COMMIT.
 ROWS_IN_ONE_MAX = 16
 COLUMNS = ("position", "stream", "version", "recorded_at", "tag", "meta", "payload", "digest")
-# A digest, not a position: a log that was restored from an older copy may have come to the same position again.
+# A digest, not a position: a log that was restored from an older copy may have reached the same position again.
 _END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
-# The n-th new stream has no key before it is there, and is -n in the rows until then.
+# The n-th new stream has no key before it is inserted; until then its key in the rows is -n.
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
-# The id of a stream, and its slice.
+# The id and the slice of a stream.
 NewStream = tuple[str, int]
 
 
@@ -46,30 +46,30 @@ class Inserter:
         self._end = _END.format(p=prefix)
         self._add = f"INSERT INTO {prefix}event VALUES ({', '.join('?' * len(COLUMNS))})"
         self._add_stream = f"INSERT INTO {prefix}stream (id, slice) VALUES (?, ?)"
-        # Adds nothing where the log does not end at its last parameter, a digest: an id must not be NULL.
+        # Adds nothing if the log does not end at its last parameter, a digest: then the id is NULL, which is refused.
         self._add_stream_behind = (
             f"INSERT INTO {prefix}stream (id, slice) VALUES (iif(({self._end}) = ?3, ?1, NULL), ?2)"
         )
         self._add_behind = [_add_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
 
     def add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-        """Insert rows, within a transaction that has looked at the end of the log."""
+        """Insert rows, in a transaction that has checked the end of the log."""
         if len(rows) == 1:
             connection.execute(self._add, rows[0])
         else:
             connection.executemany(self._add, rows)
 
     def add_stream(self, connection: sqlite3.Connection, stream: NewStream) -> int:
-        """Insert a stream, within such a transaction, and return its key."""
+        """Insert a stream, in such a transaction, and return its key."""
         return int(connection.execute(self._add_stream, stream).lastrowid or 0)
 
     def add_behind(self, connection: sqlite3.Connection, last: bytes, rows: Sequence[Row]) -> bool:
-        """Insert rows if the log still ends at `last`, in a transaction of their own; say whether it does."""
+        """Insert rows in their own transaction if the log still ends at `last`; return whether it does."""
         if len(rows) > ROWS_IN_ONE_MAX:
             return self._add_many_behind(connection, last, rows)
         values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
         try:
-            # One statement is a transaction of its own: all of its rows, or none.
+            # One statement is its own transaction: all of its rows, or none.
             connection.execute(self._add_behind[len(rows)], (*values, last))
         except sqlite3.IntegrityError:
             return False
@@ -88,8 +88,8 @@ class Inserter:
         self, connection: sqlite3.Connection, last: bytes, streams: Sequence[NewStream], rows: Sequence[Row]
     ) -> list[int] | None:
         """
-        Insert new streams and rows, some of them theirs, if the log still ends at `last` and their ids are free;
-        return their keys, or None.
+        Insert new streams and rows, some of them for these streams, if the log still ends at `last` and the ids are
+        free; return the keys of the streams, or None.
         """
 
         def add(connection: sqlite3.Connection) -> list[int]:
@@ -107,9 +107,9 @@ class Inserter:
 
 def _add_behind(prefix: str, count: int) -> str:
     """
-    Return the INSERT of `count` rows that fails where the log does not end at the digest in its last parameter.
+    Return the INSERT of `count` rows that fails if the log does not end at the digest in its last parameter.
 
-    The first row's stream is then NULL, which it must not be, and no row is added.
+    In that case the stream of the first row is NULL, which is refused, and no row is added.
     """
     last = len(COLUMNS) * count + 1
     rows = [[f"?{len(COLUMNS) * row + place}" for place in range(1, len(COLUMNS) + 1)] for row in range(count)]
@@ -143,18 +143,18 @@ class _Statements(NamedTuple):
 # The end of the log: its last position, the time and the digest of the event there.
 Last = tuple[int, int, bytes]
 EMPTY: Last = (0, 0, NO_DIGEST)
-# From an event and its stream to its tag, the bytes that its digest covers, and their stored form.
+# Takes an event and its stream; returns its tag, the bytes that its digest covers, and their stored form.
 Encode = Callable[[Any, str], tuple[str, bytes, bytes]]
 
 
 def encoded(event: Event, stream: str) -> tuple[str, bytes, bytes]:
-    """Return a small event of Refold's own as the cached append takes it: not compressed, which blocks will be."""
+    """Return a small event of Refold's own for the cached append: not compressed, because blocks compress it later."""
     payload = admitted(event, stream)
     return tag_of(event), payload, b"\x00" + payload
 
 
 class _Work:
-    """The plan of a group so far: rows to be inserted, and the ends of the log and of its streams."""
+    """The plan of a group so far: rows to insert, and the ends of the log and of its streams."""
 
     def __init__(self, last: Last, now: int) -> None:
         self.rows: list[Row] = []
@@ -166,9 +166,9 @@ class _Work:
 
 class Appender:
     """
-    Appends to one log; not thread safe, its owner sees to it that one thread at a time uses it.
+    Appends to one log; not thread safe: its owner makes sure that one thread at a time uses it.
 
-    The cached append takes what `encode` makes of an event and its stream.
+    The cached append uses `encode` to encode an event of a stream.
     """
 
     def __init__(
@@ -186,7 +186,8 @@ class Appender:
         self._sql = _Statements(*[statement.format(p=prefix) for statement in _Statements()])
         self._inserter = Inserter(prefix)
         self._last: Last | None = None
-        # Where this process left the log: while others write too, the cached append would mostly be a detour.
+        # The end of the log after this process's last append. If others write too, the cached append would mostly be
+        # wasted.
         self._left_at = NO_DIGEST
         self._is_alone = True
         self._heads: dict[str, Head] = {}
@@ -196,16 +197,16 @@ class Appender:
 
     @property
     def position(self) -> int:
-        """The number of the last event, as far as it is remembered; 0 when it is not."""
+        """The number of the last event; 0 if it is not remembered."""
         return self._last[0] if self._last else 0
 
     def append_cached(self, batch: Sequence[NewEvents]) -> list[Receipt] | None:
         """
-        Append small events to streams that are new, or whose ends are remembered; None where it takes more than that.
+        Append small events to streams that are new or whose ends are remembered; None if that does not suffice.
 
-        It makes the rows that the locked append would make, in as few steps as can be: after each wait for the disk
-        the processor's caches hold other programs, and a step costs several times what it costs in a loop. Of an
-        append of 50 us of processor time this saves 20.
+        It makes the rows that the locked append would make, in few steps: after each wait for the disk the processor's
+        caches hold other data, so a step costs several times as much as in a loop. An append of 50 us of processor time
+        saves 20 us.
         """
         connection = self._database.warm_writer()
         if connection is None:
@@ -220,7 +221,7 @@ class Appender:
         return receipts
 
     def _append_behind(self, connection: sqlite3.Connection, batch: Sequence[NewEvents]) -> list[Receipt] | None:
-        """Append behind the end of the log as it is remembered, if it still ends there."""
+        """Append after the remembered end of the log, if it still ends there."""
         last = self._last
         if last is None or not self._is_alone or not batch or self._is_at_stake:
             return None
@@ -247,7 +248,7 @@ class Appender:
                 heads[new.stream] = Head(head.key, rows[-1][2], rows[-1][7])
                 receipts.append(Receipt(tuple(recorded)))
         except (ValueError, TypeError, OverflowError, LimitExceededError):
-            # An event that cannot be encoded is refused with its name, further on.
+            # The locked append refuses an event that cannot be encoded, with an error that names it.
             return None
         if not self._insert_behind(connection, last[2], rows, opened, heads):
             self._is_alone = False
@@ -263,7 +264,7 @@ class Appender:
         opened: list[NewStream],
         heads: dict[str, Head],
     ) -> bool:
-        """Insert rows, with their new streams, if the log still ends at `last`; say whether it does."""
+        """Insert rows, with their new streams, if the log still ends at `last`; return whether it does."""
         if not opened:
             return self._inserter.add_behind(connection, last, rows)
         keys = self._inserter.open_behind(connection, last, opened, rows)
@@ -276,7 +277,7 @@ class Appender:
     def _recorded(
         self, new: NewEvents, head: Head, place: tuple[int, int], rows: list[Row]
     ) -> list[RecordedEvent] | None:
-        """Add a row for each event and return them as recorded; None where one is not small or its tag is new."""
+        """Add a row for each event and return the recorded events; None if one is not small or its tag is new."""
         stream, tags, encode, (number, recorded_at) = new.stream, self._tags, self._encode, place
         key, version, digest = head.key, head.version or 0, head.digest
         recorded: list[RecordedEvent] = []
@@ -297,10 +298,10 @@ class Appender:
         self, requests: Sequence[Request], look: Callable[[sqlite3.Connection], object] | None = None
     ) -> list[Answer]:
         """
-        Append requests in one transaction that holds the write lock; one that is refused leaves no trace in it.
+        Append requests in one transaction that holds the write lock; a refused request writes nothing.
 
-        `look` is called first where the log does not end where this process left it. A request with `also`, whose
-        failure ends the transaction, comes alone.
+        `look` is called first if the log does not end where this process left it. A request with `also` must come
+        alone, because a failure of `also` ends the transaction.
         """
 
         def append(connection: sqlite3.Connection) -> list[Answer]:
@@ -310,7 +311,7 @@ class Appender:
             return [self._appended_or_refused(connection, request) for request in requests]
 
         answers = self._database.write(append)
-        # It is committed, and what was learned in it is true.
+        # The transaction is committed, so what was read in it is true.
         self._is_at_stake = False
         return answers
 
@@ -324,13 +325,13 @@ class Appender:
         return answer
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Start the locked append, within a transaction that holds the write lock: look at the log afresh."""
+        """Begin the locked append, in a transaction that holds the write lock: read the end of the log again."""
         if self._is_at_stake:
-            # The last transaction came to nothing.
+            # The last transaction was rolled back.
             self._forget()
         number, recorded_at, digest = connection.execute(self._sql.last).fetchone() or EMPTY
         what = f"the last position of the log, {number}"
-        # What follows is counted on from these: a wrong one would be written on into every event to come.
+        # The next events are counted on from these values: a wrong one would go into every later event.
         self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
         self._is_alone = self._last[2] == self._left_at
         if not self._is_alone:
@@ -340,20 +341,20 @@ class Appender:
         self._is_at_stake = True
 
     def _forget(self) -> None:
-        """Trust nothing that is remembered: the transaction was rolled back, or others wrote."""
+        """Forget everything: the transaction was rolled back, or others wrote."""
         self._last = None
         self._heads.clear()
         self._tags.clear()
 
     def _append(self, connection: sqlite3.Connection, request: Request) -> Appended:
         """
-        Write the parts of a request and return where each draft came to lie.
+        Write the parts of a request and return the place of each draft.
 
-        A part whose idempotency key is known gives `Known`; then nothing of the request is written, and the
-        parts without a known key give None.
+        A part whose idempotency key is known gives `Known`. Then nothing of the request is written, and the parts
+        without a known key give None.
 
         Raises:
-            ConcurrencyError: a stream's head is elsewhere; nothing was written.
+            ConcurrencyError: a stream has another head than expected; nothing was written.
         """
         repeated = [self._known(connection, part) for part in request.parts]
         if any(repeated):
@@ -386,7 +387,7 @@ class Appender:
         return Known(*[whole(what, version) for version in found]) if found else None
 
     def _check(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
-        """Refuse before anything is written; a stream may come up again later in the request."""
+        """Refuse before anything is written; a stream may come up several times in the request."""
         ends: dict[str, int | None] = {}
         for part in parts:
             if part.stream not in ends:
@@ -398,7 +399,7 @@ class Appender:
             ends[part.stream] = first + len(part.drafts) - 1
 
     def _make_ready(self, connection: sqlite3.Connection, part: Part, work: _Work) -> None:
-        """Give the stream, its tags and its idempotency key their rows."""
+        """Insert the rows of the stream, its tags and its idempotency key."""
         head = work.heads.get(part.stream) or self._head(connection, part.stream)
         if not head.key:
             lane = slice_of(part.root) if part.root else part.slice
@@ -412,7 +413,7 @@ class Appender:
             connection.execute(self._sql.add_key, (head.key, part.idempotency_key, *span))
 
     def _place(self, part: Part, work: _Work, connection: sqlite3.Connection | None = None) -> list[Placed]:
-        """Make the rows of a part; without a connection everything they need is remembered."""
+        """Make the rows of a part; without a connection, everything that they need is remembered."""
         head = work.heads.get(part.stream) or self._heads[part.stream]
         version = _first_version(part, head.version)
         number, digest, placed = work.number, head.digest, []
@@ -467,9 +468,9 @@ class Appender:
 
 def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:
     """
-    Return the end of a stream that is to be new, and note it as opened; None where it may be there already.
+    Return the end of a stream that is to be new, and add it to `opened`; None if it may already exist.
 
-    Its key is given out when it is inserted, and until then it is its place in `opened`, counted downwards.
+    It gets its key when it is inserted. Until then its key is its place in `opened`, as a negative number.
     """
     if new.expected_version != 0:
         return None
@@ -479,10 +480,10 @@ def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:
 
 def _first_version(part: Part, end: int | None) -> int:
     """
-    Return the version that the first draft of a part gets behind a stream's last version.
+    Return the version of the first draft of a part, given the last version of its stream.
 
     Raises:
-        ConcurrencyError: it was decided on another one.
+        ConcurrencyError: the part was decided on another version.
     """
     allowed = part.starts if end is None else (end + 1,)
     first = allowed[-1] if part.first_version == ANY else part.first_version

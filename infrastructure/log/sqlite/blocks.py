@@ -1,15 +1,15 @@
 """
-Blocks: events behind the end of the log, packed up to 64 at a time and compressed, and how they are opened.
+Blocks: older events, packed up to 64 at a time and compressed; and how they are opened.
 
-Positions come in segments of 512. Once a segment is complete, its events are taken out of `event` in the order of
-streams and versions, 64 at a time, and become one row each time: a block, and for each stream in it a part that says
-which versions it holds. A block takes a quarter of the bytes of its events, and reading it costs one row, one
-decompression, one checksum and one decoding instead of 64. Payloads and digests are kept byte for byte
-(docs/adr/0003). A thread seals in small slices, and writers wait only while one is stored. A crash between two slices
-costs nothing: the next process finds the oldest segment that still has rows.
+Each 512 positions are a segment. When a segment is complete, its events are removed from `event` in the order of
+streams and versions, 64 at a time, and become one row: a block. Each stream in it has a row in `part`, which has the
+versions that the block holds. A block takes a quarter of the bytes of its events, and reading it costs one row, one
+decompression, one checksum and one decoding instead of 64. Payloads and digests are kept byte for byte (docs/adr/0003).
+A thread seals in small slices, and writers wait only while a slice is stored. A crash between two slices costs nothing:
+the next process finds the oldest segment that still has rows.
 
-Each event is checked against its digest when it is read for the first time. All of a block that was checked is decoded
-in one go; where only a few events of a long part are wanted, only these.
+Each event is checked against its digest when it is read for the first time. A block that was checked is decoded as a
+whole; if only a few events of a long part are wanted, only these are decoded.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ ONE_SEQUENCE = -1
 DIGEST_BYTES = 32
 ALL = slice(None)
 BLOCKS_KEPT = 4
-# In a block of short parts the next is likely to be wanted soon; of a long one, so small a share is all there is to it.
+# In a block of short parts the other events are likely to be wanted soon. If less than this share of a long part is
+# wanted, the rest of it is not decoded.
 SMALL_SHARE = 4
 SEGMENT = 512
 SLICE_EVENTS = 64
 BLOCK_BYTES_MAX = 1 << 20
-# Asked for in one SELECT, the two would be looked for in every row.
+# In a single SELECT of both, SQLite would scan every row for them.
 FIRST_AND_LAST = "SELECT (SELECT min(position) FROM event), (SELECT max(position) FROM event)"
 _ENCODER = msgspec.msgpack.Encoder()
 Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
@@ -48,7 +49,7 @@ Span = tuple[int, tuple[int, int, int, int, int]]
 
 
 class OvertakenError(RefoldError):
-    """Another process was quicker; there is nothing left to do."""
+    """Another process was faster; there is nothing left to do."""
 
 
 class BlockPart(NamedTuple):
@@ -70,7 +71,7 @@ class BlockBody(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block as its row holds it; `digests` are those of its events, 32 bytes each."""
+    """A block as it is stored; `digests` are those of its events, 32 bytes each."""
 
     key: int
     segment: int
@@ -80,19 +81,19 @@ class Block(NamedTuple):
 
 
 def segment_of(position: int) -> int:
-    """Return the number of the segment that a position lies in."""
+    """Return the number of the segment that holds a position."""
     return (position - 1) // SEGMENT
 
 
 class RowChecker(Protocol):
-    """The check that rows are as they were written; the reader has it."""
+    """The check that rows are unchanged; the reader implements it."""
 
     def check_rows(self, connection: sqlite3.Connection, rows: list[tuple[int, str, Any]]) -> None:
         """Raise DamagedError when one of the rows does not match its digest."""
 
 
 class SealedSlice(NamedTuple):
-    """A block before it has its key: its parts, and the positions of the rows that it stands for."""
+    """A block that has no key yet: its parts, and the positions of the rows that it replaces."""
 
     segment: int
     digests: bytes
@@ -121,14 +122,14 @@ class Sealer:
         ).fetchall()
         rows = _bounded(rows)
         names = {key: _name(connection, key) for key in {row[1] for row in rows}}
-        # Damage must not be sealed in: under a block's own checksum it would look whole.
+        # Damage must not be sealed: under the checksum of the block it would look sound.
         self._reader.check_rows(connection, [(row[1], names[row[1]], (*row[2:3], row[0], *row[3:])) for row in rows])
         digests = b"".join(row[6] for row in rows)
         return SealedSlice(segment, digests, self._body(rows, names), _spans(rows), [row[0] for row in rows])
 
     def store(self, connection: sqlite3.Connection, sealed: SealedSlice) -> None:
         """
-        Put a block in the place of its rows.
+        Replace rows by their block.
 
         Raises:
             OvertakenError: another process has sealed rows of this slice; the transaction must be rolled back.
@@ -172,13 +173,13 @@ class Sealer:
 
 
 def _checked_meta(stored: bytes | None) -> msgspec.Raw | None:
-    """Return a meta as it is stored, if it is one."""
+    """Return the stored bytes of a meta, after checking that they can be decoded."""
     decode_meta(stored)
     return None if stored is None else msgspec.Raw(stored)
 
 
 def _bounded(rows: list[Row]) -> list[Row]:
-    """As many rows as stay within BLOCK_BYTES_MAX, but at least one."""
+    """Return as many of the first rows as fit into BLOCK_BYTES_MAX, but at least one."""
     size = 0
     for count, row in enumerate(rows):
         size += expanded_size(row[5]) + len(row[4] or b"")
@@ -189,8 +190,8 @@ def _bounded(rows: list[Row]) -> list[Row]:
 
 def _spans(rows: list[Row]) -> list[Span]:
     """
-    Return, for each run of consecutive versions of one stream, where it starts among the rows, and its stream,
-    last and first version, first time and first position.
+    Return, for each run of consecutive versions of one stream, its start among the rows, and its stream, last and first
+    version, first time and first position.
     """
     spans: list[Span] = []
     for index, (position, stream, version, recorded_at, *_) in enumerate(rows):
@@ -207,7 +208,7 @@ def _name(connection: sqlite3.Connection, key: int) -> str:
 
 
 def block_checksum(segment: int, digests: bytes, body: bytes) -> bytes:
-    """Return what a block's checksum must be: blake2b-256 over its segment, its digests and its body."""
+    """Return the checksum that a block must have: blake2b-256 over its segment, its digests and its body."""
     return hashlib.blake2b(segment.to_bytes(8, "big") + digests + body, digest_size=32).digest()
 
 
@@ -216,7 +217,7 @@ def checked_body(compression: Compression, block: Block) -> bytes:
     Return the expanded body of a block.
 
     Raises:
-        DamagedError: the block does not match its checksum; it is named by its key and its positions.
+        DamagedError: the block does not match its checksum; the error has its key and its positions.
     """
     first = block.segment * SEGMENT + 1
     what = f"block {block.key} (of positions {first} to {first + SEGMENT - 1})"
@@ -227,7 +228,8 @@ def checked_body(compression: Compression, block: Block) -> bytes:
 
 class Place(NamedTuple):
     """
-    A part of a block as its row has it: the place of its first event among the block's, that event's position and time.
+    A part of a block according to its row: the index of its first event in the block, and the position and time of that
+    event.
 
     `before` is the digest before that event.
     """
@@ -238,7 +240,7 @@ class Place(NamedTuple):
     before: bytes
 
 
-# From a block and some of its parts, by the places of their first events, to the digests before these.
+# Takes a block and some of its parts, by the index of their first events; returns the digests before these.
 DigestsBefore = Callable[[Block, Mapping[int, BlockPart]], list[bytes]]
 
 
@@ -259,7 +261,7 @@ class BlockReader:
     def __init__(self, codec: Codec, compression: Compression) -> None:
         self._codec = codec
         self._compression = compression
-        # The blocks that were looked at last, the newest first; replaced as a whole: several threads read at once.
+        # The blocks that were read last, the newest first; replaced as a whole because several threads read at once.
         self._opened: tuple[tuple[Block, _Opened], ...] = ()
         self._known = CheckedBefore()
         shape = tuple[list[BlockPart], list[int], list[int], list[Meta | None], list[codec.events]]  # type: ignore[name-defined]
@@ -271,27 +273,27 @@ class BlockReader:
         self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
     ) -> list[Event]:
         """
-        Return the events within some bounds of a block; where a place is given, the block must have that part there.
+        Return the events within some bounds of a block; if a place is given, the block must have that part there.
 
         Raises:
-            DamagedError: it has not, or an event is not what was written.
+            DamagedError: the part is not there, or an event was changed.
         """
         return self._checked(connection, block, bounds, chained)[1]
 
     def recorded(
         self, connection: sqlite3.Connection, block: Block, bounds: slice, chained: Place | DigestsBefore
     ) -> list[RecordedEvent]:
-        """Return what `events` does with the envelopes."""
+        """Return the events of `events` with their envelopes."""
         opened, events = self._checked(connection, block, bounds, chained)
         start, stop, _ = bounds.indices(len(opened.events))
         named = islice(_streams(opened), start, stop), islice(_versions(opened), start, stop)
         places = map(Position, repeat(ONE_SEQUENCE), opened.positions[bounds])
         digests = _digests(block, start, stop)
-        # Every log is read as a whole at times: `map` makes an envelope in two thirds of the time of a loop.
+        # Every log is read as a whole now and then: `map` makes an envelope in two thirds of the time of a loop.
         return list(map(RecordedEvent, *named, places, opened.times[bounds], events, _metas(opened, bounds), digests))
 
     def bounds_of(self, block: Block, streams: Container[str]) -> Iterator[slice]:
-        """Yield where in a block there are events of some streams."""
+        """Yield the bounds of the events of some streams in a block."""
         parts = self._open(block, ALL, None).parts
         for is_wanted, some in groupby(_placed(parts), lambda placed: placed[1].stream in streams):
             if is_wanted:
@@ -319,7 +321,7 @@ class BlockReader:
 
         if not is_known:
             _check(block, opened, range(start, stop), befores, payloads, name)
-            # A large text lies elsewhere, and may be another one the next time.
+            # A large text is stored elsewhere and may change.
             if not has_references(block.body):
                 self._known.add(key)
                 self._known.add(block.checksum)
@@ -333,8 +335,11 @@ class BlockReader:
         return list(map(resolved, repeat(connection), repeat(self._compression), map(bytes, payloads), whats))
 
     def _open(self, block: Block, bounds: slice, place: Place | None) -> _Opened:
-        """A fork's ancestors are read one after the other, and a block often holds the end of one and the next."""
-        # All of it is compared: what was damaged since is not what was opened.
+        """
+        Return an opened block, kept if possible: a fork's ancestors are read one after another, and a block often holds
+        the end of one and the start of the next.
+        """
+        # The whole block is compared: one that was damaged since must not pass for the opened one.
         kept = self._opened
         known = next((pair for pair in kept if pair[0].key == block.key and pair[0] == block), None)
         if known is None:
@@ -350,10 +355,10 @@ class BlockReader:
         return opened
 
     def _open_unknown(self, block: Block, *, is_whole: bool) -> _Opened:
-        # To check events takes their bytes: then they are decoded one by one.
+        # The check needs the bytes of each event, so then events are decoded one by one.
         if not is_whole or block.checksum not in self._known:
             return self._raw(block)
-        # Some may be of an older form, or refer to large texts.
+        # Some may be of an older shape, or refer to large texts.
         with suppress(msgspec.ValidationError):
             opened = _of_one_size(block, _Opened(*self._decoder.decode(checked_body(self._compression, block))))
             if not any(self._codec.mends(*part) for part in opened.parts):
@@ -381,7 +386,7 @@ def resolved(connection: sqlite3.Connection, compression: Compression, payload: 
     Return a payload with the large texts that it refers to.
 
     Raises:
-        DamagedError: one of them is missing, or is not what was written.
+        DamagedError: one of them is missing or was changed.
     """
 
     def text(key: int) -> str:
@@ -432,7 +437,7 @@ def _check(
 
 
 def _names(opened: _Opened, places: range) -> list[str]:
-    """Return which events lie at some places of a block."""
+    """Return the names of the events at some places of a block."""
     named = islice(zip(_streams(opened), _versions(opened), strict=True), places.start, places.stop)
     return [f"event {stream}@{version}" for stream, version in named]
 
@@ -449,12 +454,12 @@ def _digests(block: Block, start: int, stop: int) -> list[bytes]:
 
 
 def _placed(parts: Sequence[BlockPart]) -> Iterator[tuple[int, BlockPart]]:
-    """Return parts with the places of their first events."""
+    """Return parts with the index of their first events."""
     return zip(accumulate((part.size for part in parts), initial=0), parts, strict=False)
 
 
 def _befores(block: Block, opened: _Opened, places: range, chained: Place | DigestsBefore) -> dict[int, bytes]:
-    """Return the digests before those parts that begin within some places of a block, by where they begin."""
+    """Return the digests before those parts that begin within some places of a block, by the index where they begin."""
     if isinstance(chained, Place):
         return {chained.start: chained.before} if chained.start in places else {}
     parts = {place: part for place, part in _placed(opened.parts) if place in places}
@@ -462,7 +467,7 @@ def _befores(block: Block, opened: _Opened, places: range, chained: Place | Dige
 
 
 def _check_place(opened: _Opened, place: Place) -> None:
-    """See to it that a part lies in its block where its row says it does, and begins when it says."""
+    """Check that a part is in its block where its row says, and that it begins with the event that its row says."""
     wanted, start = place.part, place.start
     what = f"part {wanted.stream}@{wanted.first_version}..{wanted.first_version + wanted.size - 1}"
     if (start, wanted) not in _placed(opened.parts):

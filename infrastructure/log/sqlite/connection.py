@@ -1,8 +1,8 @@
 """
-One SQLite file: opening it safely, one connection that writes, a few that read, errors translated.
+One SQLite file: opening it safely, one connection that writes, a few that read, and translated errors.
 
-WAL with `synchronous=FULL`: what was committed survives a power cut, readers and the writer do not wait for
-each other. Nothing waits longer than `busy_timeout_seconds`.
+WAL with `synchronous=FULL`: a commit survives a power cut, and readers and the writer do not wait for each other. No
+call waits longer than `busy_timeout_seconds`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READERS_KEPT_MAX = 8
 PAUSE_SECONDS = 0.005
 # SQLite's own default, in KiB.
 CACHE_SIZE = -2_000
-# A tenth of a second or two; in a longer file, what is free is a small part.
+# VACUUM of such a file takes a tenth of a second or two; in a longer file the free pages are a small part.
 VACUUM_BYTES_MAX = 64 << 20
 WAL_BYTES = 4 * 1024 * 1024 + 4096
 
@@ -53,7 +53,7 @@ def translated(where: str) -> Iterator[None]:
     """
     Turn errors of sqlite3 and of the file system into Refold's own, with the file's name and a way out.
 
-    What says that a statement was used wrongly is a mistake of ours, and stays what it is.
+    Errors about a wrong use of a statement are bugs of Refold and stay as they are.
     """
     try:
         yield
@@ -69,7 +69,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def translate(error: sqlite3.Error, where: str) -> RefoldError:
-    """Return the error of Refold's that says what an error of sqlite3 means for this file."""
+    """Return Refold's error for an error of sqlite3 on this file."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -103,9 +103,9 @@ def _lacks(error: sqlite3.Error) -> bool:
 # fmt: off
 def in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
     """
-    Return what `work` returns, carried out in a transaction that has the file's write lock from the start.
+    Return the result of `work`, run in a transaction that has the file's write lock from the start.
 
-    Committed at its end, or rolled back on any error, by the connection itself: no interrupt can come in between.
+    The connection itself commits it, or rolls it back on any error, so no interrupt can come in between.
     """
     with connection: return _begun(connection, work)  # noqa: E701
 # fmt: on
@@ -117,15 +117,18 @@ def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], 
 
 
 class _Seat:
-    """The right to read, and the connection that is used for it; kept weakly: its frame may be interrupted."""
+    """
+    The right to read, and its connection. The set of seats holds weak references: an interrupted call may not give its
+    seat back.
+    """
 
     connection: sqlite3.Connection | None = None
 
 
 class SqliteDatabase:
-    """The connections to one file; `path` may be ":memory:", which then has a single connection."""
+    """The connections to one file; `path` may be ":memory:", which has a single connection."""
 
-    # The files that this process cannot use, since it has copies of connections to them that were in use.
+    # The files that this process cannot use: it was forked while the parent used connections to them.
     _torn_files: ClassVar[set[str]] = set()
 
     def __init__(
@@ -140,7 +143,7 @@ class SqliteDatabase:
         self.where = str(path)
         self.in_memory = self.where == ":memory:" or "mode=memory" in self.where
         self.read_only = read_only
-        # Connections are made at any time, and a program may change its folder.
+        # Connections are made at any time, and a program may change its working folder.
         self._path = os.path.abspath(self.where)
         self._timeout = busy_timeout_seconds
         self._synchronous = synchronous
@@ -148,7 +151,7 @@ class SqliteDatabase:
         self._wal_filled = False
         self._writer: sqlite3.Connection | None = None
         self._files: OpenFiles | None = None
-        # What is known to be gone with a file that was taken away: the log of the file says.
+        # Returns the events that are lost if the file is deleted or replaced; the log of the file sets it.
         self.lost: Callable[[], Sequence[Lost]] = tuple
         self._lost: Sequence[Lost] | None = None
         self._renew()
@@ -166,7 +169,7 @@ class SqliteDatabase:
 
     @property
     def writer(self) -> sqlite3.Connection:
-        """The connection that writes; made anew after a fork."""
+        """The connection that writes; a new one after a fork."""
         return self._writer or self._open_writer()
 
     def _open_writer(self) -> sqlite3.Connection:
@@ -210,7 +213,7 @@ class SqliteDatabase:
         if not self.read_only and not self.in_memory:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            # A reader that stays keeps the WAL growing; the first write after it has gone cuts the file to this.
+            # A reader that stays open keeps the WAL growing; the first write after it has closed cuts the file to this.
             connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}").fetchone()
         return connection
 
@@ -222,13 +225,13 @@ class SqliteDatabase:
         name = "file:" + quote(self._path)
         if not self.read_only:
             return name + "?mode=rwc"
-        # A finished file on a read-only disk has no WAL, and cannot get one: it is read as it lies.
+        # A finished file on a read-only disk has no WAL, and cannot get one: it is opened as immutable.
         frozen = not Path(self._path + "-wal").exists() and not os.access(Path(self._path).parent, os.W_OK)
         return name + ("?immutable=1" if frozen else "?mode=ro")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for one consistent view of the file; several statements see the same moment."""
+        """Lend a connection with one consistent view of the file; several statements see the same moment."""
         if self.in_memory:
             with self.memory_lock, translated(self.where), opening(self.where):
                 self._require_open()
@@ -236,7 +239,7 @@ class SqliteDatabase:
             return
         seat, is_over = self._take_seat(), False
         try:
-            # Behind the seat: whoever is about to fork, or to close, lets go of the folder when nobody has one.
+            # After taking the seat: a thread that forks or closes releases the folder only when no seat is taken.
             self.require_files()
             connection = seat.connection = self._idle_or_new()
             with translated(self.where), opening(self.where):
@@ -251,7 +254,8 @@ class SqliteDatabase:
             self._require_open()
             seat = _Seat()
             self._seats.add(seat)
-            # Looked at behind the entry above: whoever is about to fork waits for this seat, or this one for the fork.
+            # Checked after the entry above: either the forking thread waits for this seat, or this thread waits for the
+            # fork.
             if not self._is_left:
                 return seat
             self._seats.discard(seat)
@@ -269,8 +273,8 @@ class SqliteDatabase:
         if connection is not None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            # An error's traceback keeps a statement that was not finished: with it the file would be read for ever
-            # as it was when that one began.
+            # An error's traceback keeps an unfinished statement alive. With it, the connection would read the file for
+            # ever as it was when the statement began.
             if not is_over or len(self._readers) >= READERS_KEPT_MAX:
                 connection.close()
             else:
@@ -286,10 +290,10 @@ class SqliteDatabase:
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """
-        Return what `work` returns, given the writing connection within one transaction, which has the file's write
+        Return the result of `work`, called with the writing connection in one transaction, which has the file's write
         lock from the start and is rolled back on any error.
 
-        The caller sees to it that one thread at a time does so.
+        The caller makes sure that one thread at a time calls this.
         """
         self._require_open()
         if self.read_only:
@@ -312,7 +316,7 @@ class SqliteDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Lend the writing connection within one transaction, as `write` does, to whoever works in a `with` block."""
+        """Lend the writing connection for a `with` block, in one transaction like that of `write`."""
         self._require_open()
         if self.read_only:
             raise StorageReadOnlyError(f"{self.where} was opened for reading only")
@@ -327,13 +331,13 @@ class SqliteDatabase:
 
     def require_files(self) -> None:
         """
-        Require that what is open here is still what lies at the path; to be asked behind each commit.
+        Require that the open files are still the ones at their paths; to be called after each commit.
 
         Raises:
-            LogWentBackError: the file, or its WAL, was deleted or replaced, and what is written here goes nowhere.
+            LogWentBackError: the file, or its WAL, was deleted or replaced, so nobody will find what is written here.
         """
         files = self._files
-        # Each commit comes by here: most of the time the folder's time is all there is to look at.
+        # Each commit calls this. Most of the time the modification time of the folder suffices.
         if files is None or (files.folder >= 0 and os.fstat(files.folder).st_mtime_ns == files.trusted):
             return
         if missing := files.missing():
@@ -347,23 +351,23 @@ class SqliteDatabase:
             )
 
     def connection_to_path(self) -> sqlite3.Connection:
-        """Return a connection for reading to what lies at the path now, which fails at its use where nothing does."""
+        """Return a connection for reading the file that is at the path now; its first use fails if there is none."""
         path = self._path
-        # Without a WAL there is nothing but the file, and none shall be made.
+        # Without a WAL the database is only the file, and no WAL may be created.
         name = "file:" + quote(path) + ("?mode=ro" if os.path.exists(path + "-wal") else "?immutable=1")
         return sqlite3.connect(name, uri=True, timeout=self._timeout)
 
     def warm_writer(self) -> sqlite3.Connection | None:
         """
-        Return the writing connection, outside of any transaction; None before the first one has been made, and where
-        one was left open.
+        Return the writing connection, outside of any transaction; None before the first transaction, and if one was
+        left open.
         """
         writer = self._writer
         if self._closed or not self._wal_filled or writer is None:
             self._require_open()
             return None
         if writer.in_transaction:
-            # What an interrupt left open must not take in another's events: they would never be committed.
+            # A transaction that an interrupt left open must not get other events: they would never be committed.
             self._settle_writer()
             return None
         return writer
@@ -372,6 +376,7 @@ class SqliteDatabase:
         """Write the WAL once to its full length and roll back: overwriting a file syncs faster than growing it."""
         wal = Path(self._path + "-wal")
         if not self.in_memory and not (wal.exists() and wal.stat().st_size >= WAL_BYTES):
+            # With a small cache SQLite writes pages to the WAL before the commit, so a rollback leaves the WAL full.
             connection.execute("PRAGMA cache_size=10")
             try:
                 in_transaction(connection, _fill_and_undo)
@@ -381,15 +386,15 @@ class SqliteDatabase:
                 connection.execute(f"PRAGMA cache_size={CACHE_SIZE}")
         self._wal_filled = True
         if self._files is not None:
-            # The transaction below, or the one that follows, keeps it in use until the end.
+            # The transaction below, or the next one, keeps the WAL in use until the end.
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             self._files.watch(self._path + "-wal")
 
     def give_back_space(self) -> None:
         """
-        Make a small file as short as its content: rows that were sealed leave room behind, which nobody may need.
+        Make a small file as short as its content: sealed rows leave free pages, which may never be needed again.
 
-        Where somebody else is using the file it stays as it is, and the room is used again.
+        If another process uses the file, it stays as it is, and the free pages are used again.
         """
         if self._closed or self._writer is None or self._writer.in_transaction:
             return
@@ -404,14 +409,14 @@ class SqliteDatabase:
             self.writer.execute("VACUUM")
 
     def close(self) -> None:
-        """Close all connections, once those in use have been given back; may be called twice."""
+        """Close all connections, after waiting for those in use; may be called twice."""
         self._closed = True
         self._wait_for_readers(self._timeout)
         self._close_readers()
         self._close_writer()
 
     def _wait_for_readers(self, seconds: float) -> bool:
-        """Wait, at most so long, until nobody reads; return whether that is so."""
+        """Wait up to `seconds` until nobody reads; return whether nobody does."""
         deadline = time.monotonic() + seconds
         while self._seats and time.monotonic() < deadline:
             time.sleep(PAUSE_SECONDS)
@@ -419,17 +424,17 @@ class SqliteDatabase:
 
     def leave(self, seconds: float) -> None:
         """
-        Close all connections and lend none, until `come_back`; the caller keeps others from writing.
+        Close all connections and lend none until `come_back`; the caller keeps others from writing.
 
-        SQLite forbids to carry one over a fork. A child has none of its locks and does not know it; its own connections
-        would rely on them, and write to a WAL that others have removed.
+        SQLite forbids carrying a connection over a fork. The child has none of its locks and does not know it. Its own
+        connections would rely on these locks, and would write to a WAL that others have removed.
         """
         deadline = time.monotonic() + seconds
         self._is_left = True
         if not self._wait_for_readers(seconds):
             self._is_left = False
         elif self.in_memory:
-            # The child has a copy.
+            # The child gets a copy of the database.
             self._is_left = self.memory_lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         else:
             self._close_readers()
@@ -437,7 +442,7 @@ class SqliteDatabase:
             self._wal_filled = False
 
     def come_back(self) -> None:
-        """End what `leave` began: connections are made again when they are needed."""
+        """Lend connections again; they are opened when they are needed."""
         if self._is_left and self.in_memory:
             self.memory_lock.release()
         self._is_left = False
@@ -446,7 +451,7 @@ class SqliteDatabase:
         lent = [seat.connection for seat in self._seats]
         open_ones = [one for one in (*self._readers, *lent, None if self._closed else self._writer) if one is not None]
         if open_ones and not self.in_memory:
-            # They were in use for longer than a fork waits. To close them would end what is under way in the parent.
+            # They were in use for longer than a fork waits. Closing them would end the parent's work on them.
             for connection in open_ones:
                 keep_for_ever(connection)
             self._writer = None
@@ -459,7 +464,7 @@ class SqliteDatabase:
 
 
 class _UndoneError(Exception):
-    """The WAL is filled, and what filled it is to be undone."""
+    """The WAL is filled; the transaction that filled it is to be rolled back."""
 
 
 def _fill_and_undo(connection: sqlite3.Connection) -> None:

@@ -1,7 +1,7 @@
 """
 The log on SQLite: Refold's embedded default.
 
-One file, any number of processes. Each has one writer, which commits in groups; readers never wait for it.
+One file, any number of processes. Each process has one writer, which commits in groups; readers never wait for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .schema import prepare_schema, refuse_foreign_file
 from .verify import damaged_pages, damaged_rows, damaged_texts, database_files, key_rows, stream_ids
 
 NO_LIMIT = 1 << 62
-# A row takes 7 us more to read than an event of a block: so many make the reading of a view 30 ms longer.
+# Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
 BACKLOG_EVENTS_MAX = 4_096
 PLAIN = Plain()
 POLL_SECONDS = 0.02
@@ -52,7 +52,7 @@ class SqliteLog:
     A log in an SQLite file; see `refold.domain.log.ports.Log` for what its methods promise.
 
     Raises:
-        StorageUnavailableError: the file cannot be opened, is no database, or another program's.
+        StorageUnavailableError: the file cannot be opened, is not a database, or belongs to another program.
     """
 
     has_slices = False
@@ -143,7 +143,8 @@ class SqliteLog:
             try:
                 receipts = receipts_of(ticket.request, answer, self.read)
             except RefoldError as error:
-                # What is repeated may be another call's, or damaged: the others of the group are written.
+                # The earlier call with this key may be another one, or damaged. The other requests of the group are
+                # written.
                 ticket.future.set_exception(error)
             else:
                 self._acknowledged.note(receipts, are_small=is_small(request))
@@ -153,7 +154,9 @@ class SqliteLog:
         return self._appender.append_locked(requests, self._require_acknowledged)
 
     def _announce(self) -> None:
-        """Wake those who wait for news, then have sealed what is complete, now that it is on disk."""
+        """
+        Wake callers that wait for news; wake the sealing thread if a segment is complete, since it is on disk now.
+        """
         self.news.announce()
         position = self._appender.position
         if position > self._wake_behind:
@@ -161,7 +164,7 @@ class SqliteLog:
             self._sealing.wake()
 
     def _seal_slice(self) -> bool:
-        """Seal a slice of a complete segment; say whether there may be more to do."""
+        """Seal a slice of a complete segment; return whether there may be more to do."""
         with self.database.reading() as connection:
             slice_to_seal = self._sealer.next_slice(connection)
         if slice_to_seal is None:
@@ -189,16 +192,16 @@ class SqliteLog:
         key, digest = new.idempotency_key, new.expected_digest
         return Part(new.stream, first, drafts, root=root, idempotency_key=key, expected_digest=digest)
 
-    # What went back
+    # When the log went back
 
     def _require_acknowledged(self, connection: sqlite3.Connection) -> None:
-        """Raise LogWentBackError where the log lacks the last event that was acknowledged to this process."""
+        """Raise LogWentBackError if the log lacks the last event that was acknowledged to this process."""
         witness = self._acknowledged.witness(ONE_SEQUENCE)
         if witness is not None:
             self._require_known(connection, witness.stream, StreamEnd(witness.version, witness.digest))
 
     def _lost_with_file(self) -> list[Lost]:
-        """Return what was acknowledged and is not in the file that lies at the path now, if one does."""
+        """Return the events that were acknowledged and are not in the file that is at the path now, if there is one."""
         try:
             with closing(self.database.connection_to_path()) as connection:
                 return self._acknowledged.lost(self._present(connection))
@@ -206,11 +209,11 @@ class SqliteLog:
             return self._acknowledged.lost(Nothing())
 
     def _require_known(self, connection: sqlite3.Connection, stream: str, known: StreamEnd) -> None:
-        """Raise LogWentBackError where the log lacks what is known."""
+        """Raise LogWentBackError if the log lacks the known end of a stream."""
         digest = stored_digest(connection, stream, known.version)
         if known.version < 1 or (digest is not None and known.digest in (b"", digest)):
             return
-        # What was a stream's key may be another's now; the keys go with the look at what is present.
+        # A key may belong to another stream now. `_present` clears the keys, too.
         self._names.clear()
         raise self._acknowledged.went_back(self.database.where, self._present(connection), stream, known)
 
@@ -273,9 +276,7 @@ class SqliteLog:
         return self.database.where
 
     def prepare_partitions(self) -> None:
-        """
-        Make an index, once for a file: which streams a block holds is asked only when the log is read in partitions.
-        """
+        """Create an index, once for a file. Only reading in partitions looks up the streams of a block."""
         self.write(lambda connection: connection.execute(INDEX_OF_BLOCKS))
 
     def partition(self, partition: Partition) -> SqlitePartition:
@@ -297,7 +298,7 @@ class SqliteLog:
 
     def end(self, stream: str) -> StreamEnd:
         with self.database.reading() as connection:
-            # What is remembered may be another stream's since a restore, and this is where contexts are opened.
+            # Since a restore, the remembered key may belong to another stream, and contexts are opened here.
             self._keys.pop(stream, None)
             key = self._key_of(connection, stream)
             version = self._head(connection, key)
@@ -368,7 +369,7 @@ class SqliteLog:
         self.database.close()
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `work` returns, carried out in one transaction while this process commits no events."""
+        """Return what `work` returns, run in one transaction while this process commits no events."""
         return self._committer.exclusively(lambda: self.database.write(work))
 
     # Names and keys
@@ -395,7 +396,7 @@ class SqliteLog:
 
     def _remember(self, stream: str, key: int) -> None:
         if len(self._keys) >= STREAMS_MAX:
-            # Replaced and not emptied: another thread may be about to look.
+            # New dicts instead of `clear()`: another thread may be about to look something up.
             self._keys, self._names = {}, {}
         self._keys[stream], self._names[key] = key, stream
 

@@ -1,4 +1,4 @@
-"""Files that are open, and whether they still lie where they were opened."""
+"""Open files, and a check that each is still at its path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-# How coarse the times of a folder may be: most file systems', and those that count whole seconds, or two.
+# The resolution of a folder's times: on most file systems, and on those that count whole seconds or two.
 TICK_NANOSECONDS = 20_000_000
 COARSE_TICK_NANOSECONDS = 2_000_000_000
 SECOND_NANOSECONDS = 1_000_000_000
@@ -14,12 +14,12 @@ SECOND_NANOSECONDS = 1_000_000_000
 
 class OpenFiles:
     """
-    Files of one folder, as they were when they were opened: whoever deletes or replaces one of them leaves a program
-    that goes on writing into nothing, and SQLite does not notice.
+    The files of one folder, as they were when they were opened. If one of them is deleted or replaced, a program goes
+    on writing to a file that nobody finds, and SQLite does not notice.
 
-    To look at the folder's time alone takes less than a microsecond, where a look at each file takes two. It is
-    trusted once it is older than the clock of the file system is coarse: `trusted` is the time of `folder`, which is
-    open, at a look that found all in order.
+    Reading the modification time of the folder takes less than a microsecond; reading that of each file takes two. The
+    time is trusted once it is older than the resolution of the file system's clock: `trusted` is the time of `folder`,
+    an open folder, at the last check that found no file missing.
     """
 
     def __init__(self, path: str) -> None:
@@ -27,16 +27,16 @@ class OpenFiles:
         self.trusted = 0
         self.folder = -1
         with contextlib.suppress(OSError):
-            # Windows opens no folders, and deletes no open files either.
+            # Windows opens no folders, and does not delete open files either.
             self.folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
 
     def watch(self, path: str) -> None:
-        """Take note of another file of the folder."""
+        """Remember another file of the folder."""
         self._opened[path] = _identity(path)
         self.trusted = 0
 
     def missing(self) -> str | None:
-        """Return the path of a file that is not at its place any more, if there is one."""
+        """Return the path of a file that is not at its place any more, or None."""
         changed = self._changed()
         missing = next((path for path, opened in self._opened.items() if _identity(path) != opened), None)
         tick = TICK_NANOSECONDS if changed % SECOND_NANOSECONDS else COARSE_TICK_NANOSECONDS
@@ -45,18 +45,18 @@ class OpenFiles:
         return missing
 
     def _changed(self) -> int:
-        """Return the time of the folder's last change; where it cannot be asked, now."""
+        """Return the time of the folder's last change; the present time if it cannot be read."""
         return os.fstat(self.folder).st_mtime_ns if self.folder >= 0 else time.time_ns()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         folder, self.folder = self.folder, -1
         if folder >= 0:
             os.close(folder)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from another one that takes its place; None where there is none."""
+    """Return the device and inode of a file, which distinguish it from a replacement; None if there is no file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

@@ -1,4 +1,6 @@
-"""Reading events on SQLite: from rows and blocks, each checked against its digest; and versions by position or time."""
+"""
+Reading events on SQLite: from rows and blocks, each checked against its digest; also versions by position or time.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,12 @@ def version_at(
     connection: sqlite3.Connection, stream: tuple[int, str], head: int, column: Column, bound: int
 ) -> tuple[int, int]:
     """
-    Return the last version of a stream, given by its key and id, whose `column` is not above `bound`; 0 for none.
+    Return the last version of a stream, given by its key and id, whose `column` is not above `bound`; 0 if there is
+    none.
 
-    Of an event in a block only the part's first one is looked at: then what comes back is the last version of that
-    part, and behind it the part's first, from which on the events are to be looked at; otherwise a 0 comes behind.
+    The second value is 0 if the version is exact. In a block only the first event of each part is compared. Then the
+    first value is the last version of that part, and the second value is the first version of the part: the caller must
+    search from there.
 
     Raises:
         DamagedError: a version is missing.
@@ -72,9 +76,9 @@ KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = 
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
 PARTS_OF_STREAM = (
     f"SELECT first_version, last_version, start, first_position, first_recorded_at, {BLOCK_COLUMNS}"
-    # A part whose block is gone is told of, and not left out.
+    # LEFT JOIN: a part whose block is missing is reported, not left out.
     " FROM part LEFT JOIN block ON block.key = part.block"
-    # No part is longer than a block, so the stream's later ones need not be looked at.
+    # No part is longer than a block, so later parts of the stream need not be read.
     f" WHERE stream = ?1 AND last_version BETWEEN ?2 AND ?3 + {SLICE_EVENTS} AND first_version <= ?3"
     " ORDER BY last_version"
 )
@@ -82,7 +86,8 @@ ROWS_OF_STREAM = (
     "SELECT version, position, recorded_at, meta, payload, digest FROM event"
     " WHERE stream = ? AND version BETWEEN ? AND ? ORDER BY version"
 )
-# So many single rows, with what it takes to check each: to name them is cheaper than to go through those between.
+# Up to this many single rows, each with the digest before it, are selected by version: that is cheaper than reading the
+# rows between them.
 ROWS_APART_MAX = 64
 ROWS_APART = (
     "SELECT one.version, one.position, one.recorded_at, one.meta, one.payload, one.digest, previous.digest"
@@ -95,7 +100,7 @@ ROWS_BETWEEN = (
     "SELECT stream, version, position, recorded_at, meta, payload, digest FROM event"
     " WHERE position BETWEEN ? AND ? ORDER BY position"
 )
-# Of the streams whose slice leaves a remainder: what a partition of the log consists of.
+# Streams whose slice has this remainder: they make up a partition of the log.
 IN_PARTITION = "stream.slice % ?3 = ?4"
 STREAMS_OF_PARTITION = (
     "SELECT DISTINCT stream.id FROM block JOIN part ON part.block = block.key JOIN stream ON stream.key = part.stream"
@@ -116,7 +121,7 @@ DIGEST_IN_BLOCK = (
     " ON block.key = part.block WHERE stream = ?2 AND last_version >= ?1 AND first_version <= ?1"
     " ORDER BY last_version LIMIT 1"
 )
-# Of several streams, named by their ids, and versions.
+# For several streams and versions, with the streams given by their ids.
 DIGESTS_IN_BLOCKS = (
     "SELECT (SELECT substr(digests, 32 * (start + wanted.version - first_version) + 1, 32) FROM part JOIN block"
     " ON block.key = part.block WHERE stream = (SELECT key FROM stream WHERE id = wanted.id)"
@@ -131,7 +136,7 @@ RowOpener = Callable[[sqlite3.Connection, str, Row, bytes], T]
 
 
 class Reader:
-    """Decodes what lies in one log, through a connection that shows one moment of it."""
+    """Decodes the events of one log, through a connection that shows one moment of it."""
 
     def __init__(self, codec: Codec, compression: Compression) -> None:
         self._codec = codec
@@ -140,7 +145,7 @@ class Reader:
 
     def read_stream(self, connection: sqlite3.Connection, key: int, wanted: Range) -> list[RecordedEvent]:
         """
-        Return the events of a range, or those of them that there are, in order; `key` is its stream's.
+        Return the events of a range, as far as they exist, in order; `key` is the key of its stream.
 
         Raises:
             DamagedError: an event is missing, or does not match its digest.
@@ -153,7 +158,7 @@ class Reader:
     def read_under(
         self, connection: sqlite3.Connection, key: int, stream: str, idempotency_key: str
     ) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        """Return the events of a stream that were appended under an idempotency key."""
         span = connection.execute(KNOWN_KEY, (key, idempotency_key)).fetchone()
         return self.read_stream(connection, key, Range(stream, span[0] - 1, span[1])) if span else []
 
@@ -175,7 +180,7 @@ class Reader:
         return [events[start:end] for start, end in batch.places(len(events))]
 
     def _read_apart(self, connection: sqlite3.Connection, key: int, batch: Batch) -> list[list[Event]] | None:
-        """Fetch no row but those that are wanted; None where one of them is not there, as it may lie in a block."""
+        """Fetch only the wanted rows; None if one of them is missing, since it may be in a block."""
         stream = batch.stream
         if not connection.execute(DIGEST_OF_ROW, (key, batch.after + 1)).fetchone():
             return None
@@ -192,7 +197,7 @@ class Reader:
         self, connection: sqlite3.Connection, names: Callable[[int], str], *, after: int, until: int
     ) -> list[RecordedEvent]:
         """
-        Return the events at positions `after + 1` to `until` (or the last); `names` gives a key's stream.
+        Return the events at positions `after + 1` to `until` (or the last); `names` returns the stream of a key.
 
         Raises:
             DamagedError: an event is missing, or does not match its digest.
@@ -213,7 +218,9 @@ class Reader:
         after: int,
         until: int,
     ) -> list[RecordedEvent]:
-        """Return what `read_between` does of one partition of the log; blocks without events of it are not opened."""
+        """
+        Return the events of `read_between` that belong to one partition; blocks without such events are not opened.
+        """
         remainder, segments = (partition.of, partition.number), (segment_of(after + 1), segment_of(until))
         streams = {row[0] for row in connection.execute(STREAMS_OF_PARTITION, (*segments, *remainder))}
         blocks = [Block(*columns) for columns in connection.execute(BLOCKS_OF_PARTITION, (*segments, *remainder))]
@@ -246,9 +253,9 @@ class Reader:
         openers: tuple[BlockOpener[T], RowOpener[T]],
     ) -> list[T]:
         """
-        Collect parts and rows; one event more than asked for is looked at, whose digest the first needs.
+        Collect parts and rows. One more event is read than was asked for, because the first one needs its digest.
 
-        What lies between the ranges of a batch is not opened, and None in the answer.
+        Events between the ranges of a batch are not opened; they are None in the result.
         """
         if batch.is_empty:
             return []
@@ -325,7 +332,7 @@ class Reader:
 
     def check_rows(self, connection: sqlite3.Connection, rows: list[tuple[int, str, Row]]) -> None:
         """
-        See to it that rows, each with its stream's key and id, in the order of streams and versions, are whole.
+        Check rows, each with its stream's key and id, in the order of streams and versions.
 
         Raises:
             DamagedError: one does not match its digest.
@@ -359,7 +366,7 @@ class Reader:
 
 
 def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:
-    """Put events in the order of the log, where they are not yet, and see to it that none is missing."""
+    """Sort events into the order of the log, if needed, and check that none is missing."""
     numbers = list(map(_place, events))
     if numbers == list(range(after + 1, after + 1 + len(events))):
         return events
@@ -371,7 +378,7 @@ def _in_order(events: list[RecordedEvent], after: int) -> list[RecordedEvent]:
 
 
 class _Ends:
-    """Where streams end in the blocks that were gone through: the next block of a page begins there, as a rule."""
+    """Ends of streams in the blocks read so far: the next block of a page usually begins there."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -380,7 +387,7 @@ class _Ends:
 
     def digests_before(self, block: Block, parts: Mapping[int, BlockPart]) -> list[bytes]:
         """
-        Return the digests before parts of a block, given by their places; take note of where they end.
+        Return the digests before parts of a block, given by their places; remember where the parts end.
 
         Raises:
             DamagedError: the event before one of them is missing.
@@ -411,7 +418,7 @@ def _digest_of(connection: sqlite3.Connection, key: int, stream: str, version: i
 
 def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key: int | None = None) -> bytes | None:
     """
-    Return the digest of a version of a stream, which has this key or else is looked up; None where there is no event.
+    Return the digest of a version of a stream, whose key is looked up if it is not given; None if there is no event.
     """
     if key is None:
         named = connection.execute("SELECT key FROM stream WHERE id = ?", (stream,)).fetchone()
@@ -424,7 +431,7 @@ def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key
 
 
 def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: int) -> list[T]:
-    """Put the pieces, each with its first version, in order, and see to it that nothing is missing."""
+    """Join the pieces, each with its first version, in order, and check that nothing is missing."""
     pieces.sort(key=lambda piece: piece[0])
     joined: list[T] = []
     start = min(pieces[0][0], after + 1) if pieces else after + 1
@@ -454,15 +461,20 @@ ReadBetween = Callable[[Partition, int, int], list[RecordedEvent]]
 
 
 class SqlitePartition:
-    """A partition of a log: `read` gives its events behind one position, up to another; `now` the end of the log."""
+    """
+    A partition of a log: `read` returns its events after one position up to another; `now` returns the end of the log.
+    """
 
     def __init__(self, partition: Partition, read: ReadBetween, now: Callable[[], Moment]) -> None:
         self._partition, self._read, self.now = partition, read, now
-        # How many positions are looked at in one go: as many as give about a page.
+        # How many positions are read at a time: about as many as give a page.
         self._window = 0
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
-        """Return `limit` events behind `after` or some more, fewer at the end, and the moment they end at."""
+        """
+        Return `limit` events after `after`, or a few more; fewer at the end of the log. Also return the moment they end
+        at.
+        """
         start, end = after.head(ONE_SEQUENCE), self.now().head(ONE_SEQUENCE)
         self._window = self._window or limit
         events: list[RecordedEvent] = []

@@ -1,7 +1,7 @@
 """
-The tables of a log on SQLite: made at first use, in one transaction, and recognised ever after.
+The tables of a log on SQLite: created at the first use, in one transaction, and recognised afterwards.
 
-A file of Refold's carries its application id; another program's file is refused rather than written into.
+A file of Refold has its application id; a file of another program is refused, not written to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ....domain.errors import StorageReadOnlyError, StorageUnavailableError
 from .connection import SqliteDatabase
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
-# 2: an envelope may have the fingerprint of a call, and a digest that a Refold of version 1 finds wrong. The tables
+# 2: an envelope may have the fingerprint of a call, and a digest that Refold with version 1 considers wrong. The tables
 # are those of version 1.
 SCHEMA_VERSION = 2
 HEADER = ("journal_mode", "application_id", "page_count")
@@ -26,18 +26,18 @@ HEADER = ("journal_mode", "application_id", "page_count")
 
 def refuse_foreign_file(path: str | Path) -> None:
     """
-    Look at a file before it is opened for writing: to open another program's database is to change it already.
+    Check a file before it is opened for writing: opening another program's database already changes it.
 
-    Only one that is not in WAL mode can be told so; there the file itself holds the application id.
+    This works only for a file that is not in WAL mode. In WAL mode the application id is checked after opening.
 
     Raises:
         StorageUnavailableError: the file is another program's database.
     """
-    # SQLite itself looks. To open and close the file here would drop the locks of every other connection that this
-    # process has to it (so POSIX has it), and another process would take the WAL away from under them.
+    # SQLite itself reads the file. If this process opened and closed the file directly, POSIX would drop the locks of
+    # all its other connections to it, and another process could remove their WAL.
     name = f"file:{quote(os.path.abspath(path))}?mode=ro"
     try:
-        # Twice: another process may be making the file, which is in WAL mode from its first page on.
+        # Twice: another process may be creating the file, which is in WAL mode from its first page on.
         is_foreign = _is_foreign(name) and _is_foreign(name)
     except (sqlite3.Error, ValueError):
         return
@@ -57,10 +57,10 @@ def _pragma(connection: sqlite3.Connection, what: str) -> Any:
 
 def prepare_schema(database: SqliteDatabase) -> None:
     """
-    Make the tables in a new file; bring an older file forward, unless it is opened for reading only.
+    Create the tables in a new file; upgrade an older file, unless it is opened for reading only.
 
     Raises:
-        StorageUnavailableError: the file is another program's, or a newer Refold's.
+        StorageUnavailableError: the file belongs to another program, or to a newer Refold.
     """
     with database.reading() as connection:
         application, version, tables = _identity(connection)
@@ -86,9 +86,9 @@ def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _bring_forward(database: SqliteDatabase) -> None:
-    """Say that the file is of this version now; one that cannot be written stays as it is, and so do its events."""
+    """Set the file's version to the current one; a file that cannot be written keeps its version and its events."""
     with suppress(StorageReadOnlyError), database.writing() as connection:
-        # A newer Refold may have been here meanwhile.
+        # A newer Refold may have upgraded the file meanwhile.
         if _identity(connection)[1] < SCHEMA_VERSION:
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 

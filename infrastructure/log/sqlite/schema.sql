@@ -1,5 +1,5 @@
 -- A log on SQLite. {p} is the prefix of the application's tables, empty for Refold's own.
--- A stream, and the integer by which other rows and events name it.
+-- A stream, and the integer key that other rows and events use for it.
 CREATE TABLE IF NOT EXISTS {p}stream (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS {p}block (
 
 CREATE INDEX IF NOT EXISTS {p}block_segment ON {p}block (segment);
 
--- Consecutive versions of one stream in one block; `start` is the place of the first among the block's events.
+-- Consecutive versions of one stream in one block; `start` is the index of the first one among the block's events.
 CREATE TABLE IF NOT EXISTS {p}part (
     stream INTEGER NOT NULL,
     last_version INTEGER NOT NULL,
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS {p}blob (
     UNIQUE (hash, key_id)
 );
 
--- What was recorded under an idempotency key.
+-- The versions that were recorded under an idempotency key.
 CREATE TABLE IF NOT EXISTS {p}idempotency (
     stream INTEGER NOT NULL,
     key TEXT NOT NULL,

@@ -1,4 +1,4 @@
-"""Looking a log on SQLite over: which files and streams it has, and whether its large texts are what was stored."""
+"""Checks of a log on SQLite: its files and streams, damaged pages and rows, and large texts that changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMELESS = f"""
     WHERE t.key IS NULL ORDER BY e.position LIMIT {ROWS_TOLD}
 """
 NEXT_TEXT = "SELECT key, hash, data FROM blob WHERE key > ? ORDER BY key LIMIT 1"
-# Versions have no holes, so the last one says which there are.
+# Versions have no holes, so the last version implies all others.
 KEYS = f"""
     SELECT * FROM (
         SELECT coalesce(s.id, 'stream ' || i.stream), i.key, i.first_version, i.last_version,
@@ -39,40 +39,38 @@ KEY_ROWS = """
 
 def stream_ids(connection: sqlite3.Connection, prefix: str) -> list[str]:
     """Return the ids of the streams that begin with `prefix`, in order."""
-    # No text is above all others; behind a prefix comes nothing higher than this.
+    # No text sorts above all others; after a prefix, no character is higher than this one.
     rows = connection.execute("SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id", (prefix, prefix + LAST))
     return [row[0] for row in rows]
 
 
 def database_files(connection: sqlite3.Connection) -> list[str]:
-    """Return the file of a database, and those that SQLite keeps beside it; nothing where it lies in memory."""
+    """Return the file of a database and the files that SQLite keeps next to it; none if it is in memory."""
     path = connection.execute("PRAGMA database_list").fetchone()[2]
     return [path, *(path + name for name in BESIDE)] if path else []
 
 
 def damaged_pages(connection: sqlite3.Connection) -> list[DamagedError]:
-    """Return an error for each of the first faults that SQLite finds in the file."""
+    """Return errors for the first faults that SQLite finds in the file."""
     rows = connection.execute(f"PRAGMA integrity_check({FAULTS_TOLD})").fetchall()
     return [DamagedError("the database file", str(row[0])) for row in rows if row[0] != "ok"]
 
 
 def damaged_rows(connection: sqlite3.Connection) -> list[DamagedError]:
-    """
-    Return an error for each of the first events whose type has no name, and keys under which nothing was recorded.
-    """
+    """Return errors for the first events whose type has no name, and for keys under which nothing was recorded."""
     nameless = [nameless_type(*row) for row in connection.execute(NAMELESS)]
     return nameless + [empty_key(*row) for row in connection.execute(KEYS)]
 
 
 def key_rows(connection: sqlite3.Connection) -> list[KeyRow]:
-    """Return what is kept of every idempotency key."""
+    """Return the row of every idempotency key."""
     return list(map(KeyRow._make, connection.execute(KEY_ROWS)))
 
 
 def damaged_texts(database: SqliteDatabase, compression: Compression) -> Iterator[DamagedError]:
     """
-    Yield an error for each large text that does not match its hash. Nothing is read from the file meanwhile: a
-    transaction that stays open keeps the WAL from being used again.
+    Yield an error for each large text that does not match its hash. No transaction stays open between two texts: it
+    would keep SQLite from reusing the WAL.
     """
     last = -1 << 63
     while True:

@@ -1,8 +1,8 @@
 """
-The database that recorders share: the queue of those who append to it, its tables, and its end.
+The database that recorders share: the queue of appends, its tables, and how it is closed.
 
-Events go through the same group commit and the same `Appender` as those of Refold's own log. A database gives the
-statements of the recorders in its own SQL, and transactions for rows of users' own.
+Events go through the same group commit and the same `Appender` as those of Refold's own log. A database provides the
+recorders' statements in its own SQL, and transactions for users' own rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Appender = TypeVar("Appender")
 
 
 class _Presence(threading.local):
-    """How many calls of the present thread use the database, and whether one of them writes."""
+    """How many calls of the present thread are using the database, and whether one of them writes."""
 
     depth = 0
     writes = False
@@ -34,10 +34,10 @@ class _Presence(threading.local):
 
 class ClosingGuard:
     """
-    Notes which threads use a database, so that it is closed when none does.
+    Notes which threads use a database, so that it is closed when no thread uses it.
 
-    `close` is called at the end, and must itself wait for the other threads. With `is_single` there is one connection
-    for all.
+    `close` is called at the end, and must itself wait for the other threads. With `is_single` all threads share one
+    connection.
     """
 
     def __init__(self, where: str, close: Callable[[], None], *, is_single: bool) -> None:
@@ -54,7 +54,7 @@ class ClosingGuard:
 
         Raises:
             StorageClosedError: the database was closed.
-            ProgrammingError: it would wait for itself.
+            ProgrammingError: the thread would wait for itself.
         """
         me = self._presence
         if self._closing:
@@ -73,9 +73,10 @@ class ClosingGuard:
 
     def close(self) -> None:
         """
-        Take nothing more, and close; may be called twice.
+        Accept no further calls, and close; may be called twice.
 
-        A thread that itself uses the database (a finaliser may run anywhere) closes it when it leaves.
+        If the calling thread itself uses the database (a finaliser may run anywhere), it closes the database when that
+        use ends.
         """
         self._closing = True
         if not self._presence.depth:
@@ -83,14 +84,14 @@ class ClosingGuard:
 
 
 class Job(NamedTuple, Generic[Appender]):
-    """A request, and the appender of the application it is for."""
+    """A request, and the appender of its application."""
 
     appender: Appender
     request: Request
 
 
 class Engine(ABC, Generic[Appender]):
-    """The connections to one database, and the queue of those who append to it."""
+    """The connections to one database, and the queue of appends to it."""
 
     driver_error: ClassVar[type[Exception]]
 
@@ -105,12 +106,12 @@ class Engine(ABC, Generic[Appender]):
 
     @abstractmethod
     def _appender_of(self, prefix: str) -> Appender:
-        """Return what appends to the log whose tables have this prefix."""
+        """Return the object that appends to the log whose tables have this prefix."""
 
     @abstractmethod
     def _append(self, appender: Appender, requests: Sequence[Request]) -> Sequence[Appended | Exception]:
         """
-        Append requests in one transaction, and return for each where its events lie, or the conflict.
+        Append requests in one transaction; return the places of each request's events, or its conflict.
 
         Raises:
             Exception: the database refused all of them.
@@ -118,14 +119,14 @@ class Engine(ABC, Generic[Appender]):
 
     @abstractmethod
     def _close_connections(self) -> None:
-        """Close the connections, once those in use have been given back."""
+        """Close the connections, after waiting for those in use."""
 
     def append(self, prefix: str, request: Request) -> Appended:
         """
-        Append to the log whose tables have this prefix, all or nothing, and return where everything lies.
+        Append to the log whose tables have this prefix, all or nothing, and return the places of the events.
 
         Raises:
-            ConcurrencyError: a version is taken or would leave a hole.
+            ConcurrencyError: a version is taken or would leave a gap.
         """
         with self.guard.using(writes=True):
             appender = self._appenders.get(prefix)
@@ -151,11 +152,11 @@ class Engine(ABC, Generic[Appender]):
         self.news.announce()
 
     def _answers(self, appender: Appender, requests: Sequence[Request]) -> Sequence[Appended | Exception]:
-        """Append requests; where the database refuses them for the sake of one, they are tried again one by one."""
+        """Append requests; if the database refuses them because of one, append them one by one."""
         try:
             return self._append(appender, requests)
         except (RefoldError, PersistenceError, self.driver_error) as error:
-            # Not so where the database is gone, busy or full.
+            # Not if the database is gone, busy or full.
             is_refusal = type(error) in (DamagedError, StorageError) and isinstance(error.__cause__, self.driver_error)
             if len(requests) == 1 or not (is_refusal or isinstance(error, self.driver_error)):
                 return [error for _ in requests]
@@ -167,11 +168,11 @@ class Engine(ABC, Generic[Appender]):
 
 
 def _runs(group: Sequence[Ticket[Job[Any], Appended]]) -> Iterator[list[Ticket[Job[Any], Appended]]]:
-    """Yield those that follow each other and share a transaction: of one application, with nothing beside events."""
+    """Yield runs of requests that share a transaction: consecutive, of one application, with no `also`."""
     run: list[Ticket[Job[Any], Appended]] = []
     for ticket in group:
         appender, request = ticket.request
-        # What is carried out beside events may be refused, and would undo the events of others.
+        # The database may refuse an `also`, which would undo the events of others.
         if run and (run[0].request.appender is not appender or run[0].request.request.also or request.also):
             yield run
             run = []
@@ -184,7 +185,7 @@ def _no_dictionary(number: int) -> bytes:
 
 
 class Tables(NamedTuple):
-    """The tables of one application: what their names begin with, and its slice where the database has some."""
+    """The tables of one application: the prefix of their names, and its slice if the database has slices."""
 
     prefix: str
     lane: int = 0
@@ -201,32 +202,32 @@ class Versions(NamedTuple):
 
 class Datastore(ABC):
     """
-    A database for recorders: each method answers for the tables of one application.
+    A database for recorders: each method works on the tables of one application.
 
     Its errors are those of `eventsourcing.persistence`.
     """
 
-    # Statements that make a table of a recorder, given the prefix or the name of the table.
+    # Statements that create a table of a recorder, given the prefix or the name of the table.
     tracking_table: ClassVar[str]
     snapshot_table: ClassVar[str]
-    # Closing is safe also where opening failed.
+    # Closing is safe even if opening failed.
     _engine: Engine[Any] | None = None
 
     def __init__(self, engine: Engine[Any], originator_id_type: IdType) -> None:
         self.originator_id_type: IdType = originator_id_type
         self._engine = engine
         self.driver_error = engine.driver_error
-        # Subscriptions must be able to stop when the database is closed already.
+        # Subscriptions must be able to stop when the database is already closed.
         self.news = engine.news
         self._compression = engine.compression
 
     def append(self, tables: Tables, parts: Sequence[Part], tracking: Tracking | None = None) -> Appended:
         """
-        Append to an application's log, and track, all or nothing.
+        Append to an application's log, and record the tracking, all or nothing.
 
         Raises:
-            IntegrityError: a version is taken or would leave a hole, or the position is not above the one recorded
-                last; nothing was written.
+            IntegrityError: a version is taken or would leave a gap, or the position is not above the last recorded one;
+                nothing was written.
         """
         also = None if tracking is None else self._track_behind_events(tables, tracking)
         with translated_for_eventsourcing(self.driver_error):
@@ -252,7 +253,8 @@ class Datastore(ABC):
         """
         Lend a cursor for one transaction, whose rows can be read by column name.
 
-        With `commit` it may write, and is committed at the end, or rolled back on any error; without, it only reads.
+        With `commit` it may write; it is committed at the end, or rolled back on any error. Without `commit` it only
+        reads.
         """
 
     @abstractmethod
@@ -261,7 +263,9 @@ class Datastore(ABC):
 
     @abstractmethod
     def create_tables(self, tables: Tables, statements: Sequence[str], *, with_log: bool) -> None:
-        """Carry out statements that make tables where they are missing, and make an application's log likewise."""
+        """
+        Run statements that create missing tables; with `with_log`, also create an application's log if it is missing.
+        """
 
     @abstractmethod
     def stream_rows(self, tables: Tables, stream: str, versions: Versions) -> list[Stored]:
@@ -271,15 +275,15 @@ class Datastore(ABC):
     def sequence_rows(
         self, tables: Tables, after: int, until: int, limit: int, topics: Sequence[str]
     ) -> tuple[list[Stored], int]:
-        """Return rows in the order of the application, and its last id as it was when they were read, or before."""
+        """Return rows in the order of the application, and its last id, read no later than the rows."""
 
     @abstractmethod
     def last_position(self, tables: Tables) -> int | None:
-        """Return the last id of an application; None where it has no event."""
+        """Return the last id of an application; None if it has no event."""
 
     @abstractmethod
     def tracked(self, tables: Tables, application: str) -> int | None:
-        """Return the position that was tracked last of another application."""
+        """Return the last tracked position of another application."""
 
     @abstractmethod
     def track(self, cursor: Any, tables: Tables, tracking: Tracking) -> None:
@@ -287,12 +291,12 @@ class Datastore(ABC):
         Record a position within a transaction.
 
         Raises:
-            IntegrityError: it is not above the one recorded last.
+            IntegrityError: it is not above the last recorded one.
         """
 
     @abstractmethod
     def _track_behind_events(self, tables: Tables, tracking: Tracking) -> Callable[[Any], None]:
-        """Return what a `Request` takes as `also`, to record a position behind its events."""
+        """Return the `also` of a `Request`, which records a position after its events."""
 
     @abstractmethod
     def add_snapshots(self, tables: Tables, table: str, rows: Sequence[tuple[str, int, str, bytes]]) -> None:
@@ -303,7 +307,7 @@ class Datastore(ABC):
         """Return version, topic and state of snapshots of an originator."""
 
     def close(self) -> None:
-        """Let go of the database, once nobody uses it; may be called twice."""
+        """Close the database when nobody uses it; may be called twice."""
         engine, self._engine = self._engine, None
         if engine is not None:
             self._release(engine)
@@ -321,6 +325,6 @@ class Datastore(ABC):
 
 
 def not_above(tracking: Tracking) -> IntegrityError:
-    """Return the error of a position that is not above the one recorded last."""
+    """Return the error for a position that is not above the last recorded one."""
     name, position = tracking.application_name, tracking.notification_id
     return IntegrityError(f"{position} of {name} does not lie above the position tracked last")

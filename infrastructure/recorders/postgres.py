@@ -1,8 +1,8 @@
 """
-One PostgreSQL database of foreign applications: its connections, its statements, and the factory that opens it.
+A PostgreSQL database of other applications: its connections, its statements, and the factory that opens it.
 
-Each application has tables of its own, told apart by their prefix, and in them one slice. Events go over one
-connection. Transactions for rows of users' own have connections from a pool, so they hold up no event.
+Each application has its own tables, distinguished by their prefix, and one slice in them. Events use one connection.
+Transactions for users' own rows use connections from a pool, so they do not delay events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .recorders import RecorderFactory, whole_number
 from .stored_events import IdType, Stored, safe_name, table_prefix, translated_for_eventsourcing
 
 Pool = ConnectionPool[psycopg.Connection[DictRow]]
-# Outer joins: a missing row must show as damage, not make the event invisible.
+# Outer joins: if a row is missing, the event must show as damaged, not be invisible.
 STORED = (
     "SELECT e.slice, e.position, s.id, e.version, e.recorded_at, t.name, e.meta, e.payload, e.digest,"
     " before.digest FROM {p}event e LEFT JOIN {p}stream s ON s.slice = e.slice AND s.key = e.stream"
@@ -45,7 +45,7 @@ TRACK = (
     " DO UPDATE SET notification_id ="
 )
 HIGHER = "t.notification_id < excluded.notification_id"
-# Nothing comes back from within an append; a number that does not rise becomes none, which the column refuses.
+# An append returns no rows of its statements. So a number that does not rise becomes NULL, which the column refuses.
 TRACK_OR_FAIL = f"{TRACK} CASE WHEN {HIGHER} THEN excluded.notification_id END"
 TRACK_OR_PASS = f"{TRACK} excluded.notification_id WHERE {HIGHER}"
 
@@ -67,7 +67,7 @@ class PostgresEngine(Engine[Appender]):
         return appender.append({part.slice for request in requests for part in request.parts}, lambda: requests)
 
     def ask(self, *calls: Call) -> list[Rows]:
-        """Return the rows of each statement, carried out in one round trip."""
+        """Return the rows of each statement, run in one round trip."""
         with self.guard.using(writes=False):
             return self._database.ask(*calls)
 
@@ -88,7 +88,7 @@ class PostgresEngine(Engine[Appender]):
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresSettings:
-    """Where a database is, and how to go about with it; times are in seconds, 0 is for ever."""
+    """The address of a database, and options for its connections; times are in seconds, 0 means no limit."""
 
     dbname: str
     host: str
@@ -188,7 +188,7 @@ class PostgresDatastore(Datastore):
         place = "e.slice = $1 AND e.position > $2 AND e.position <= $3 ORDER BY e.position LIMIT $4"
         statement = f"{STORED} WHERE {chosen}{place}"
         values = (int4(tables.lane), int8(after), int8(until), int8(limit), *(topic.encode() for topic in topics))
-        # The last id is looked up first: what is committed in between must not count as searched.
+        # The last id is read first: an event that is committed between the two must not count as searched.
         head, rows = self._ask(_last(tables), Call(statement.format(p=tables.prefix), values))
         return _stored(rows), _number(head) or 0
 
@@ -224,12 +224,12 @@ class PostgresDatastore(Datastore):
 
 
 def lane_of(application: str) -> int:
-    """Return the slice of an application, which is none of Refold's own."""
+    """Return the slice of an application, which is not one of Refold's own slices."""
     return SLICES + int.from_bytes(hashlib.blake2b(safe_name(application).encode()).digest()[:3], "big")
 
 
 def _log_statements(cursor: Cursor[DictRow], tables: Tables) -> list[str]:
-    # All of a log's tables are made at once, so one stands for the others.
+    # All tables of a log are created at once, so checking one is enough.
     cursor.execute("SELECT to_regclass(%s) IS NULL AS missing", (f"{tables.prefix}event",))
     row = cursor.fetchone()
     if row is None or not row["missing"]:
@@ -255,7 +255,7 @@ def _number(rows: Rows) -> int | None:
 
 
 class _FreshPasswordDatabase(PostgresDatabase):
-    """Asks for the password each time it connects: such passwords hold for minutes only."""
+    """Asks for the password at each connection: such passwords are valid for minutes only."""
 
     def __init__(self, conninfo: str, get_password: Callable[[], str]) -> None:
         super().__init__(conninfo)
@@ -306,7 +306,7 @@ def _configuration(idle_seconds: int) -> Callable[[Connection[DictRow]], None]:
     return configure
 
 
-# Where a variable says nothing, the setting's own default holds.
+# If a variable is empty, the default of the setting applies.
 NUMBERS = (
     "CONNECT_TIMEOUT",
     "LOCK_TIMEOUT",
@@ -323,7 +323,7 @@ class PostgresFactory(RecorderFactory):
     Constructs recorders on one PostgreSQL database; POSTGRES_HOST may be the folder of a socket.
 
     Raises:
-        OSError: a variable is missing or says something that cannot be done.
+        OSError: a variable is missing or has a value that cannot be used.
     """
 
     POSTGRES_DBNAME = "POSTGRES_DBNAME"

@@ -1,8 +1,8 @@
 """
-Recorders of the `eventsourcing` package over logs like Refold's own, the same on every database.
+Recorders for the `eventsourcing` package on logs like Refold's own, the same on every database.
 
-Each application has a log of its own in its database, so that its notification ids are the integers from 1, without a
-gap, in the order of commits. Versions are checked against the stream's last one: none may be left out.
+Each application has its own log in its database. So its notification ids are the integers from 1, without gaps, in the
+order of commits. Versions are checked against the last one of the stream: none may be skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST = (1 << 63) - 1
 
 
 class Page(NamedTuple):
-    """Notifications of the topics asked for, and how far the sequence was searched for them."""
+    """Notifications of the topics asked for, and the id up to which the sequence was searched."""
 
     notifications: Sequence[Notification]
     until: int
@@ -51,19 +51,19 @@ class FollowingSubscription(persistence.Subscription[FollowableRecorder]):
 
     def __init__(self, recorder: FollowableRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
         super().__init__(recorder=recorder, gt=gt, topics=topics)
-        # Kept here as well: stopping must work when the recorder's database is closed already.
+        # Kept here as well: stopping must work when the recorder's database is already closed.
         self._news = recorder.news
         self._after = gt or 0
         self._page: deque[Notification] = deque()
 
     def stop(self) -> None:
-        """End the iteration, also where it is waiting in another thread."""
+        """End the iteration, also if it waits in another thread."""
         super().stop()
         self._news.announce()
 
     def __next__(self) -> Notification:
         while True:
-            # Read before the fetch, so that news that come in between cut the wait short.
+            # Read before the fetch, so that news during the fetch cut the wait short.
             seen = self._news.count
             if self._has_been_stopped:
                 raise StopIteration
@@ -90,11 +90,11 @@ class Recorder(persistence.Recorder):
         self.create_table_statements = self.construct_create_table_statements()
 
     def construct_create_table_statements(self) -> list[str]:
-        """Return the statements that make this recorder's tables where they are missing."""
+        """Return the statements that create the missing tables of this recorder."""
         return []
 
     def create_table(self) -> None:
-        """Make this recorder's tables where they are missing; others may be doing so at the same time."""
+        """Create the missing tables of this recorder; others may do so at the same time."""
         self.datastore.create_tables(self.tables, self.create_table_statements, with_log=False)
 
 
@@ -102,15 +102,15 @@ class AggregateRecorder(Recorder, persistence.AggregateRecorder):
     """Records and selects the events of aggregates."""
 
     def create_table(self) -> None:
-        """Make the application's log, and the other tables of this recorder, where they are missing."""
+        """Create the application's log and the other tables of this recorder, if they are missing."""
         self.datastore.create_tables(self.tables, self.create_table_statements, with_log=True)
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """
-        Record all events, or nothing; for one originator each version follows the one before.
+        Record all events, or nothing; the versions of an originator must be consecutive.
 
         Raises:
-            IntegrityError: a version is taken, or would leave a hole.
+            IntegrityError: a version is taken, or would leave a gap.
         """
         self._record(stored_events, kwargs.get("tracking"))
         return None
@@ -140,7 +140,7 @@ class AggregateRecorder(Recorder, persistence.AggregateRecorder):
         return self._append(stored_events, None) if stored_events else []
 
     def _append(self, stored_events: Sequence[StoredEvent], tracking: Tracking | None) -> list[int]:
-        """Append to the application's log, and track, in one transaction; return the notification ids."""
+        """Append to the application's log, and record the tracking, in one transaction; return the notification ids."""
         datastore, tables = self.datastore, self.tables
         parts = parts_of(stored_events, datastore.originator_id_type, tables.lane, datastore.shrink)
         answer = datastore.append(tables, parts, tracking)
@@ -148,19 +148,19 @@ class AggregateRecorder(Recorder, persistence.AggregateRecorder):
 
 
 class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
-    """Records the events of an application in one sequence, which can be read and followed."""
+    """Records the events of an application in one sequence, which applications can read and follow."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """
         Record all events, or nothing, and return their notification ids.
 
         Raises:
-            IntegrityError: a version is taken, or would leave a hole.
+            IntegrityError: a version is taken, or would leave a gap.
         """
         return self._record(stored_events, kwargs.get("tracking"))
 
     def max_notification_id(self) -> int | None:
-        """Return the id of the last event; None where there is none."""
+        """Return the id of the last event; None if there is none."""
         return self.datastore.last_position(self.tables)
 
     def select_notifications(
@@ -180,11 +180,13 @@ class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
     def subscribe(
         self, gt: int | None = None, topics: Sequence[str] = ()
     ) -> persistence.Subscription[persistence.ApplicationRecorder]:
-        """Follow the application: what is recorded above `gt`, then what comes."""
+        """Follow the application: yield the events recorded above `gt`, then new ones."""
         return FollowingSubscription(self, gt, topics)
 
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
-        """Return up to `limit` notifications with ids above `after`, and how far the sequence was searched."""
+        """
+        Return up to `limit` notifications with ids above `after`, and the id up to which the sequence was searched.
+        """
         rows, head = self.datastore.sequence_rows(self.tables, after, LAST, limit, topics)
         last = rows[-1].number if rows else 0
         return Page(self._notifications(rows), last if len(rows) == limit else max(head, last))
@@ -204,14 +206,14 @@ class ApplicationRecorder(AggregateRecorder, FollowableRecorder):
 
 class TrackingRecorder(Recorder, persistence.TrackingRecorder):
     """
-    Records how far other applications have been processed, one row for each.
+    Records the positions up to which other applications have been processed, one row for each.
 
-    A materialised view is a subclass: in one `self.datastore.transaction(commit=True)` it writes its rows and
-    calls `self._insert_tracking(cursor, tracking)`.
+    A materialised view is a subclass: in one `self.datastore.transaction(commit=True)` it writes its rows and calls
+    `self._insert_tracking(cursor, tracking)`.
     """
 
     def construct_create_table_statements(self) -> list[str]:
-        """Return the statement that makes the table where it is missing."""
+        """Return the statement that creates the table if it is missing."""
         return [*super().construct_create_table_statements(), self.datastore.tracking_table.format(p=self.prefix)]
 
     def insert_tracking(self, tracking: Tracking) -> None:
@@ -219,13 +221,13 @@ class TrackingRecorder(Recorder, persistence.TrackingRecorder):
         Record a position.
 
         Raises:
-            IntegrityError: it is not above the one recorded last.
+            IntegrityError: it is not above the last recorded one.
         """
         with self.datastore.transaction(commit=True) as cursor:
             self._insert_tracking(cursor, tracking)
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        """Return the position recorded last; None where there is none."""
+        """Return the last recorded position; None if there is none."""
         return self.datastore.tracked(self.tables, application_name)
 
     def _insert_tracking(self, cursor: Any, tracking: Tracking) -> None:
@@ -233,7 +235,7 @@ class TrackingRecorder(Recorder, persistence.TrackingRecorder):
 
 
 class ProcessRecorder(TrackingRecorder, ApplicationRecorder, persistence.ProcessRecorder):
-    """Records the events of an application and how far another one was processed for them, in one."""
+    """Records the events of an application, and up to which position of another one they are the result."""
 
     def _record(self, stored_events: Sequence[StoredEvent], tracking: Tracking | None) -> list[int]:
         if stored_events:
@@ -244,23 +246,23 @@ class ProcessRecorder(TrackingRecorder, ApplicationRecorder, persistence.Process
 
 
 class SnapshotRecorder(Recorder, persistence.AggregateRecorder):
-    """Records snapshots, or what else an application stores apart from its events; `purpose` names it."""
+    """Records snapshots, or other records that an application stores apart from its events; `purpose` names them."""
 
     def __init__(self, datastore: Datastore, *, application_name: str = "", purpose: str = "snapshots") -> None:
         self._table = snapshot_table(datastore.tables_of(application_name).prefix, purpose)
         super().__init__(datastore, application_name=application_name)
 
     def construct_create_table_statements(self) -> list[str]:
-        """Return the statement that makes the table where it is missing."""
+        """Return the statement that creates the table if it is missing."""
         statement = self.datastore.snapshot_table.format(table=self._table)
         return [*super().construct_create_table_statements(), statement]
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
         """
-        Record all of these, or nothing.
+        Record all snapshots, or nothing.
 
         Raises:
-            IntegrityError: a snapshot of the same originator and version is recorded already.
+            IntegrityError: a snapshot of the same originator and version is already recorded.
         """
         id_type = self.datastore.originator_id_type
         rows = [
@@ -279,7 +281,7 @@ class SnapshotRecorder(Recorder, persistence.AggregateRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return what was recorded for an originator, by version."""
+        """Return the records of an originator, by version."""
         id_type = self.datastore.originator_id_type
         stream, versions = stream_of(originator_id, id_type), _versions(gt, lte, limit, desc=desc)
         rows = self.datastore.snapshots(self.tables, self._table, stream, versions)
@@ -287,7 +289,7 @@ class SnapshotRecorder(Recorder, persistence.AggregateRecorder):
 
 
 def _versions(gt: int | None, lte: int | None, limit: int | None, *, desc: bool) -> Versions:
-    """Return what the arguments of `select_events` ask for."""
+    """Return the versions for the arguments of `select_events`."""
     after, until = -1 if gt is None else gt, VERSION_MAX if lte is None else lte
     order = "DESC" if desc else "ASC"
     return Versions(max(after, -1), min(until, VERSION_MAX), limit, order)
@@ -295,10 +297,10 @@ def _versions(gt: int | None, lte: int | None, limit: int | None, *, desc: bool)
 
 class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
     """
-    Constructs recorders of the application that its environment is named after, on one database.
+    Constructs recorders on one database, for the application that the environment is named after.
 
     Raises:
-        OSError: a variable is missing or says something that cannot be done.
+        OSError: a variable is missing or has a value that cannot be used.
     """
 
     CREATE_TABLE = "CREATE_TABLE"
@@ -349,11 +351,11 @@ class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
         return recorder
 
     def env_create_table(self) -> bool:
-        """Say whether recorders make their tables."""
+        """Return whether recorders create their tables."""
         return strtobool(self.env.get(self.CREATE_TABLE) or "yes")
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.datastore.close()
 
     def _id_type(self) -> IdType:
@@ -378,10 +380,10 @@ class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
 
 def whole_number(env: Environment, variable: str) -> int | None:
     """
-    Return the number that a variable holds; None where it is empty.
+    Return the number that a variable holds; None if it is empty.
 
     Raises:
-        OSError: it is no whole number.
+        OSError: it is not a whole number.
     """
     text = (env.get(variable) or "").strip()
     try:

@@ -1,4 +1,4 @@
-"""One SQLite database of foreign applications: its connections, its statements, and the factory that opens it."""
+"""One SQLite database of other applications: its connections, its statements, and the factory that opens it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .recorders import RecorderFactory, whole_number
 from .stored_events import IdType, Stored, table_prefix, translated_for_eventsourcing
 
 ONE_SEQUENCE = -1
-# A version that no stream ends at.
+# No stream ends at this version.
 NO_VERSION = -2
 NO_LIMIT = -1
 FILE_MODES = ("ro", "rw", "rwc")
-# Outer joins: a missing row must show as damage, not make the event invisible.
+# Outer joins: if a row is missing, the event must show as damaged, not be invisible.
 STORED = (
     f"SELECT {ONE_SEQUENCE}, e.position, s.id, e.version, e.recorded_at, t.name, e.meta, e.payload, e.digest,"
     " before.digest FROM {p}event e"
@@ -66,7 +66,7 @@ class SqliteEngine(Engine[Appender]):
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Lend the writing connection for one transaction, in turn with those who append."""
+        """Lend the writing connection for one transaction, while no events are appended."""
         with self.guard.using(writes=True):
             with self.committer.turn(), self._database.writing() as connection:
                 yield connection
@@ -87,9 +87,9 @@ def _encoded(draft: Draft, stream: str) -> tuple[str, bytes, bytes]:
 
 
 def _new_events(part: Part) -> NewEvents:
-    """Return a part as the cached append takes it, which is for streams that are there."""
+    """Return a part as input of the cached append, which appends only to existing streams."""
     drafts: Any = tuple(part.drafts)
-    # A stream that is to be new has another slice here than Refold's have: the locked append makes its row.
+    # A new stream has another slice here than in Refold's own log, so the locked append inserts its row.
     expected = part.first_version - 1 if part.first_version > max(part.starts) else NO_VERSION
     return NewEvents(stream=part.stream, expected_version=expected, events=drafts, metas=(NO_META,) * len(drafts))
 
@@ -106,7 +106,7 @@ class SqliteDatastore(Datastore):
     A database for recorders; `db_name` is a path, a `file:` URI, or names a database in memory.
 
     Raises:
-        InterfaceError: it cannot be opened.
+        InterfaceError: the database cannot be opened.
     """
 
     tracking_table = (
@@ -208,7 +208,7 @@ def _last_position(connection: sqlite3.Connection, tables: Tables) -> int | None
 
 
 class _Engines:
-    """Opens engines, and knows those of shared memory databases with the number of their users."""
+    """Opens engines, and keeps those of shared in-memory databases with the number of their users."""
 
     def __init__(self) -> None:
         self._shared: dict[str, SqliteEngine] = {}
@@ -243,7 +243,7 @@ class _Engines:
 
     @synchronized
     def _is_used_after(self, engine: Engine[Appender]) -> bool:
-        """Count one user less; return whether there is another."""
+        """Subtract one user; return whether another remains."""
         users = self._users.pop(engine, 1) - 1
         if users:
             self._users[engine] = users
@@ -265,7 +265,7 @@ def _opened_file(db_name: str, timeout: float) -> SqliteDatabase:
         return SqliteDatabase(db_name, busy_timeout_seconds=timeout)
     uri = urlsplit(db_name)
     options = dict(parse_qsl(uri.query))
-    # WAL needs no shared cache; a connection of ours has one of its own.
+    # WAL needs no shared cache; each connection has its own.
     options.pop("cache", None)
     mode = options.pop("mode", "rwc")
     if options or mode not in FILE_MODES:
@@ -278,7 +278,7 @@ class SqliteFactory(RecorderFactory):
     Constructs recorders on one SQLite database.
 
     Raises:
-        OSError: a variable is missing or says something that cannot be done.
+        OSError: a variable is missing or has a value that cannot be used.
     """
 
     SQLITE_DBNAME = "SQLITE_DBNAME"

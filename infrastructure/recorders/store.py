@@ -3,10 +3,10 @@ Refold's own events for the `eventsourcing` package: a store as an application t
 
 The events of contexts are the application's sequence: all of them on SQLite and in memory, those of one slice on
 PostgreSQL. A notification's id is the event's position, its originator the stream, its topic the tag. Its state is a
-`StoredRecord`, and the mappers below give it back as Refold's event.
+`StoredRecord`, and the mappers below turn it into Refold's event.
 
-`PERSISTENCE_MODULE=refold.infrastructure.recorders.store` and `REFOLD_DB` give an application of the package such a
-recorder; `StoreFactory(env, store.recorder())` does so for a store that is open.
+`PERSISTENCE_MODULE=refold.infrastructure.recorders.store` and `REFOLD_DB` give such a recorder to an application of the
+package; `StoreFactory(env, store.recorder())` does so for a store that is open.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class StoreRecorder(FollowableRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return the events of a stream, like "chat:support-42", by version; none where it lies in another slice."""
+        """Return the events of a stream, like "chat:support-42", by version; none if the stream is in another slice."""
         stream = str(originator_id)
         with translated_for_eventsourcing():
             after, until = max(gt or 0, 0), LAST if lte is None else lte
@@ -131,7 +131,10 @@ class StoreRecorder(FollowableRecorder):
         return found
 
     def _events(self, after: int, limit: int, topics: Sequence[str]) -> Iterator[RecordedEvent]:
-        """Yield the events behind a position, page by page; where topics are chosen, any number may lie between."""
+        """
+        Yield the events after a position, page by page. With `topics`, any number of other events may be between those
+        wanted.
+        """
         count = PAGE_LENGTH if topics else min(limit, PAGE_LENGTH)
         while count > 0 and (events := self._read(after, count)):
             yield from events
@@ -146,12 +149,12 @@ class StoreRecorder(FollowableRecorder):
         return recorded.position.slice == self._slice
 
     def max_notification_id(self) -> int | None:
-        """Return the position of the last event; None where there is none."""
+        """Return the position of the last event; None if there is none."""
         with translated_for_eventsourcing():
             return self._pages.now().head(self._slice) or None
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Follow the store: what is recorded above position `gt`, then what comes; `topics` are tags."""
+        """Follow the store: yield the events above position `gt`, then new ones; `topics` are tags."""
         return FollowingSubscription(self, gt, topics)
 
     @property
@@ -160,7 +163,9 @@ class StoreRecorder(FollowableRecorder):
         return self._log.news
 
     def select_page(self, *, after: int, limit: int, topics: Sequence[str]) -> Page:
-        """Return those of the next `limit` events that have one of the topics, and the position of the last event."""
+        """
+        Return those of the next `limit` events that have one of the topics, and the position of the last event read.
+        """
         events = self._read(after, limit)
         chosen = [_notification(one) for one in events if not topics or tag_of(one.event) in topics]
         return Page(chosen, events[-1].position.number if events else after)
@@ -171,7 +176,7 @@ def _sequence(log: LiveLog, slice_number: int | None) -> PagedLog:
     Return the part of a log that is one sequence of positions.
 
     Raises:
-        InvalidInputError: the log has slices and none of them is named, or it has none.
+        InvalidInputError: the log has slices and none is given, or one is given and it has none.
     """
     if log.has_slices and isinstance(log, PartitionedLog):
         if slice_number is None or not 0 <= slice_number < SLICES:
@@ -199,9 +204,9 @@ def _state_of(recorded: RecordedEvent) -> bytes:
 
 class EventMapper(Mapper[str]):
     """
-    Gives Refold's public event classes, such as MessageAdded: a projection registers one function for each class.
+    Returns Refold's public event classes, such as MessageAdded: a projection registers one function for each class.
 
-    An event does not name its context; `RecordedEventMapper` gives it with its envelope, which does.
+    An event does not contain the id of its context; `RecordedEventMapper` returns it with its envelope, which does.
     """
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
@@ -219,7 +224,7 @@ class EventMapper(Mapper[str]):
 
 
 class RecordedEventMapper(EventMapper):
-    """Gives each event as a RecordedEvent, with stream, version, position, time and meta; for `MAPPER_TOPIC`."""
+    """Returns each event as a RecordedEvent, with stream, version, position, time and meta; for `MAPPER_TOPIC`."""
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         """Return the event of a notification with its envelope."""
@@ -236,10 +241,10 @@ def _recorded(stored: StoredEvent) -> RecordedEvent:
 
 class StoreFactory(InfrastructureFactory[TrackingRecorder]):
     """
-    Gives an application of the package the events of a store, to be read; nothing is recorded through it.
+    Gives an application of the package read access to the events of a store; it records nothing.
 
-    The store is that of `recorder`, or the one that REFOLD_DB names, a path or a URL; on PostgreSQL REFOLD_SLICE says
-    which slice of it. MAPPER_TOPIC may name RecordedEventMapper.
+    The store is that of `recorder`, or the one that REFOLD_DB names by a path or a URL; on PostgreSQL, REFOLD_SLICE
+    selects a slice. MAPPER_TOPIC may name RecordedEventMapper.
     """
 
     REFOLD_DB = "REFOLD_DB"
@@ -248,7 +253,7 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
     def __init__(self, env: Environment | EnvType | None, recorder: StoreRecorder | None = None) -> None:
         super().__init__(env)
         self._recorder = recorder
-        # The log that was opened here, and is to be closed here.
+        # The log that was opened here and must be closed here.
         self._log: LiveLog | None = None
 
     def mapper(
@@ -261,10 +266,10 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
 
     def application_recorder(self) -> StoreRecorder:
         """
-        Return the recorder, and open the store where none was handed in.
+        Return the recorder, and open the store if none was given.
 
         Raises:
-            OSError: no store is named, or the slice is no number.
+            OSError: no store is named, or the slice is not a number.
         """
         if self._recorder is None:
             location = self.env.get(self.REFOLD_DB)
@@ -282,7 +287,7 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
         Return the recorder of events.
 
         Raises:
-            NotSupportedError: something else is to be recorded.
+            NotSupportedError: another `purpose` is asked for.
         """
         if purpose != "events":
             raise NotSupportedError(f"{purpose} cannot be recorded beside Refold's events: turn them off")
@@ -293,7 +298,7 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
         Refuse.
 
         Raises:
-            NotSupportedError: always; a projection has a database of its own.
+            NotSupportedError: always; a projection has its own database.
         """
         raise NotSupportedError("a projection keeps its rows by refold.infrastructure.sqlite, .postgres or another one")
 
@@ -307,7 +312,7 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
         raise NotSupportedError(WRITTEN_BY_CONTEXTS)
 
     def close(self) -> None:
-        """Close the store that was opened here; one that was handed in stays open."""
+        """Close the store that was opened here; one that was given stays open."""
         log, self._log = self._log, None
         if log is not None:
             log.close()

@@ -1,8 +1,8 @@
 """
-What our recorders for the `eventsourcing` package have in common, whatever the database.
+The common part of Refold's recorders for the `eventsourcing` package, on every database.
 
-A foreign application's events lie in the same kind of log as Refold's own: a `StoredEvent` is an event of the
-stream named after its originator, its topic is the tag, its state the payload. The digest covers both.
+The events of another application are in the same kind of log as Refold's own. A `StoredEvent` is an event of the stream
+named after its originator; its topic is the tag, its state the payload. The digest covers both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ IdType = Literal["uuid", "text"]
 NAME_LENGTH_MAX = 32
 PURPOSE_LENGTH_MAX = 20
 TEXT_BYTES_MAX = 2_000
-# What fits into a column of either database.
+# The largest version that fits into a column of either database.
 VERSION_MAX = (1 << 31) - 1
 FOREIGN_STARTS = (0, 1)
 NO_META = Meta()
@@ -52,7 +52,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 @contextmanager
 def translated_for_eventsourcing(driver_error: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Turn Refold's errors, and the driver's where one is named, into those of `eventsourcing.persistence`."""
+    """Turn Refold's errors, and those of the driver if one is given, into those of `eventsourcing.persistence`."""
     try:
         yield
     except ConcurrencyError as error:
@@ -75,7 +75,9 @@ def _kind_of(error: StorageError, driver_error: type[Exception] | tuple[()]) -> 
 
 
 def _namesake(error: Exception) -> type[PersistenceError]:
-    """Drivers and `eventsourcing` name their errors alike, after PEP 249."""
+    """
+    Return the error class of `eventsourcing` with the same name: drivers and the package use the names of PEP 249.
+    """
     for kind in type(error).__mro__:
         known = getattr(persistence, kind.__name__, None)
         if isinstance(known, type) and issubclass(known, PersistenceError):
@@ -84,7 +86,7 @@ def _namesake(error: Exception) -> type[PersistenceError]:
 
 
 def table_prefix(application: str) -> str:
-    """Return what the names of an application's tables begin with; no other application's begin so."""
+    """Return the prefix of an application's table names, which no other application has."""
     return f"{safe_name(application)}__"
 
 
@@ -92,7 +94,7 @@ def safe_name(text: str, *, length_max: int = NAME_LENGTH_MAX) -> str:
     """
     Return an identifier: lower case, no double underscore, not too long.
 
-    What has to be changed for that gets a hash of the text, so that two texts stay two identifiers.
+    A text that has to be changed for that gets a hash of itself, so that two texts give two identifiers.
     """
     name = text.lower() or "stored"
     if len(name) <= length_max and PLAIN_NAME.fullmatch(name):
@@ -103,16 +105,16 @@ def safe_name(text: str, *, length_max: int = NAME_LENGTH_MAX) -> str:
 
 
 def snapshot_table(prefix: str, purpose: str) -> str:
-    """Return the name of the table for what is recorded apart from events, for a purpose like "snapshots"."""
+    """Return the name of the table for records apart from events, for a purpose like "snapshots"."""
     return f"{prefix}stored_{safe_name(purpose, length_max=PURPOSE_LENGTH_MAX)}"
 
 
 def stream_of(originator_id: UUID | str, id_type: IdType) -> str:
     """
-    Return the stream of an originator, which is its id; a UUID in hexadecimal digits.
+    Return the stream of an originator, which is its id; a UUID is written in hexadecimal digits.
 
     Raises:
-        DataError: ids are UUIDs here, and this is none; or it cannot be stored.
+        DataError: ids are UUIDs here and this is not one, or the id cannot be stored.
     """
     if isinstance(originator_id, UUID):
         return originator_id.hex
@@ -125,7 +127,7 @@ def stream_of(originator_id: UUID | str, id_type: IdType) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return an id or a topic that both databases can hold, and find by an index."""
+    """Return an id or a topic after checking that both databases can store it and find it by an index."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -136,7 +138,7 @@ def _storable(text: str) -> str:
 
 
 def originator_of(stream: str, id_type: IdType) -> UUID | str:
-    """Return the originator id that `stream_of` was given."""
+    """Return the originator id of a stream."""
     return UUID(stream) if id_type == "uuid" else stream
 
 
@@ -144,10 +146,10 @@ def parts_of(
     stored_events: Sequence[StoredEvent], id_type: IdType, lane: int, shrink: Callable[[bytes], bytes]
 ) -> list[Part]:
     """
-    Return events in the form that is appended, in their order; consecutive ones of one stream are one part.
+    Return events as parts to append, in their order; consecutive events of one stream are one part.
 
     Raises:
-        DataError, IntegrityError: an event that no log takes.
+        DataError, IntegrityError: the log does not accept an event.
     """
     parts: list[Part] = []
     drafts: list[Draft] = []
@@ -181,7 +183,7 @@ def _covered(topic: str, state: bytes) -> bytes:
 
 
 class Stored(NamedTuple):
-    """A recorded event as it lies in its row, and the digest of the one before it in its stream."""
+    """A recorded event as it is stored, and the digest of the event before it in its stream."""
 
     slice: int
     number: int

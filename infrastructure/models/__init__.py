@@ -1,1 +1,1 @@
-"""Ready-made models over the official clients; each needs its extra, and imports it only when one is made."""
+"""Ready-made models over the official clients; each needs its extra, and imports the client only when it is created."""

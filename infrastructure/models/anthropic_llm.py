@@ -1,4 +1,4 @@
-"""A model behind Anthropic's messages, with its cache in use."""
+"""A model on Anthropic's Messages API, with prompt caching."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class AnthropicLLM(ClientLLM):
     """
     A model of Anthropic.
 
-    `client` is an `anthropic.AsyncAnthropic` of your own; else one is made with `api_key` or
-    ANTHROPIC_API_KEY. `max_tokens` bounds an answer. `caching` marks what stays the same from turn to turn.
-    `options` go with every request.
+    `client` is an `anthropic.AsyncAnthropic` of your own; else one is created with `api_key` or ANTHROPIC_API_KEY.
+    `max_tokens` bounds an answer. `caching` marks the parts that stay the same from turn to turn for Anthropic's prompt
+    cache. `options` go with every request.
 
     Raises:
         ImportError: the package `anthropic` is not installed.
@@ -68,7 +68,7 @@ class AnthropicLLM(ClientLLM):
 
 
 class _Reading:
-    """Reads the events of one message; its blocks are told apart by their index."""
+    """Reads the events of one message; the index of a block identifies it."""
 
     def __init__(self) -> None:
         self.ending = Ending()
@@ -76,7 +76,7 @@ class _Reading:
         self._stop_reason: str | None = None
 
     def text_of(self, event: Any) -> str:
-        """Take in an event and return the text it brings, or ""."""
+        """Process an event and return its text, or ""."""
         match event.type:
             case "message_start":
                 self._count(event.message.usage)
@@ -104,7 +104,7 @@ class _Reading:
             self.ending.tool_calls.append(call)
 
     def _count(self, usage: Any) -> None:
-        # Counts are cumulative; what an event does not tell stays as it was. Input leaves out what was cached.
+        # Counts are cumulative; a count that an event lacks stays as it was. `input_tokens` leaves out cached tokens.
         budget = self.ending.usage
         if usage.input_tokens is not None:
             read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0

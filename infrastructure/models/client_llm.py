@@ -1,7 +1,8 @@
 """
 The common part of models over official clients: streaming an answer, and their errors as Refold's.
 
-All three clients give the HTTP status with their errors; an error without one never arrived, or broke off.
+The errors of all three clients have the HTTP status. An error without one means that the request did not arrive or the
+answer broke off.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from ...domain.llm.base import (
     TokenBudget,
 )
 
-# The packages of errors that are the provider's or the network's, by name: not all of them are installed.
+# Top-level packages of errors from the provider or the network, by name because not all of them are installed.
 FOREIGN = {"aiohttp", "anthropic", "google", "httpcore", "httpcore2", "httpx", "httpx2", "openai"}
-# Google says this of a wrong key, with status 400.
+# Google's reason for a wrong key, sent with status 400.
 WRONG_KEY = "API_KEY_INVALID"
 
 
 def translated(error: Exception, provider: str) -> LLMError | None:
-    """Return what an error of a client means, or None where it is not the provider's."""
+    """Return Refold's error for an error of a client, or None if it does not come from the provider."""
     foreign = type(error).__module__.split(".")[0] in FOREIGN
     if not foreign and not isinstance(error, OSError | JSONDecodeError):
         return None
@@ -49,14 +50,14 @@ def translated(error: Exception, provider: str) -> LLMError | None:
 
 def _status(error: Any) -> int | None:
     found = getattr(error, "status_code", None) or getattr(error, "code", None)
-    # 200 is that of a stream which told of its error later.
+    # Status 200 belongs to a stream that reported its error later.
     return found if isinstance(found, int) and found >= 400 else None
 
 
 def _retry_after(error: Any) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
-        # It may also be a date, which nobody sends.
+        # It may also be a date, which no provider sends.
         return float(headers.get("retry-after", ""))
     except ValueError:
         return None
@@ -66,7 +67,7 @@ Request = dict[str, Any]
 
 
 class Ending:
-    """The end of an answer, behind its text: the last piece has it."""
+    """The end of an answer, after its text; the last piece carries it."""
 
     def __init__(self) -> None:
         self.usage = TokenBudget()
@@ -78,7 +79,7 @@ class Ending:
         Return the last piece: no text, and all else as metadata.
 
         Raises:
-            LLMUnavailableError: the provider never said that the answer was complete.
+            LLMUnavailableError: the provider did not say that the answer was complete.
         """
         if self.finish_reason is None:
             raise LLMUnavailableError(provider, "the answer broke off before its end")
@@ -101,14 +102,14 @@ class ClientLLM(LLM):
 
     @abstractmethod
     async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
-        """Return what to send, from a context, tools and the options of the call."""
+        """Return the request for a context, tools and the options of the call."""
 
     @abstractmethod
     def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        """Send a request and yield what comes back."""
+        """Send a request and yield the answer."""
 
     async def close_client(self) -> None:
-        """Let go of the client's connections."""
+        """Close the client's connections."""
         await self.client.close()
 
     async def chat(
@@ -121,12 +122,12 @@ class ClientLLM(LLM):
         """
         Yield the text as it comes, then one piece with `usage`, `finish_reason` and `tool_calls` in its metadata.
 
-        `kwargs` are parameters of the provider's API and win over the adapter's own; the graph is not used.
-        Each error is also an "error" event.
+        `kwargs` are parameters of the provider's API and override the adapter's own; the graph is not used. Each error
+        is also an "error" event.
 
         Raises:
             LLMError: there is no answer, or it broke off.
-            InvalidInputError: a tool of an unknown form.
+            InvalidInputError: a tool has an unknown form.
         """
         request = await self.request(messages, tools, self.options | kwargs)
         pieces: asyncio.Queue[LLMResponse | None] = asyncio.Queue()
@@ -142,11 +143,11 @@ class ClientLLM(LLM):
             await _stop({task})
 
     async def cancel_current_generation(self) -> None:
-        """Stop all answers that are being given: they end after the text that has come."""
+        """Stop all running answers: they end after the text that has arrived."""
         await _stop(set(self._running))
 
     async def aclose(self) -> None:
-        """Stop, and close the client unless it was handed in."""
+        """Stop, and close the client unless the caller passed it in."""
         await super().aclose()
         if self._owns_client:
             await self.close_client()
@@ -188,10 +189,10 @@ def missing_package(package: str, extra: str) -> ImportError:
 
 def key_from(provider: str, key: str | None, *variables: str) -> str:
     """
-    Return the key that was given, or that of the environment.
+    Return the key that was given, or one from the environment.
 
     Raises:
-        LLMAuthenticationError: there is none; the variables are named.
+        LLMAuthenticationError: there is no key; the message names the variables.
     """
     found = key or next((value for name in variables if (value := os.environ.get(name))), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""A model behind Google's Gemini API, with the signatures of its thoughts kept where it wants them back."""
+"""A model on Google's Gemini API, which keeps the signatures of thoughts where the API wants them back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GoogleLLM(ClientLLM):
     """
     A model of Google.
 
-    `client` is a `google.genai.Client` of your own (for Vertex AI, say); else one is made with `api_key`,
+    `client` is a `google.genai.Client` of your own (for Vertex AI, say); else one is created with `api_key`,
     GOOGLE_API_KEY or GEMINI_API_KEY. `options` are fields of `GenerateContentConfig`, for every request.
 
     Raises:
@@ -43,7 +43,7 @@ class GoogleLLM(ClientLLM):
     async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a generation."""
         contents, system = await messages.to_google_contents()
-        # Refold's caller runs the tools, not Google's client.
+        # The caller of Refold runs the tools, not Google's client.
         config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
         if system:
             config["system_instruction"] = system
@@ -82,7 +82,7 @@ class GoogleLLM(ClientLLM):
 def _read(chunk: Any, ending: Ending) -> str:
     feedback = chunk.prompt_feedback
     if feedback is not None and feedback.block_reason is not None:
-        # A question that is refused has no candidate, so nothing else would end it.
+        # A refused question has no candidate, so no candidate sets the finish reason.
         ending.finish_reason = str(feedback.block_reason.value)
     texts = []
     for candidate in (chunk.candidates or [])[:1]:
@@ -100,7 +100,7 @@ def _call(part: Any) -> dict[str, Any]:
     signature = part.thought_signature
     metadata = {"thought_signature": base64.b64encode(signature).decode("ascii")} if signature else None
     return {
-        # Gemini may leave the id out; outputs need one to be paired by.
+        # Gemini may leave out the id, but an output is paired with its call by the id.
         "call_id": part.function_call.id or REAL_SYSTEM.new_id("call_"),
         "name": part.function_call.name,
         "arguments": json.dumps(part.function_call.args or {}, ensure_ascii=False),

@@ -1,4 +1,4 @@
-"""A model behind OpenAI's chat completions, at OpenAI or at any server that speaks the same."""
+"""A model on OpenAI's chat completions, at OpenAI or at a server with the same API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OpenAILLM(ClientLLM):
     """
     A model of OpenAI, or of a server at `base_url` that speaks its protocol.
 
-    `client` is an `openai.AsyncOpenAI` of your own; else one is made with `api_key` or OPENAI_API_KEY.
+    `client` is an `openai.AsyncOpenAI` of your own; else one is created with `api_key` or OPENAI_API_KEY.
     `reasoning_model` sends system messages as "developer". `options` go with every request.
 
     Raises:
@@ -65,11 +65,11 @@ class OpenAILLM(ClientLLM):
             async for chunk in stream:
                 if chunk.usage is not None:
                     ending.usage = _usage(chunk.usage)
-                # The chunk with the usage has no choices; only the first is asked for.
+                # The chunk with the usage has no choices; only one choice is requested.
                 for choice in chunk.choices[:1]:
                     ending.finish_reason = choice.finish_reason or ending.finish_reason
                     calls.add(choice.delta.tool_calls)
-                    # A refusal is what the model says instead.
+                    # A refusal is the text that the model gives instead of an answer.
                     text = choice.delta.content or choice.delta.refusal
                     if text:
                         yield spoken(text)
@@ -78,13 +78,13 @@ class OpenAILLM(ClientLLM):
 
 
 class _Calls:
-    """Puts calls together, whose arguments come in pieces."""
+    """Joins the pieces of calls, whose arguments come in several chunks."""
 
     def __init__(self) -> None:
         self._by_index: dict[int, dict[str, str]] = {}
 
     def add(self, deltas: Sequence[Any] | None) -> None:
-        """Take in the pieces of one chunk."""
+        """Add the pieces of one chunk."""
         for delta in deltas or ():
             call = self._by_index.setdefault(delta.index, {"call_id": "", "name": "", "arguments": ""})
             call["call_id"] = delta.id or call["call_id"]

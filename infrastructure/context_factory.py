@@ -1,8 +1,8 @@
 """
-The seed's factory: one context for each round and agent in a process, kept until it is let go.
+The seed's factory: one context for each round and agent in a process, kept until it is released.
 
-A context is a run: of the store at the database that the options name, else detached. The runs of a detached session
-share a log in memory, which goes when the last of them is let go.
+A context is a run. It belongs to the store at the database that the options name; without one it is detached. The runs
+of a detached session share a log in memory, which is gone when the last of them is released.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .store import Store
 @dataclass(frozen=True, slots=True)
 class ContextInitOptions:
     """
-    Where a context is kept, and the steps that `init_todolist()` fills its queues with: names, or dicts with `name`.
+    The database of a context, and the steps with which `init_todolist()` fills its queues: names, or dicts with `name`.
 
-    `database_url` is what `refold.open` takes: a URL, a path, or ":memory:".
+    `database_url` is a location for `refold.open`: a URL, a path, or ":memory:".
     """
 
     database_url: str | None = None
@@ -36,9 +36,9 @@ class ContextInitOptions:
 
 def build_context_init_options(config: Any) -> ContextInitOptions:
     """
-    Return the options that a configuration says: `CONTEXT.database.url`, `PRE_WORKFLOW` and `POST_WORKFLOW`.
+    Return the options in a configuration: `CONTEXT.database.url`, `PRE_WORKFLOW` and `POST_WORKFLOW`.
 
-    It is nested mappings, or anything whose `get` knows a path with dots.
+    The configuration is nested mappings, or an object whose `get` accepts a path with dots.
     """
     return ContextInitOptions(
         database_url=_configured(config, "CONTEXT.database.url"),
@@ -58,21 +58,21 @@ def _configured(config: Any, path: str) -> Any:
 
 
 class _Home(NamedTuple):
-    """Where runs come from, and how they are let go."""
+    """The function that makes runs, and the function that releases them."""
 
     run: Callable[..., Run]
     release: Callable[..., int]
 
 
 class _Held(NamedTuple):
-    """A context, and the options it was made with."""
+    """A context, and the options with which it was made."""
 
     run: Run
     options: ContextInitOptions
 
 
 class HeldContexts:
-    """The contexts of a process, or of a part of one that wants its own; any number of threads may ask."""
+    """The contexts of a process, or of a part of it that needs its own; any number of threads may use it."""
 
     def __init__(self) -> None:
         self._held: dict[RunId, _Held] = {}
@@ -93,8 +93,8 @@ class HeldContexts:
         sub_id: int | None = None,
         options: ContextInitOptions | None = None,
     ) -> Run:
-        """Return the context of a round and agent, which is made if need be; see `ContextFactory.get_context`."""
-        # A new sub-agent lives where the main one does.
+        """Return the context of a round and agent, made if needed; see `ContextFactory.get_context`."""
+        # A new sub-agent uses the database of its main agent.
         known = self._held.get(RunId(user_id, session_id, run_id, sub_id or 0))
         options = _settled(options, known, is_new=sub_id is None)
         try:
@@ -106,7 +106,7 @@ class HeldContexts:
 
     def _kept(self, run: Run, options: ContextInitOptions) -> Run:
         known = self._held.get(run.identity)
-        # One that was begun in a transaction that was rolled back is another one now.
+        # A run that began in a transaction that was rolled back is replaced by a new object.
         if known is None or known.run is not run:
             run.pre_workflow, run.post_workflow = options.pre_workflow, options.post_workflow
             self._held[run.identity] = _Held(run, options)
@@ -127,7 +127,7 @@ class HeldContexts:
 
     @synchronized
     def clear_context(self) -> None:
-        """Let go of all contexts; see `ContextFactory.clear_context`."""
+        """Release all contexts; see `ContextFactory.clear_context`."""
         for user_id, session_id in {identity[:2] for identity in self._held}:
             self.release_context(user_id, session_id)
 
@@ -135,7 +135,7 @@ class HeldContexts:
     def release_context(
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> int:
-        """Let go of some contexts, and return how many; see `ContextFactory.release_context`."""
+        """Release some contexts and return how many; see `ContextFactory.release_context`."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._held if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
         for identity in leaving:
@@ -146,14 +146,14 @@ class HeldContexts:
 
     @synchronized
     def close(self) -> None:
-        """Let go of all contexts and close their stores; see `ContextFactory.close`."""
+        """Release all contexts and close their stores; see `ContextFactory.close`."""
         self.clear_context()
         while self._stores:
             self._stores.popitem()[1].close()
 
 
 def _settled(given: ContextInitOptions | None, known: _Held | None, *, is_new: bool) -> ContextInitOptions:
-    """Return the options that count: those of the first call, or for a new sub-agent its own, at the same database."""
+    """Return the effective options: those of the first call; for a new sub-agent its own, with the same database."""
     if known is None:
         return given or ContextInitOptions()
     if given is None:
@@ -181,22 +181,21 @@ class ContextFactory:
         options: ContextInitOptions | None = None,
     ) -> Run:
         """
-        Return the context of a round and agent, which is made if need be.
+        Return the context of a round and agent, made if needed.
 
-        0 is the main agent; without `sub_id` it is a new one, of the next sub-agent that is free. The options of the
-        first call count; a sub-agent has its main agent's where it is given none. The store of a database is opened
-        once.
+        `sub_id` 0 is the main agent; None is a new sub-agent with the next free number. The options of the first call
+        apply; a sub-agent without options gets those of its main agent. The store of a database is opened once.
 
         Raises:
-            InvalidInputError: there is no main agent yet whose sub-agent it would be (a ValueError); a part
-                that cannot be one, or a database that cannot be one, or another than the context was made with.
+            InvalidInputError: a sub-agent has no main agent yet (a ValueError); a part of the identity or the database
+                is invalid, or the database is another one than that of the context.
             StorageUnavailableError: the database cannot be reached, or is not one of Refold's.
         """
         return cls._contexts.get_context(user_id, session_id, run_id, sub_id, options)
 
     @classmethod
     def clear_context(cls) -> None:
-        """Let go of all contexts: the next call makes new ones. A database keeps its events."""
+        """Release all contexts: the next call makes new ones. A database keeps its events."""
         cls._contexts.clear_context()
 
     @classmethod
@@ -204,13 +203,13 @@ class ContextFactory:
         cls, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> int:
         """
-        Let go of the contexts of a session, a round or one agent, and return how many there were.
+        Release the contexts of a session, a round or one agent, and return how many there were.
 
-        A database keeps its events. A detached session goes with its last context.
+        A database keeps its events. A detached session is gone with its last context.
         """
         return cls._contexts.release_context(user_id, session_id, run_id, sub_id)
 
     @classmethod
     def close(cls) -> None:
-        """Let go of all contexts and close the stores that were opened for them."""
+        """Release all contexts and close the stores that were opened for them."""
         cls._contexts.close()

@@ -1,4 +1,4 @@
-"""Settings of queues, pools and windows that are opened: as a caller asks for them, compared with those that exist."""
+"""Settings with which a caller opens queues, pools and windows, and their comparison with existing ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ C = TypeVar("C", bound=Container[Any])
 
 
 class ContainerSettings(NamedTuple):
-    """Settings of a queue or a pool as a caller asks for them; None keeps the present one, or takes the default."""
+    """Settings of a queue or a pool from a caller; None keeps the present setting, or takes the default."""
 
     limit: int | None = None
     tags: tuple[str, ...] | None = None
@@ -31,10 +31,10 @@ class ContainerSettings(NamedTuple):
         self, cls: type[Container[Any]], *, user: str | None, session: str | None, agent: str | None
     ) -> Opening:
         """
-        Return what is to be opened as a queue or a pool.
+        Return the `Opening` of a queue or a pool.
 
         Raises:
-            InvalidInputError: a limit that cannot be.
+            InvalidInputError: the limit is invalid.
         """
         kind = cls.kind
         limit = QUEUE_LIMIT if self.limit is None and kind is QUEUE else self.limit
@@ -61,7 +61,7 @@ class ContainerSettings(NamedTuple):
 
 
 class WindowSettings(NamedTuple):
-    """Settings of a window as a caller asks for them; None keeps the present one, or takes the default."""
+    """Settings of a window from a caller; None keeps the present setting, or takes the default."""
 
     max_tokens: int | None = None
     policy: AdmissionPolicy | None = None
@@ -92,10 +92,10 @@ def window_opening(
     settled: tuple[str, ...] = IDENTITY,
 ) -> Opening:
     """
-    Return what is to be opened as a window.
+    Return the `Opening` of a window.
 
     Raises:
-        InvalidInputError: a budget or a policy that cannot be.
+        InvalidInputError: the budget or the policy is invalid.
     """
     opened = WindowOpened(
         max_tokens=require_max_tokens(MAX_TOKENS if settings.max_tokens is None else settings.max_tokens),

@@ -1,4 +1,4 @@
-"""From a path or a URL to what a store stands on: a log, and the rows of projections beside it."""
+"""Opens the parts of a store, given a path or a URL: a log, and the rows of its projections."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def open_database(
     location: str, *, create: bool = True, read_only: bool = False, synchronous: str = "FULL"
 ) -> Database:
     """
-    Open what lies at a location: a path (SQLite), a URL "postgresql://...", or ":memory:".
+    Open the database at a location: a path (SQLite), a URL "postgresql://...", or ":memory:".
 
     Raises:
-        InvalidInputError: a location that cannot be.
+        InvalidInputError: the location is invalid.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
     """
     if location == ":memory:":

@@ -1,8 +1,8 @@
 """
-The end of a process that left stores open: what they have queued is flushed, and what did not get in is counted.
+The end of a process that left stores open: queued events are flushed, and those that were not recorded are counted.
 
-That is done for the ends that Python notices: the end of the program, `sys.exit`, an exception that nobody handled,
-the end of a worker of `multiprocessing`. It does so while threads that write still live.
+This works for the ends that Python notices: the end of the program, `sys.exit`, an unhandled exception, the end of a
+worker of `multiprocessing`. It happens while threads that write are still alive.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..domain.context.journal import Journal
 from ..domain.errors import ConcurrencyError, IdempotencyError, RefoldError, StorageError
 
 EXIT_SECONDS_MAX = 10.0
-# Behind everything else that a worker does at its end.
+# After everything else that a worker does at its end.
 LAST_PRIORITY = -1_000
 Queues = set[Journal[Any]]
 
 
 class _Exit:
-    """The lists of journals with queued events that are to be flushed; each as long as a context belongs to it."""
+    """The sets of journals with queued events to flush; each is kept as long as a context uses it."""
 
     def __init__(self) -> None:
         self._queues: WeakValueDictionary[int, Queues] = WeakValueDictionary()
@@ -36,18 +36,19 @@ class _Exit:
         renew_in_child(self)
 
     def add(self, queues: Queues) -> None:
-        """Flush what is in a list at the end."""
+        """Flush the journals of a set at the end of the process."""
         self._queues[id(queues)] = queues
         self._hook_worker()
 
     def _after_fork(self) -> None:
-        # `multiprocessing` has its own list of what is to be done in a child, which it empties before it looks here.
+        # `multiprocessing` has its own list of calls for a child, which it empties before it looks for registered
+        # objects.
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.register_after_fork(self, _Exit._hook_worker)
 
     def _hook_worker(self) -> None:
-        """Have a worker of `multiprocessing`, which ends without `atexit`, flush too."""
+        """Make a worker of `multiprocessing`, which ends without `atexit`, flush too."""
         processes = sys.modules.get("multiprocessing.process")
         if processes is not None and processes.parent_process() is not None and self._worker != os.getpid():
             from multiprocessing.util import Finalize
@@ -56,12 +57,12 @@ class _Exit:
             Finalize(None, self.flush, exitpriority=LAST_PRIORITY)
 
     def flush(self) -> None:
-        """Flush all, as long as EXIT_SECONDS_MAX allow, and say on stderr how many events did not get in."""
+        """Flush all for at most EXIT_SECONDS_MAX, and print to stderr how many events were not recorded."""
         journals = self._journals()
         if not journals:
             return
         self._lost = 0
-        # A disk or a server may not answer, and nobody can interrupt those who wait for it.
+        # A disk or a server may not answer, and threads that wait for it cannot be interrupted.
         thread = threading.Thread(target=self._flush, args=(journals,), name="refold-exit", daemon=True)
         thread.start()
         try:
@@ -84,12 +85,14 @@ class _Exit:
 
 
 def warn_of_unclosed(store: object, where: str) -> finalize[..., Any]:
-    """Have a ResourceWarning given when a store goes, or the process ends, before what is returned was detached."""
+    """
+    Emit a ResourceWarning if a store is collected, or the process ends, before the returned finalizer is detached.
+    """
     return finalize(store, _warn, where, os.getpid())
 
 
 def _warn(where: str, process: int) -> None:
-    # A child that was forked has nothing to close.
+    # A forked child has nothing to close.
     if os.getpid() == process:
         warnings.warn(f"the store {where} was not closed: open it in a `with` block", ResourceWarning, stacklevel=3)
 
@@ -99,10 +102,10 @@ flush_at_exit = _Exit().add
 
 def flush_all(queues: Queues) -> None:
     """
-    Wait until everything in a list of journals is on disk.
+    Wait until all queued events of a set of journals are on disk.
 
     Raises:
-        ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in.
+        ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded.
     """
     failures: list[ConcurrencyError | IdempotencyError | StorageError] = []
     for journal in list(queues):
@@ -111,6 +114,6 @@ def flush_all(queues: Queues) -> None:
         except (ConcurrencyError, IdempotencyError, StorageError) as error:
             failures.append(error)
     if failures:
-        # One error goes out; it has everything that did not get in, whichever context it was for.
+        # One error is raised; it lists all events that were not recorded, of every context.
         failures[0].refused = tuple(event for failure in failures for event in failure.refused)
         raise failures[0]

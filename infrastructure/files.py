@@ -1,4 +1,4 @@
-"""Files of others, read within bounds, and files that are replaced as a whole."""
+"""Reading files of other programs within bounds, and replacing files as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE_BYTES_MAX = 512 * 1024 * 1024
 
 def read_bounded(path: Path) -> bytes:
     """
-    Return what is in a file.
+    Return the bytes of a file.
 
     Raises:
         InvalidInputError: it is larger than FILE_BYTES_MAX; some files have no end, such as devices.
@@ -42,7 +42,7 @@ def parse_foreign(text: str | bytes, **options: Any) -> Any:
         RecursionError: it is nested deeper than JSON_DEPTH_MAX.
     """
     value = json.loads(text, **options)
-    # Whoever goes through a value takes several of the calls that Python lets nest for each level of it.
+    # Code that walks a value makes several nested Python calls for each level, and Python limits nested calls.
     if is_deeper(value, JSON_DEPTH_MAX):
         raise RecursionError(f"its values are nested too deeply: JSON_DEPTH_MAX is {JSON_DEPTH_MAX}")
     return value
@@ -54,9 +54,10 @@ ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}$")
 
 def replace_files(contents: Mapping[Path, bytes]) -> None:
     """
-    Put files in place, in this order, whose folders are made if need be; where one cannot be, all are as they were.
+    Replace files in this order, and create missing folders; if one fails, all files are as before.
 
-    All are on the disk before the first is put in place. A process that is killed in between leaves the first new.
+    All new files are on disk before the first one replaces its target. A process that is killed in between leaves only
+    the first ones replaced.
     """
     with ExitStack() as stack:
         waiting = {path: stack.enter_context(_waiting(path)) for path in contents}
@@ -68,7 +69,7 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to be written piece by piece, which takes the place of `path` at the end, or not at all."""
+    """Yield a file to write piece by piece; at the end it replaces `path`, or nothing changes."""
     with _waiting(path) as file:
         yield file
         _sync(file)
@@ -78,10 +79,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def _waiting(path: Path) -> Iterator[IO[bytes]]:
     """
-    Yield a file that is to take the place of `path`; what killed processes left in its folder is removed.
+    Yield a file that is to replace `path`; remove files that killed processes left in its folder.
 
-    It has a name of its own: two writers that share one would put each other's halves in place. And it is locked while
-    it is open, so that a file with such a name which nobody has locked was abandoned.
+    The file has its own name: two writers with one file would mix their halves. It is locked while it is open, so a
+    file with such a name and without a lock is abandoned.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
@@ -100,7 +101,7 @@ def _locked_beside(path: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX)
         if new.exists():
             return file
-        # Before it was locked another process took it for abandoned.
+        # Before it was locked, another process considered it abandoned.
         file.close()
 
 
@@ -108,7 +109,7 @@ def _remove_abandoned(folder: Path) -> None:
     for path in folder.iterdir():
         if not ABANDONED.search(path.name):
             continue
-        # Somebody is writing it, or has removed it first, or it is not ours to remove.
+        # A process is writing it, or has removed it first, or this process may not remove it.
         with suppress(OSError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()

@@ -1,4 +1,4 @@
-"""A memory in an SQLite file of its own, under the name and with the calls of the seed."""
+"""A memory in its own SQLite file, under the seed's name and with the seed's calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .open import open_store
 
 class SqliteMemoryStore(Memory):
     """
-    A memory in a file, which is a store like any other: `refold.open(path).memory()` reads the same.
+    A memory in a file, which is an ordinary store: `refold.open(path).memory()` reads the same records.
 
     `":memory:"` lives as long as its process.
     """
@@ -30,16 +30,16 @@ class SqliteMemoryStore(Memory):
 
     async def clear(self) -> None:
         """
-        Forget everything, in all scopes; the past stays.
+        Forget all records, in all scopes; their history is kept.
 
         Raises:
-            ConcurrencyError: another writer came first.
+            ConcurrencyError: another writer was faster.
         """
         for scope in await in_thread(self._counts):
             await self.forget(scope=scope)
 
     def close(self) -> None:
-        """Let go of the file; may be called twice."""
+        """Close the file; may be called twice."""
         self._store.close()
 
     def _counts(self) -> dict[str, int]:

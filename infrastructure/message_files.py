@@ -1,4 +1,4 @@
-"""Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half of one."""
+"""Files of messages, `{"messages": [...]}`, replaced as a whole so that no reader sees half a file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .files import parse_foreign, read_bounded, replace_files
 
 def write_messages_file(path: str | os.PathLike[str], messages: Iterable[Any], *, clean: bool = True) -> None:
     """
-    Write messages of any make to a file, whose folder is made if need be; `clean=False` writes all of them.
+    Write messages of any type to a file, and create its folder if needed; `clean=False` writes all of them.
 
     Raises:
-        InvalidInputError: one of them is no message, or cannot be written as JSON; nothing was written.
+        InvalidInputError: one of them is not a message, or cannot be written as JSON; nothing was written.
     """
     target = Path(path)
     data = _encoded(clean_messages(messages) if clean else list(messages), target)
@@ -40,11 +40,11 @@ def read_messages_file(path: str | os.PathLike[str], *, clean: bool = True) -> l
     """
     Return the messages of a file, cleaned; none for a file that is missing or not JSON.
 
-    `clean=False` gives all of them, system messages too. Records of unknown types are left out.
+    `clean=False` returns all of them, system messages too. It leaves out records of unknown types.
 
     Raises:
-        InvalidInputError: it is JSON, and not a list of messages nor an object that has one; it is too large, or
-            nested too deeply; a record cannot be read, which is named by its index.
+        InvalidInputError: it is JSON, but neither a list of messages nor an object that has one; it is too large, or
+            nested too deeply; or a record cannot be read, and the error has its index.
     """
     try:
         held = parse_foreign(read_bounded(Path(path)))

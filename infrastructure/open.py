@@ -1,4 +1,4 @@
-"""The composition root: from a path or a URL to a store."""
+"""The composition root: opens a store from a path or a URL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ def open_store(
     """
     Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:".
 
-    `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or
-    "enqueue" (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: FULL
-    survives a power cut, NORMAL may lose the last commits in one. With `create=False` a missing database is
-    an error.
+    `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or "enqueue"
+    (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: with FULL, commits survive
+    a power cut; with NORMAL, a power cut may lose the last commits. With `create=False` a missing database is an error.
 
     Raises:
-        InvalidInputError: an option or URL that cannot be.
+        InvalidInputError: an option or the location is invalid.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
     """
     text = require_unicode(str(location), "the location")
@@ -37,8 +36,8 @@ def open_store(
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(text, create=create, read_only=read_only, synchronous=synchronous.upper())
     try:
-        # A log in memory has no database, and nothing of it stays open.
-        # The database of PostgreSQL has a name without the password.
+        # A log in memory has no database, and needs no warning if it is not closed. The `where` of PostgreSQL leaves
+        # out the password.
         opened_at = log.database.where if hasattr(log, "database") else None
         return Store(log, projections, durability=durability, opened_at=opened_at)
     except BaseException:

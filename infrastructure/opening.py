@@ -1,6 +1,5 @@
 """
-Opening contexts of a log: finding out whether there is one, creating it where there is none, and checking that it is
-the one that was meant.
+Opening contexts of a log: looking for a context, creating it if it is missing, and checking that it is the right one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..domain.spans import Span
 
 def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
     """
-    Return the stream of the context that is named, among those of some kinds.
+    Return the stream of the context with this name, among those of some kinds.
 
     Raises:
         NotFoundError: there is none.
@@ -39,14 +38,14 @@ def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
 
 
 def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
-    """Return the streams that a name can mean and that exist, of some kinds."""
+    """Return the existing streams, of some kinds, that a name can mean."""
     named = [name] if name.partition(":")[0] in kinds else []
     return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if log.head(stream)]
 
 
 def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:
     """
-    Yield the streams that an event of `stream` names, its own too, each with the last version that it names of it.
+    Yield the streams that an event of `stream` names, its own included, each with the last version that it names.
 
     Raises:
         DamagedError: a list of items in it is malformed.
@@ -54,7 +53,7 @@ def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:
     for other in streams_said(event):
         yield other, 1
     for named in names_in(event):
-        # The ends of runs alone: nobody knows how long a list is that a file or a damaged event brings.
+        # Only the ends of runs are read: a list from a file or a damaged event may be of any length.
         last = max((run.stop - 1 for run in named.ranges()), default=0) if isinstance(named, Span) else named.version
         yield named.stream or stream, max(last, 1)
 
@@ -64,9 +63,9 @@ IDENTITY = ("user", "session", "agent")
 
 class Opening(NamedTuple):
     """
-    A context to be opened: its kind, its first event as it would be, and the command that records it.
+    A context to open: its kind, its first event if it is new, and the command that records this event.
 
-    The first event of a context that exists must say the same of each field in `settled` that is given here.
+    If the context exists, its first event must have the same value in each field of `settled` that is given here.
     """
 
     kind: str
@@ -86,10 +85,10 @@ def open_journal(
     unflushed: set[Journal[Any]],
 ) -> Journal[Any]:
     """
-    Return the journal of a context, created if need be.
+    Return the journal of a context, created if needed.
 
     Raises:
-        InvalidInputError: the id cannot be one, or the context has another user, session or agent.
+        InvalidInputError: the id is invalid, or the context has another user, session or agent.
         NotFoundError: it does not exist and `create` is False.
     """
     stream = stream_id(wanted.kind, context_id)
@@ -106,23 +105,25 @@ def open_journal(
         try:
             journal.execute(wanted.begin(first), call=OPENING, catch_up=False)
         except ConcurrencyError:
-            # Somebody created it at the same moment, so it is only to be opened.
+            # Another writer created it at the same moment, so only open it.
             _checked(log, stream, wanted)
             journal.forget()
-    # That a context exists is never queued: everything that is queued on it hangs on that.
+    # The creation of a context is never queued: all its queued events depend on it.
     journal.durability = require_durability(durability)
     return journal
 
 
 def root_of(first: msgspec.Struct, stream: str) -> str:
-    """Return what decides the slice of a stream with this first event: a child says it, else its session or own id."""
+    """
+    Return the text that decides the slice of a stream with this first event: its root, else its session, else its id.
+    """
     root: str = getattr(first, "root", None) or getattr(first, "session", None) or split_stream_id(stream)[1]
     return root
 
 
 def first_event(log: Log, stream: str) -> Event:
     """
-    Return the first event of a stream that has some.
+    Return the first event of a stream that has events.
 
     Raises:
         DamagedError: it is missing.
@@ -144,10 +145,10 @@ def _checked(log: LiveLog, stream: str, wanted: Opening) -> Any:
 
 def missing_streams(log: Log, parts: Sequence[NewEvents], adopted: str) -> list[NewEvents]:
     """
-    Return the streams that are to be written for `adopted`: an earlier round of a run may be there already.
+    Return the streams that must be written for `adopted`: an earlier round of a run may already exist.
 
     Raises:
-        InvalidInputError: a stream is there with other events.
+        InvalidInputError: a stream exists with other events.
     """
     missing: list[NewEvents] = []
     for new in parts:

@@ -23,7 +23,7 @@ def plain_fields(event: Any, stream: str = "") -> dict[str, Any]:
     """
     Return an event of `stream` as plain data, without the fields that have their default.
 
-    Items are named by the stream and version that brought them: `versions` are ranges, both ends included.
+    Items are named by the stream and version that added them: `versions` are ranges, both ends included.
     """
     pairs = ((name, getattr(event, name), default) for name, default in _fields(event.__class__))
     return {name: _plain(value, stream) for name, value, default in pairs if value != default}
@@ -31,7 +31,9 @@ def plain_fields(event: Any, stream: str = "") -> dict[str, Any]:
 
 @cache
 def _fields(event_type: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a type of events, each with its default: to ask for them takes longer than all else."""
+    """
+    Return the fields of an event type, each with its default; cached, because reading them takes longer than all else.
+    """
     return tuple((field.name, field.default) for field in msgspec.structs.fields(event_type))
 
 
@@ -43,10 +45,10 @@ def _plain(value: Any, stream: str) -> Any:
         return {"stream": value.stream or stream, "version": value.version}
     if isinstance(value, msgspec.Struct):
         tag = value.__struct_config__.tag
-        # An item within an event is one of several types.
+        # An item in an event is one of several types.
         return {**({"type": str(tag)} if tag else {}), **plain_fields(value, stream)}
     if isinstance(value, bytes):
-        # Bytes in events are open JSON in its canonical form.
+        # Bytes in events are canonical JSON of any form.
         return parse_json(value)
     if isinstance(value, tuple | list):
         return [_plain(inner, stream) for inner in value]
@@ -55,8 +57,8 @@ def _plain(value: Any, stream: str) -> Any:
 
 def plain_item(item: Item) -> dict[str, Any]:
     """
-    Return an item as plain data: one of a chat as `ChatContext.to_dict()` has it; contents and values as the JSON they
-    are, beside the class they are of.
+    Return an item as plain data. An item of a chat is as in `ChatContext.to_dict()`; contents and values are their
+    JSON, next to the name of their class.
     """
     match item:
         case AddedEvent():

@@ -1,4 +1,4 @@
-"""The store: what `refold.open()` gives, and the one place where contexts, log and projections come together."""
+"""The store: the result of `refold.open()`, and the one place that combines contexts, log and projections."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from .queries.why_gone import WhyGone
     from .verifying import Report
 
-# Contexts and questions are imported by the calls that need them: a program that has chats alone never loads pools,
-# windows, memory and runs, which is half of the time that opening a store would take.
+# Contexts and queries are imported by the calls that need them. So a program with chats only never loads pools,
+# windows, memory and runs, which would double the time to open a store.
 Adopted = TypeVar(
     "Adopted", "ChatContext", "ContextQueue[Any]", "ContextPool[Any]", "ContextWindow", "MemoryScope", "Run"
 )
@@ -81,10 +81,10 @@ Adopted = TypeVar(
 
 class Store:
     """
-    Contexts that are kept, in an SQLite file, in PostgreSQL or in memory: the calls are the same.
+    Contexts in an SQLite file, in PostgreSQL or in memory, with the same calls for all three.
 
-    Its methods may be called from any thread. Those that touch the disk have a twin with an `a` in front for
-    use in a running event loop.
+    Its methods may be called from any thread. Those that use the disk have a twin with the prefix `a` for use in a
+    running event loop.
     """
 
     def __init__(
@@ -122,10 +122,11 @@ class Store:
         """
         Open a chat context, or create it.
 
-        `session` decides with whom a new context shares a slice; `agent` is the default actor of its events.
+        A new context shares its slice with the other contexts of its `session`; `agent` is the default actor of its
+        events.
 
         Raises:
-            InvalidInputError: the id cannot be one, or the context has another user, session or agent.
+            InvalidInputError: the id is invalid, or the context has another user, session or agent.
             NotFoundError: it does not exist and `create` is False.
         """
         from ..domain.chat.context import ChatContext
@@ -157,11 +158,11 @@ class Store:
         durability: Durability | None = None,
     ) -> ContextQueue[Any]:
         """
-        Open a context queue, or create it; a new one holds 10 items unless `limit` says otherwise.
+        Open a context queue, or create it; a new one holds 10 items unless `limit` is given.
 
         Raises:
-            InvalidInputError: the id cannot be one, the limit is less than 1, or the queue was opened with another
-                user, session or agent, or has another limit or other tags (`change_settings` changes them).
+            InvalidInputError: the id is invalid, the limit is less than 1, or the queue was opened with another user,
+                session or agent, or has another limit or other tags (`change_settings` changes them).
             NotFoundError: it does not exist and `create` is False.
         """
         from ..domain.pool.container import require_tags
@@ -216,13 +217,14 @@ class Store:
         durability: Durability | None = None,
     ) -> ContextWindow:
         """
-        Open a context window, or create it; a new one holds 100,000 tokens, first come, unless something else is said.
+        Open a context window, or create it; a new one holds 100,000 tokens, with the policy `first_come`, unless others
+        are given.
 
-        `counter` counts what this handle adds; what was added keeps the size that it was counted with.
+        `counter` counts the items that this handle adds; earlier items keep their counted size.
 
         Raises:
-            InvalidInputError: the id cannot be one, or the window was opened with another user, session or agent, or
-                has another budget or policy (to set `window.max_tokens` changes it).
+            InvalidInputError: the id is invalid, or the window was opened with another user, session or agent, or has
+                another budget or policy (setting `window.max_tokens` changes it).
             NotFoundError: it does not exist and `create` is False.
         """
         from .context_settings import WindowSettings, window_opening
@@ -234,7 +236,7 @@ class Store:
     awindow = awaited(window)
 
     def memory(self, *, durability: Durability | None = None) -> Memory:
-        """Return the memory of this store: what is remembered, scope by scope."""
+        """Return the memory of this store, which has records in scopes."""
         return self._memory(durability, NO_TRACE)
 
     def _memory(self, durability: Durability | None, trace: Trace) -> Memory:
@@ -267,18 +269,18 @@ class Store:
         """
         Return the context of a request to an agent, with the window of its session and this store's memory.
 
-        A request without a session has a window of its own. Its events bear the trace, and the endpoint as the actor
-        unless another one is given.
+        A request without a session has its own window. Its events have the trace, and the endpoint as their actor
+        unless another actor is set.
 
         Raises:
-            InvalidInputError: the session's or trace's id cannot be that of a window, or the window has another budget
+            InvalidInputError: the id of the session or trace is invalid for a window, or the window has another budget
                 or policy.
         """
         from ..domain.window.window import AgentContext
         from .context_settings import WindowSettings, window_opening
 
         settings = WindowSettings(max_tokens, policy, counter)
-        # A session may begin before its user is known, so that only what it began with is recorded.
+        # A session may begin before its user is known, so the window keeps the user and session of its first request.
         opening = window_opening(settings, user=user_id, session=session_id, agent=None, settled=())
         name = session_id if session_id is not None else trace_id
         trace = Trace(endpoint_name, trace_id)
@@ -310,13 +312,14 @@ class Store:
         """
         Open a run, or create it: round `run_id` of a session, by its main agent or a sub-agent.
 
-        With `sub_id=None` it is a new one, of the next sub-agent. Within a process the same run is the same object,
-        as long as somebody holds it. A new round of the main agent goes back over the earlier ones unless `restore`
-        is False.
+        With `sub_id=None` it creates the run of the next sub-agent. In one process, a run is always the same object
+        while a reference to it exists. A new round of the main agent restores the earlier rounds unless `restore` is
+        False.
 
         Raises:
-            InvalidInputError: a part that cannot be one, another agent's run, or a sub-agent of a run that is not.
-            NotFoundError: it does not exist, as a new one does not, and `create` is False.
+            InvalidInputError: a part of the identity is invalid, the run belongs to another agent, or a sub-agent has
+                no main run.
+            NotFoundError: it does not exist and `create` is False; with `sub_id=None` it never exists.
         """
         return self._runs.run(user_id, session_id, run_id, sub_id, agent=agent, restore=restore, create=create)
 
@@ -324,12 +327,12 @@ class Store:
 
     @property
     def _runs(self) -> RunFactory:
-        """The factory of runs, made with the first one: all callers get the same object for a run."""
+        """The factory of runs, created with the first run: all callers get the same object for a run."""
         from ..domain.trajectory.factory import RunFactory
 
         made: RunFactory | None = self.__dict__.get("_run_factory")
         if made is None:
-            # One step, so that two threads get the same factory.
+            # One atomic step, so that two threads get the same factory.
             made = self.__dict__.setdefault("_run_factory", RunFactory(self._home(self._durability)))
         return made
 
@@ -341,9 +344,9 @@ class Store:
         sub_id: int | None = None,
     ) -> int:
         """
-        Let go of all run objects, or of those of a user, session, round or agent; return how many.
+        Release all run objects, or those of a user, session, round or agent; return how many.
 
-        Nothing recorded is touched: who asks again gets a new object.
+        No event changes; a later call returns a new object.
         """
         return self._runs.release(user_id, session_id, run_id, sub_id)
 
@@ -361,13 +364,14 @@ class Store:
 
     def adopt(self, context: Adopted, context_id: str) -> Adopted:
         """
-        Write a detached context, with its whole past, into this store; from then on it is kept here.
+        Write a detached context, with its whole history, into this store; from then on it is attached here.
 
-        The contexts that it was forked from, and those merged into it, come along under ids made from `context_id`.
+        The contexts from which it was forked, and those merged into it, are written too, under ids made from
+        `context_id`.
 
         Raises:
-            InvalidInputError: it is kept in a store already, the id cannot be one, or a run goes back over rounds that
-                are others here.
+            InvalidInputError: it is already in a store, the id is invalid, or a run restores rounds that are different
+                here.
             ConcurrencyError: there is a context with this id.
         """
         from ..domain.trajectory.run import Run
@@ -389,14 +393,14 @@ class Store:
 
     def transaction(self, *, idempotency_key: str | None = None) -> AbstractContextManager[Transaction]:
         """
-        Commit all changes to contexts of this store made within the block as one, or none of them.
+        Commit all changes that the block makes to contexts of this store as one, or none of them.
 
         A rolled-back transaction restores every view.
         """
         return transaction(self.log, idempotency_key=idempotency_key)
 
     def now(self) -> Moment:
-        """Return the moment of the last event: where a subscription to everything new would start."""
+        """Return the moment of the last event; a subscription after it yields only new events."""
         return self.log.now()
 
     def subscribe(
@@ -408,15 +412,15 @@ class Store:
         name: str | None = None,
     ) -> Subscription:
         """
-        Return an endless iterator, for `for` or `async for`, over the events behind `after`, from the past into the
-        present; from the beginning where it is left out.
+        Return an endless iterator, for `for` or `async for`, over the events after `after`, from the past into the
+        present; without `after` it starts at the beginning.
 
-        `kinds` wants those of some kinds of contexts alone (`"chat"`, `"run"`), `contexts` those of some, as `kind:id`.
-        With a `name` the store remembers how far it was acknowledged by `ack()`, for the next one of that name to go
-        on there; `after` is where the first one of all begins.
+        `kinds` selects the events of some kinds of contexts (`"chat"`, `"run"`), `contexts` those of some contexts, as
+        `kind:id`. With a `name` the store remembers what `ack()` acknowledged, and the next subscription with that name
+        continues there; `after` is only for the first one.
 
         Raises:
-            InvalidInputError: there is no such kind, or a context is named without its kind, or the name cannot be one.
+            InvalidInputError: there is no such kind, a context is given without its kind, or the name is invalid.
         """
         cursor = None if name is None else Cursor(self._projections, name)
         start = (cursor.moment if cursor else None) or after or BEGINNING
@@ -426,14 +430,16 @@ class Store:
         """
         Return the events of this store as a recorder of the `eventsourcing` package, for its projections and followers.
 
-        On SQLite and in memory it has the whole log. On PostgreSQL it has one slice, named by its number or by a
-        context that lies in it, whose whole session does. What `durability="enqueue"` has queued is not there yet.
+        On SQLite and in memory it has the whole log. On PostgreSQL it has one slice, given by its number or by a
+        context in it; all contexts of a session are in one slice. Events that `durability="enqueue"` has queued are not
+        included yet.
 
         Raises:
             NotFoundError: there is no such context.
-            InvalidInputError: the store is on PostgreSQL and no slice is named, or a slice is named and there are none.
+            InvalidInputError: the store is on PostgreSQL and no slice is given, or a slice is given and the store has
+                none.
         """
-        # The package takes longer to import than this one, and few programs ask for it.
+        # Importing the `eventsourcing` package takes longer than importing Refold, and few programs need it.
         from .recorders.store import StoreRecorder
 
         if context is not None and self.log.has_slices:
@@ -442,10 +448,10 @@ class Store:
 
     def flush(self) -> None:
         """
-        Wait until everything queued by contexts of this store is on disk.
+        Wait until all queued events of this store's contexts are on disk.
 
         Raises:
-            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in.
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded.
         """
         flush_all(self._unflushed)
 
@@ -454,7 +460,7 @@ class Store:
     def at(self, moment: str | datetime | Moment | Position) -> StoreAt:
         """
         Return the whole store as it was: at a position of its log (`"pos:17"`, a Moment, an event's position), at a
-        time, or at a named moment. All contexts are shown as of that one moment, to be read only.
+        time, or at a named moment. All contexts are read-only and show that moment.
 
         Raises:
             InvalidInputError: it is none of these; a version belongs to one context.
@@ -469,7 +475,7 @@ class Store:
         self, before: str | datetime | Moment | Position, after: str | datetime | Moment | Position | None = None
     ) -> list[ContextDifference]:
         """
-        Return which contexts are different at two moments, or at one and now, with what is known of each at both.
+        Return the contexts that differ between two moments, or between one and now, with their rows at both.
 
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
@@ -480,7 +486,7 @@ class Store:
 
     def what_if(self, moment: str | datetime | Moment | Position) -> WhatIf:
         """
-        Return a way to branch several contexts as they were at one moment, in memory, and to keep the branches or not.
+        Return an object that branches several contexts as they were at one moment, in memory; keep the branches or not.
 
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
@@ -493,11 +499,12 @@ class Store:
 
     def name_moment(self, name: str, moment: str | datetime | Moment | Position | None = None) -> Moment:
         """
-        Give a moment of the log, the present one by default, a name, and return it. A name that is given again moves.
+        Give a name to a moment of the log, by default the present one, and return the moment. A name that is given
+        again moves.
 
         Raises:
-            InvalidInputError: the name cannot be one, or the moment is a time: name a position.
-            NotFoundError: no moment has the name that was given as the moment.
+            InvalidInputError: the name is invalid, or the moment is a time: name a position.
+            NotFoundError: `moment` is a name that no moment has.
         """
         from .queries.at import cut_at
 
@@ -509,13 +516,13 @@ class Store:
         return cut
 
     def moments(self) -> dict[str, Moment]:
-        """Return the moments that have a name."""
+        """Return the named moments."""
         return self._moments.moments()
 
-    # Answers of projections
+    # Queries of projections
 
     def contexts(self) -> list[CatalogueRow]:
-        """Return what is known of every context, ordered by kind and id."""
+        """Return the catalogue row of every context, ordered by kind and id."""
         return self._runner.rows(CATALOGUE)
 
     acontexts = awaited(contexts)
@@ -533,12 +540,12 @@ class Store:
         cursor: str | None = None,
     ) -> ContextPage:
         """
-        Return a page of the contexts that are wanted, ordered by kind and id, and the cursor for the next page.
+        Return a page of the contexts that match, ordered by kind and id, and the cursor for the next page.
 
         `since` and `until` (not included) are times of the last change.
 
         Raises:
-            InvalidInputError: there is no such kind, a time without a zone, or a limit that is none.
+            InvalidInputError: there is no such kind, a time has no zone, or the limit is invalid.
         """
         from .queries.pages import Wish, context_page
 
@@ -549,10 +556,10 @@ class Store:
 
     def validity(self, context_id: str) -> list[Interval]:
         """
-        Return when each item of a chat could be seen: its stays in the view, from version `v0` on and before `v1`.
+        Return the intervals in which each item of a chat was in the view, from version `v0` on and before `v1`.
 
-        The items come in the order in which they stand, with those that left and those that a fork began with; so what
-        is seen at a version is the stays that hold it (`refold.infrastructure.queries.intervals.ids_seen`).
+        The items come in their order in the view, with those that left and those with which a fork began. The view at a
+        version consists of the intervals that hold it (`refold.infrastructure.queries.intervals.ids_seen`).
 
         Raises:
             NotFoundError: there is no such chat.
@@ -569,14 +576,15 @@ class Store:
         self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False
     ) -> list[EntryStay]:
         """
-        Return what a queue or a pool holds, or held at a version, a time, a position (`"pos:17"`) or a name, in order.
+        Return the entries of a queue or a pool, now or at a version, a time, a position (`"pos:17"`) or a name, in
+        order.
 
-        With `with_gone` what had left by then is there too, each stay of it: those that are held are the ones whose
-        `v1` is 0 or later than the version. Contents are not read.
+        With `with_gone` the entries that had left by then are included, with each of their intervals: an entry is held
+        at the version if its `v1` is 0 or later than the version. Contents are not read.
 
         Raises:
             NotFoundError: there is no such queue or pool, or no such version or name.
-            InvalidInputError: both could be meant, or `at` is none of these.
+            InvalidInputError: both a queue and a pool match, or `at` is none of these.
         """
         from ..projections.entries import ENTRIES
         from .queries.entries import entry_stays, version_meant
@@ -597,7 +605,7 @@ class Store:
 
         Raises:
             NotFoundError: there is no such context.
-            InvalidInputError: several could be meant: write its kind in front.
+            InvalidInputError: several contexts match: write its kind in front.
         """
         stream = None if context is None else context_named(self.log, context)
         rows: list[LineageRow] = self._runner.rows(LINEAGE)
@@ -608,10 +616,11 @@ class Store:
 
     def usage(self, *, since: date | str | None = None, until: date | str | None = None) -> list[UsageRow]:
         """
-        Return how many tokens agents used, by day (UTC), agent and model; only from one day to another, both included.
+        Return how many tokens agents used, by day (UTC), agent and model; `since` and `until` limit the days, both
+        included.
 
         Raises:
-            InvalidInputError: what is given is no day.
+            InvalidInputError: `since` or `until` is not a day.
         """
         first = "" if since is None else day_named(since)
         last = None if until is None else day_named(until)
@@ -629,10 +638,11 @@ class Store:
         self, query: str, *, kind: str | None = None, context: str | None = None, limit: int = 20
     ) -> list[SearchHit]:
         """
-        Return the items in which all words of `query` stand, the best first; what left the view is found as well.
+        Return the items that contain all words of `query`, the best first; items that left the view are found as well.
 
-        `"in quotes"` finds words side by side, `begin*` the beginning of a word; no other sign has a meaning. Case and
-        accents make no difference. `context` is searched with the past that it keeps from what it was forked from.
+        `"in quotes"` finds adjacent words, `begin*` the beginning of a word; no other sign has a meaning. Case and
+        accents make no difference. A search in `context` includes the past that it kept from the context it was forked
+        from.
 
         Raises:
             InvalidInputError: the query has no word, or there is no such kind.
@@ -661,13 +671,13 @@ class Store:
         """
         Return every change of a context, or of a node (`Type(label)`), oldest first; of one attribute, or of one item.
 
-        A context is named with its kind or without, an item by its id or key, or by its birth, `stream@version`. A
-        chat's `instructions` and `tools` are attributes of it, as are the settings of other contexts; a fork has the
-        changes since it was forked. User, session, round and agent say which node is meant, as for `audit_node`.
+        A context is given with or without its kind, an item by its id or key, or by its origin, `stream@version`. A
+        chat has the attributes `instructions` and `tools`; the settings of other contexts are attributes, too. A fork
+        has the changes since it was forked. User, session, round and agent select a node, as for `audit_node`.
 
         Raises:
             NotFoundError: there is no such context or node, or it never had that item, or no change of that attribute.
-            InvalidInputError: several could be meant; an item of a node, or a session of a context, was asked for.
+            InvalidInputError: several match; or an item of a node, or a session of a context, was given.
         """
         from .queries.audit import of_attribute, of_item, transitions_of
         from .queries.node_audit import is_node_name, node_changes
@@ -693,14 +703,14 @@ class Store:
 
     def why_gone(self, context: str, item: str) -> WhyGone:
         """
-        Return why an item is not in a context: the event that took it out, here or in what the context was forked from.
+        Return why an item is not in a context: the event that removed it, here or in the context it was forked from.
 
-        The context is named with its kind or without, the item by its id or key, or by its birth, `stream@version`. The
-        answer may also be that the item is there, or never was.
+        The context is given with or without its kind, the item by its id or key, or by its origin, `stream@version`.
+        The answer may also be that the item is there, or never was.
 
         Raises:
             NotFoundError: there is no such context.
-            InvalidInputError: several could be meant, or it holds no items, as a run.
+            InvalidInputError: several contexts match, or it holds no items, as a run.
         """
         from .queries.why_gone import why_gone
 
@@ -740,12 +750,12 @@ class Store:
         node_type: str | None = None,
     ) -> list[NodeRow]:
         """
-        Return the nodes of a session, of one round or one agent of it, or those of a type.
+        Return the nodes of a session, or of one round or agent, or of one type.
 
-        They come as they are now, round after round in the order of registration. Removed ones are not among them.
+        The nodes are as they are now, round after round in the order of registration. Removed nodes are left out.
 
         Raises:
-            InvalidInputError: a part that cannot be one, or no such type.
+            InvalidInputError: a part of the identity is invalid, or there is no such type.
         """
         from .queries.runs import Selected, run_nodes
 
@@ -757,10 +767,10 @@ class Store:
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> list[EdgeRow]:
         """
-        Return the edges between nodes of one round each; those between rounds follow from the rounds.
+        Return the edges between nodes of the same round; the edges between rounds follow from the rounds.
 
         Raises:
-            InvalidInputError: a part that cannot be one.
+            InvalidInputError: a part of the identity is invalid.
         """
         from .queries.runs import Selected, run_edges
 
@@ -772,11 +782,10 @@ class Store:
         """
         Restore the graph of one agent from the tables: all its rounds with the bridges between them, or one round.
 
-        Edges that lead from a round to another and are no bridges are not in the tables; `run.graph()`
-        has them.
+        Edges from one round to another that are not bridges are not in the tables; `run.graph()` has them.
 
         Raises:
-            InvalidInputError: a part that cannot be one.
+            InvalidInputError: a part of the identity is invalid.
             NotFoundError: there is no node.
         """
         from .queries.runs import Selected, run_graph
@@ -796,13 +805,13 @@ class Store:
         sub_id: int | None = None,
     ) -> list[AttributeTransition]:
         """
-        Return every change of a node's attributes, or of one: old, new, who, when, and because of what.
+        Return every change of a node's attributes, or of one attribute: old and new value, actor, time and causes.
 
-        A data node is one in all rounds of its session, and to all its agents. User and session may be left out where
-        only one session has such a node; round and agent say which run a query, action or state is of.
+        A data node is the same in all rounds and for all agents of its session. User and session may be left out if
+        only one session has such a node; round and agent select the run of a query, action or state.
 
         Raises:
-            InvalidInputError: the name is not of the form `Type(label)`, or there are several such nodes.
+            InvalidInputError: the name is not of the form `Type(label)`, or several nodes match.
             NodeNotFoundError: there is none.
             NotFoundError: the node never had that attribute.
         """
@@ -816,16 +825,16 @@ class Store:
 
     def add_projection(self, projection: Projection) -> None:
         """
-        Let a projection of one's own be kept as the store's are; `rows` gives what it has.
+        Add a projection of your own, which the store keeps up to date like its own; `rows` returns its rows.
 
         Raises:
-            InvalidInputError: there is one of this name, or the name cannot be that of a table.
+            InvalidInputError: there is one with this name, or the name is invalid for a table.
         """
         self._runner.add(projection)
 
     def rows(self, name: str, *, under: str = "") -> list[object]:
         """
-        Return the rows of a projection, brought up to date first, those whose keys begin with `under`, by their keys.
+        Return the rows of a projection whose keys begin with `under`, by key, after bringing it up to date.
 
         Raises:
             NotFoundError: there is no such projection.
@@ -836,15 +845,16 @@ class Store:
 
     def projections(self) -> list[ProjectionStatus]:
         """
-        Return how each projection stands: how far behind, who works on it, what stopped it, and what was set aside.
+        Return the status of each projection: how far behind it is, who works on it, what stopped it, and its set-aside
+        events.
         """
         return [status_of(self.log, self._projections, one) for one in self._runner.projections.values()]
 
     def events_missed(self) -> int:
         """
-        Return how many events the answers that this store gave so far were made without.
+        Return how many events are missing from the answers that this store has given so far.
 
-        Projections set them aside, as they cannot fold them; `projections()` says which they are, and why.
+        Projections set events aside if they cannot fold them; `projections()` lists these events with the reasons.
         """
         asked = list(self._runner.asked.values())
         return len({aside.event for projection in asked for aside in self._projections.set_aside(projection)})
@@ -860,19 +870,19 @@ class Store:
         partitions: int | None = None,
     ) -> RebuildReport:
         """
-        Make the rows of a projection anew beside those that are read, and put them in their place at the end.
+        Make the rows of a projection again, next to those in use, and replace them at the end.
 
-        A rebuild that `stop` ended, or that was killed, goes on where it was, unless `restart`.
+        A rebuild that `stop` ended, or that was killed, continues where it was, unless `restart`.
 
-        With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in so many
-        `partitions`, as many as this machine has cores where that is left out. They open the store at its location, and
-        must be able to import a projection of one's own. This process alone rebuilds a projection that is not
-        `stays_in_slice` or is searched, and a store in memory.
+        With an `executor`, a `ProcessPoolExecutor` or that of a Dask client, its workers fold the log in `partitions`;
+        the default is the number of cores of this machine. The workers open the store at its location, and must be able
+        to import your own projections. This process alone rebuilds a store in memory, and a projection that is searched
+        or is not `stays_in_slice`.
 
         Raises:
             NotFoundError: there is no such projection.
-            InvalidInputError: there are to be fewer than 1 partitions, or more than PARTITIONS_MAX.
-            ProjectionError: it cannot fold an event; the rows that are read stay.
+            InvalidInputError: `partitions` is less than 1 or more than PARTITIONS_MAX.
+            ProjectionError: it cannot fold an event; the rows in use are kept.
         """
         from .projecting.rebuild import Workers, rebuild
 
@@ -887,7 +897,7 @@ class Store:
 
     def check(self, name: str, *, progress: Progress | None = None, stop: Stop = lambda: False) -> RebuildReport:
         """
-        Make the rows of a projection anew, say how they differ from those that are read, and change nothing.
+        Make the rows of a projection again, and report how they differ from those in use; change nothing.
 
         Raises:
             NotFoundError: there is no such projection.
@@ -899,7 +909,7 @@ class Store:
 
     def start_projections(self, names: Iterable[str] | None = None) -> WorkingThread:
         """
-        Keep projections up to date in a thread, until its `stop()`; of several processes one works on each.
+        Keep projections up to date in a thread until its `stop()`; of several processes, one works on each projection.
 
         Raises:
             NotFoundError: there is no such projection.
@@ -910,7 +920,7 @@ class Store:
 
     def run_projections(self, stop: threading.Event, names: Iterable[str] | None = None) -> None:
         """
-        Keep projections up to date right here, until `stop` is set.
+        Keep projections up to date in this thread until `stop` is set.
 
         Raises:
             NotFoundError: there is no such projection.
@@ -919,10 +929,10 @@ class Store:
 
     def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Report:
         """
-        Look at everything: versions, positions, digests, references, large texts, keys, and every projection.
+        Check everything: versions, positions, digests, references, large texts, keys, and every projection.
 
-        The report lists all problems. With `repair` projections that differ from their fold are rebuilt; no event is
-        touched.
+        The report lists all problems. With `repair`, projections that differ from the log are rebuilt; no event
+        changes.
         """
         from .verifying import verify
 
@@ -939,7 +949,7 @@ class Store:
     aflush = awaited(flush)
 
     def close(self) -> None:
-        """Finish what was queued, then let go of the database; may be called twice."""
+        """Flush what is queued, then close the database; may be called twice."""
         if self._warning is not None:
             self._warning.detach()
         try:

@@ -1,8 +1,8 @@
 """
-Following the log: from any moment of the past into the present, without a gap.
+Following the log from any moment of the past into the present, without gaps.
 
-A subscription reads pages and only ever waits when it has read everything; a wake-up is a hint, so nothing
-depends on one arriving.
+A subscription reads pages, and waits only when it has read everything. A wake-up is a hint: nothing depends on its
+arrival.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .projecting.store import ProjectionStore, kept_by
 
 
 class Wanted(NamedTuple):
-    """Events of these kinds of contexts, and of these streams; None stands for any."""
+    """Events of these kinds of contexts, and of these streams; None means any."""
 
     kinds: frozenset[str] | None = None
     streams: frozenset[str] | None = None
@@ -42,10 +42,10 @@ EVERYTHING = Wanted()
 
 def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> Wanted:
     """
-    Return what a subscriber wants who names kinds, and contexts as `kind:id`.
+    Return the filter for kinds of contexts, and for contexts given as `kind:id`.
 
     Raises:
-        InvalidInputError: there is no such kind, or a context is named without its kind.
+        InvalidInputError: there is no such kind, or a context is given without its kind.
     """
     asked = None if kinds is None else frozenset([kinds] if isinstance(kinds, str) else kinds)
     streams = None if contexts is None else frozenset([contexts] if isinstance(contexts, str) else contexts)
@@ -61,14 +61,14 @@ def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> Wante
 
 
 class AcknowledgedError(ConcurrencyError):
-    """Another subscriber of the same name acknowledged something in the meantime."""
+    """Another subscriber with the same name acknowledged events in the meantime."""
 
     def __str__(self) -> str:
         return f"another one acknowledged {self.stream} in the meantime: subscribe again, to go on where it stands"
 
 
 class Cursor:
-    """The moment up to which one subscriber has acknowledged; None before the first time."""
+    """The moment up to which one subscriber has acknowledged; None before the first acknowledgement."""
 
     def __init__(self, store: ProjectionStore, name: str) -> None:
         self._store, self._name = kept_by(store), _require_name(name)
@@ -89,10 +89,10 @@ class Cursor:
 
     def move(self, moment: Moment) -> None:
         """
-        Note that everything up to a moment was acknowledged.
+        Record that everything up to a moment was acknowledged.
 
         Raises:
-            AcknowledgedError: another subscriber of this name acknowledged in the meantime; nothing was noted.
+            AcknowledgedError: another subscriber with this name acknowledged in the meantime; nothing was recorded.
             StorageReadOnlyError: the store was opened for reading only.
         """
         if self._is_read_only:
@@ -128,12 +128,12 @@ WAIT_SECONDS = 0.25
 
 class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     """
-    An endless iterator over the wanted events behind `after`, in the order of the log; `stop()` ends it.
+    An endless iterator over the wanted events after `after`, in the order of the log; `stop()` ends it.
 
-    `for` waits in its thread, `async for` lets the event loop go on. `moment` is where it stands: hand it in again to
-    go on from there. Where the log does not reach as far as it stands, as after the restore of an older copy, it raises
-    LogWentBackError. One with a name is acknowledged: `ack()` has the store remember where it stands. Not to be shared
-    between threads or tasks, but `stop()` may come from any.
+    `for` waits in its thread; `async for` lets the event loop go on. `moment` is its place in the log: pass it as
+    `after` to continue from there. If the log ends before that place, for example after the restore of an older copy,
+    it raises LogWentBackError. A subscription with a name can be acknowledged: `ack()` makes the store remember its
+    place. Do not share one between threads or tasks; `stop()` may be called from any thread.
     """
 
     def __init__(
@@ -144,12 +144,12 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._wanted = wanted
         self._next = after
         self._page: deque[RecordedEvent] = deque()
-        # The last event that was read: it must stay where it is.
+        # The last event that was read; if it changes or disappears, the log went back.
         self._last: RecordedEvent | None = None
         self._stopped = threading.Event()
-        # A task that is cancelled twice leaves while its thread still reads.
+        # If a task is cancelled twice, it ends while its thread still reads.
         self._lock = threading.Lock()
-        # Where it stands, slice by slice; put together when somebody asks.
+        # The place in each slice; `moment` combines them.
         self._heads = dict(after.heads)
         renew_in_child(self)
 
@@ -161,7 +161,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
 
     @property
     def moment(self) -> Moment:
-        """Behind the event that was given last, and everything before it that was not wanted."""
+        """The moment after the last returned event, and after all unwanted events before it."""
         return Moment.of(self._heads)
 
     def __iter__(self) -> Subscription:
@@ -185,7 +185,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         raise StopAsyncIteration
 
     def _take(self) -> RecordedEvent | None:
-        """Return the next wanted event of the page; None where there is none."""
+        """Return the next wanted event of the page; None if there is none."""
         while self._page:
             event = self._page.popleft()
             self._heads[event.position.slice] = event.position.number
@@ -195,7 +195,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
 
     @synchronized
     def _fetch(self) -> None:
-        """Read the next page, or wait a moment where there is none yet."""
+        """Read the next page, or wait a moment if there is none yet."""
         if self._page:
             return
         if self._last is not None:
@@ -208,21 +208,21 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
                 remedy="subscribe anew, without a name or under another one, from where you know to be right",
             )
         if page.events:
-            # At once: an interrupt between two of them would skip or repeat a page.
+            # In one statement: an interrupt between two assignments would skip or repeat a page.
             self._next, self._page, self._last = page.moment, deque(page.events), page.events[-1]
         else:
             self._log.wait_for_news(self._next, timeout_seconds=WAIT_SECONDS)
 
     def ack(self) -> None:
         """
-        Have the store remember that everything up to `moment` is done.
+        Make the store remember that everything up to `moment` is done.
 
-        An event that was given and not acknowledged is given again to the next subscriber of this name.
+        An event that was returned but not acknowledged is returned again to the next subscriber with this name.
 
         Raises:
             InvalidInputError: the subscription has no name.
-            ConcurrencyError: another subscriber of this name acknowledged in the meantime.
-            StorageReadOnlyError: the store was opened for reading only, and would forget it.
+            ConcurrencyError: another subscriber with this name acknowledged in the meantime.
+            StorageReadOnlyError: the store was opened for reading only, and cannot remember it.
         """
         if self._cursor is None:
             raise InvalidInputError("a subscription is acknowledged by its name: subscribe(name=...)")

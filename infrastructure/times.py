@@ -1,4 +1,4 @@
-"""Times for programs: UTC, to the microsecond; and days."""
+"""Times for programs, in UTC and to the microsecond; also days."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from ..domain.errors import InvalidInputError
 
 
 def time_of(microseconds: int) -> datetime:
-    """Return the time that is so long after 1970, UTC."""
+    """Return the time that is `microseconds` after the start of 1970, UTC."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
 
 
 def exact(microseconds: int) -> str:
-    """Return a time like 2026-11-21T10:00:03.000017Z, which names its moment exactly."""
+    """Return a time like 2026-11-21T10:00:03.000017Z, to the microsecond."""
     return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def day_named(day: date | str) -> str:
     """
-    Return a day as rows have it.
+    Return a day in the form that rows use.
 
     Raises:
-        InvalidInputError: it is no day, or a time within one.
+        InvalidInputError: it is not a day, or it has a time of day.
     """
     try:
         found = date.fromisoformat(day) if isinstance(day, str) else day

@@ -1,4 +1,4 @@
-"""Is the store what it should be? Every event, reference, large text and projection of it is looked at."""
+"""Checks of a store: every event, reference, large text and projection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-The check of a log's events: versions and positions without holes, digests that hold, references to what is there.
+The check of a log's events: versions and positions without holes, matching digests, references to existing events.
 
-The log is read twice, in its own order and stream by stream: each reading may find what the other does not need, and
-each checks the digests. Where a damaged event stops the first reading, the second names every problem.
+The log is read twice, in its own order and stream by stream: each order uses rows that the other does not need, and
+both check the digests. If a damaged event stops the first reading, the second names every problem.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ KEYS_TOLD = 100
 
 class Problem(msgspec.Struct, frozen=True):
     """
-    Something that is not as it should be: of what kind, where, and what is wrong.
+    Something wrong in a store: its kind, the place, and the reason.
 
     `kind` is `file`, `event`, `version`, `position`, `reference`, `text`, `row` or `projection`. `where` is an event as
     `stream@version`, several as `stream@first..last`, a position, a stored text, a stream, or the name of a projection.
-    What can be made anew from the events, as projections can, is `repairable`.
+    Data that a rebuild can make again from the events, such as projections, is `repairable`.
     """
 
     kind: str
@@ -45,9 +45,9 @@ class Problem(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """
-    How much was looked at, and the problems; none in a store that is whole.
+    The number of streams, events and projections that were checked, and the problems; a sound store has none.
 
-    `left_out` are projections that could not be compared, since that takes room in a database that cannot be written.
+    `left_out` are projections that could not be compared: that needs a table in a database that cannot be written.
     """
 
     streams: int
@@ -58,18 +58,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong, or nothing any more."""
+        """Whether there is no problem, or all problems are repaired."""
         return all(problem.is_repaired for problem in self.problems)
 
 
 def damage_of(error: Exception, what: str) -> DamagedError:
     """
-    Return what an error in reading says of the bytes that were read; `what` names them where it does not.
+    Return the damage that an error in reading means; `what` names the bytes if the error does not.
 
-    A value of another type, or a torn page, may raise anything, and looking for damage is no reason to fall over it.
+    A value of another type, or a torn page, may raise anything, and that must not end the check.
 
     Raises:
-        StorageError: the database is busy, closed or unreachable, which says nothing about what is stored in it.
+        StorageError: the database is busy, closed or unreachable, which says nothing about the stored bytes.
     """
     if isinstance(error, DamagedError):
         return error
@@ -79,7 +79,7 @@ def damage_of(error: Exception, what: str) -> DamagedError:
 
 
 def asked(problems: list[Problem], what: str, ask: Callable[[], T]) -> T | None:
-    """Return the answer to a question about the log; where there is none, add a problem and return None."""
+    """Return the answer to a query of the log; if it fails, add a problem and return None."""
     try:
         return ask()
     except Exception as error:
@@ -89,7 +89,7 @@ def asked(problems: list[Problem], what: str, ask: Callable[[], T]) -> T | None:
 
 
 class Unreadable:
-    """Versions that cannot be read; those that follow each other and have one reason are told of together."""
+    """Versions that cannot be read; consecutive ones with the same reason are reported together."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -107,7 +107,7 @@ class Unreadable:
             self._runs.append((stream, reason, version, version))
 
     def problems(self) -> list[Problem]:
-        """Return what is to be said of them."""
+        """Return a problem for each run of versions."""
         return [
             Problem("event", f"{stream}@{first}" if first == last else f"{stream}@{first}..{last}", reason)
             for stream, reason, first, last in self._runs
@@ -123,14 +123,14 @@ class _Hole(NamedTuple):
 
 
 class Places:
-    """Positions and times: of events in the order of the log, or of such that come stream by stream."""
+    """Positions and times of events, checked in the order of the log or collected stream by stream."""
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, int]] = {}
         self._found: dict[int, list[tuple[int, int]]] = {}
 
     def fault_of_next(self, recorded: RecordedEvent) -> str | None:
-        """Return what is wrong with the place of the next event in the order of the log, None where nothing is."""
+        """Return what is wrong with the place of the next event in the order of the log, None if nothing is."""
         position = recorded.position
         number, recorded_at = self._last.get(position.slice, (0, 0))
         self._last[position.slice] = (position.number, recorded.recorded_at)
@@ -144,7 +144,8 @@ class Places:
 
     def problems(self, log: LiveLog, unreadable: int) -> list[Problem]:
         """
-        Return what is wrong with the places of the events that were added; so many more are known to be unreadable.
+        Return what is wrong with the places of the added events; `unreadable` is the number of events known to be
+        unreadable.
         """
         problems: list[Problem] = []
         holes: list[_Hole] = []
@@ -153,7 +154,7 @@ class Places:
             places = sorted(self._found.get(number, ()))
             problems += _going_back(number, places)
             holes += _holes(number, [place for place, _ in places], heads.get(number, 0))
-        # What lies at a hole may be an event that was told of already.
+        # The missing positions may belong to events that were already reported as unreadable.
         if sum(hole.last - hole.first + 1 for hole in holes) <= unreadable:
             return problems
         problems += [_problem_of(log, hole, heads) for hole in holes[:HOLES_MAX]]
@@ -185,7 +186,7 @@ def _problem_of(log: LiveLog, hole: _Hole, heads: dict[int, int]) -> Problem:
     where = str(first) if first == last else f"{first} to {last}"
     before = Moment.of({**heads, hole.slice: hole.first - 1})
     try:
-        # Reading it in the order of the log tells why there is none, where a row is there.
+        # If there is a row, reading it in the order of the log gives the reason why there is no event.
         log.read_all(after=before, limit=1)
     except Exception as error:
         damage = damage_of(error, "it")
@@ -194,11 +195,11 @@ def _problem_of(log: LiveLog, hole: _Hole, heads: dict[int, int]) -> Problem:
 
 
 class EventCheck:
-    """Looks at all events of a log."""
+    """Checks all events of a log."""
 
     def __init__(self, log: LiveLog) -> None:
         self._log = log
-        # The last version of each stream, of those that cannot be read too.
+        # The last version of each stream, including versions that cannot be read.
         self._ends: dict[str, int] = {}
         self._places = Places()
         # The highest version of another stream that any event names, and that event.
@@ -208,13 +209,13 @@ class EventCheck:
         self._unreadable = Unreadable()
         self.events = 0
         self.problems: list[Problem] = []
-        # Streams that are there, and have no events.
+        # Streams that exist and have no events.
         self.empty: list[str] = []
-        # What keeps the log from being read as a whole.
+        # The damage that prevents reading the log as a whole.
         self.damage: DamagedError | None = None
 
     def run(self) -> None:
-        """Look at everything; what is wrong is in `problems`."""
+        """Check everything and put what is wrong into `problems`."""
         try:
             self._read_all()
         except Exception as error:
@@ -242,7 +243,8 @@ class EventCheck:
     def _read_all(self) -> None:
         moment, places = BEGINNING, Places()
         while True:
-            # What cannot be decoded is found in its stream, and need not keep projections from being compared.
+            # An event that cannot be decoded is reported when its stream is read, and must not prevent comparing
+            # projections.
             page = self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)
             if not page.events:
                 return
@@ -270,7 +272,7 @@ class EventCheck:
                     break
 
     def _read_some(self, stream: str, after: int, until: int) -> None:
-        """Look at some versions of a stream: where they cannot be read together, at each half of them."""
+        """Check some versions of a stream; if they cannot be read together, check each half of them."""
         try:
             found = self._read(stream, after, until)
         except Exception as error:
@@ -288,7 +290,7 @@ class EventCheck:
             self._ends[stream] = version
 
     def _read(self, stream: str, after: int, until: int) -> int:
-        """Read some versions and return how many there are; look at them, unless that was done in the log's order."""
+        """Read some versions and return how many exist; check them, unless the reading in the log's order did that."""
         if self.damage is None:
             return len(self._log.read_events(stream, after=after, until=until))
         page = self._log.read(stream, after=after, until=until)
@@ -309,17 +311,17 @@ class EventCheck:
     def _note_key(self, recorded: RecordedEvent) -> None:
         key, version = recorded.meta.idempotency_key, recorded.version
         if key is not None:
-            # What was adopted keeps its key and has no row for it; it has no fingerprint either.
+            # Adopted events keep their key but have no row for it; they have no fingerprint either.
             name, has_row = (recorded.stream, key), recorded.meta.fingerprint is not None
             first, last, _ = self._keys.get(name, (version, version - 1, has_row))
             self._keys[name] = (first, version if last == version - 1 else last, has_row)
 
     def _wrong_keys(self) -> Iterator[tuple[str, str]]:
-        """Yield each stream with an idempotency key that is kept otherwise than its events say, and how."""
+        """Yield each stream with an idempotency key whose row differs from its events, and the difference."""
         left = dict(self._keys)
         for stream, key, first, last in self._log.idempotency_keys():
             found = left.pop((stream, key), None)
-            # A row that names versions which are not there was told of already.
+            # A row that names missing versions was already reported.
             if 1 <= first <= last <= self._ends.get(stream, 0) and (found is None or found[:2] != (first, last)):
                 were = "none were" if found is None else f"{found[0]} to {found[1]} were"
                 yield stream, f"its key {key!r} names versions {first} to {last}, and {were} recorded under it"
@@ -343,7 +345,7 @@ class EventCheck:
         self.problems.append(Problem(kind, recorded.reference, reason))
 
     def end_of(self, stream: str) -> int:
-        """Return the last version of a stream that was found; 0 where there is none."""
+        """Return the last version of a stream that was found; 0 if there is none."""
         return self._ends.get(stream, 0)
 
     @property

@@ -1,4 +1,4 @@
-"""Looking at a whole store: first its events, then whether its projections are what those give."""
+"""The check of a whole store: first its events, then whether its projections match them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def verify(
     progress: Progress | None = None,
 ) -> Report:
     """
-    Return what is wrong with a store; with `repair` projections that are wrong are made anew, but for a broken file.
+    Return what is wrong with a store; with `repair`, wrong projections are rebuilt, unless the file itself is broken.
 
-    Their rows may tell of events that are gone: that is noted for good first.
+    Rows of a projection may be the only sign of lost events, so that sign is stored permanently before a rebuild.
 
     Raises:
-        StorageReadOnlyError: something is to be repaired in a store that was opened for reading only.
+        StorageReadOnlyError: `repair` was asked for in a store that was opened for reading only.
     """
     if repair and kept_by(store) is not store:
         raise StorageReadOnlyError("nothing can be repaired in a store that was opened for reading only")
@@ -41,7 +41,7 @@ def verify(
     events.run()
     problems = list(events.problems)
     left_out: list[str] = []
-    # What lies in a file that is broken is not to be trusted, and not to be written to.
+    # The content of a broken file cannot be trusted, and the file must not be written to.
     repair = repair and not any(problem.kind == "file" for problem in problems)
     gone = _traces(log, kept_by(store), projections)
     problems += gone
@@ -49,7 +49,7 @@ def verify(
         said = {problem.where for problem in gone}
         behind = [one for one in _ahead_of(log, events, kept_by(store), projections) if one.where not in said]
         if repair:
-            # Rows that are made anew do not know any more that there was more.
+            # After a rebuild the rows no longer show that there were more events.
             for problem in (*gone, *behind):
                 keep_trace(store, problem.where, problem.reason)
         for projection in projections:
@@ -73,7 +73,9 @@ def verify(
 
 
 def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projection]) -> list[Problem]:
-    """Return a problem for each place where something says that there was more: a log alone cannot tell that."""
+    """
+    Return a problem for each place where a record shows that there were more events; the log alone cannot show that.
+    """
     found = dict(_asked(lambda: traces(store)))
     seen = [(f"the projection {one.name}", _checkpoint(store, one)) for one in projections]
     seen += [(name.replace("/", " "), _parsed(text)) for name, text in _asked(lambda: store.notes("subscription/"))]
@@ -82,7 +84,7 @@ def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projec
     if ahead:
         found[str(end)] = f"the log ends here, and {', '.join(ahead)}"
     for where, reason in _asked(lambda: dict(contradictions(log, store))):
-        # That somebody has seen more than there is was said.
+        # The problem above already covers readers that have seen more events than there are.
         if not (ahead and _is_ahead(Moment.parse(where), end)):
             found.setdefault(where, reason)
     return [Problem("version" if ":" in where else "position", where, reason) for where, reason in found.items()]
@@ -91,7 +93,9 @@ def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projec
 def _ahead_of(
     log: LiveLog, events: EventCheck, store: ProjectionStore, projections: Collection[Projection]
 ) -> list[Problem]:
-    """Return a problem for each context that the catalogue knows longer than it is, and for each without any event."""
+    """
+    Return a problem for each context that is longer in the catalogue than in the log, and for each without any event.
+    """
     nothing = "it has no event, and no stream is made without one"
     problems = [Problem("version", stream, nothing) for stream in events.empty]
     for projection in projections:
@@ -99,7 +103,7 @@ def _ahead_of(
             continue
         rows = _asked(lambda one=projection: {row.key: row.version for row in store.rows(one)})  # type: ignore[misc]
         for key, version in rows:
-            # Others may have written since it was looked at.
+            # Others may have written since the check.
             if version > events.end_of(key) and version > (end := log.head(key)):
                 reason = f"the projection {projection.name} knows it up to version {version}, and it ends at {end}"
                 problems.append(Problem("version", f"{key}@{version}", reason))
@@ -107,7 +111,7 @@ def _ahead_of(
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Iterable[tuple[str, T]]:
-    """Return what rows beside the log say; nothing where they cannot be read, which comparing projections tells of."""
+    """Return rows kept outside the log; none if they cannot be read, which the comparison of projections reports."""
     try:
         return ask().items()
     except StorageReadOnlyError:
@@ -125,7 +129,7 @@ def _parsed(text: str) -> Moment:
 
 
 class _Fault(NamedTuple):
-    """The fault of a projection's rows, and whether they can be read at all."""
+    """The fault of a projection's rows, and whether the rows can be read at all."""
 
     reason: str
     is_readable: bool = True
@@ -150,11 +154,11 @@ class _ProjectionCheck(NamedTuple):
         return [self._problem(fault.reason, is_repaired=repair and self._is_made_anew(fault))]
 
     def set_aside(self, repair: bool) -> list[Problem]:
-        """Return a problem for each event that the rows are made without, which a repair folds again."""
+        """Return a problem for each event that the rows were made without; a repair folds such events again."""
         try:
             aside = self.store.set_aside(self.projection)
         except DamagedError:
-            # The problem of its rows says so already.
+            # The problem of the rows already says so.
             return []
         if aside and repair:
             self._rebuild()
@@ -169,7 +173,7 @@ class _ProjectionCheck(NamedTuple):
         kept = kept_by(self.store)
         try:
             report = check(self.log, self.store, self.projection, progress=self.progress)
-            # Without this nobody knows which events the rows lack.
+            # Without this, nobody knows which events the rows lack.
             kept.set_aside(self.projection)
             is_met = report.is_done
         except ProjectionError:
@@ -197,7 +201,7 @@ class _ProjectionCheck(NamedTuple):
     def _is_made_anew(self, fault: _Fault) -> bool:
         try:
             if not fault.is_readable:
-                # They are of no use to anybody, and nothing can take the place of rows that cannot be read.
+                # Rows that cannot be read are useless, and a rebuild cannot replace them.
                 self.store.drop(self.projection)
             return self._rebuild()
         except Exception as error:
@@ -217,10 +221,10 @@ def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:
     try:
         return store.checkpoint(projection)
     except StorageReadOnlyError:
-        # To look for it takes a table, which is made where there is none; the projection will be left out.
+        # Reading it needs a table, which would have to be created; the projection will be left out.
         return BEGINNING
     except Exception as error:
-        # Comparing its rows, which comes later, tells of it.
+        # The comparison of its rows, which comes later, reports it.
         damage_of(error, "its checkpoint")
         return BEGINNING
 

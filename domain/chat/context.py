@@ -1,8 +1,8 @@
 """
-The chat context: what an agent's conversation holds, and all that it ever held.
+The chat context: the content of an agent's conversation, now and at every earlier version.
 
-It makes items of what it is given, lets the journal decide and record, and shows the folded state. Without a store it
-stands on a log in memory; the calls are the same.
+It makes items of its arguments, lets the journal decide and record, and shows the folded state. Without a store it uses
+a log in memory; the calls are the same.
 """
 
 from __future__ import annotations
@@ -80,8 +80,7 @@ from .view import ChatView
 from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
 
 if TYPE_CHECKING:
-    # A replay needs a context to run in, so it is imported where one is asked for.
-    # A model is asked with a context, and a context asks models.
+    # Imported by the methods that need them: a replay creates a chat context, and a model is called with one.
     from ..llm.base import LLM
     from .replay import Policy, Replay
 
@@ -95,9 +94,9 @@ class ChatContext(ChatView["ChatContext"]):
     """
     A chat context: messages, function calls and outputs, handoffs and config updates, in order.
 
-    `ChatContext()` is detached, on a log in memory; `store.chat(id)` gives one that is kept. Every changing
-    call is an event and takes `expected_version=` (be strict about who came first) and `idempotency_key=`
-    (a repetition gives the first result).
+    `ChatContext()` is detached: its log is in memory. `store.chat(id)` gives one that is stored. Every call that
+    changes the context records an event and accepts `expected_version=` (the call fails if another writer came first)
+    and `idempotency_key=` (a repeated call returns the first result).
     """
 
     _no_summary: str | None = None
@@ -141,7 +140,7 @@ class ChatContext(ChatView["ChatContext"]):
         Return a detached context of messages of OpenAI chat completions; `to_openai_messages` gives them back.
 
         Raises:
-            InvalidInputError: something is no message; the error names its index and field.
+            InvalidInputError: an entry is not a message; the error names its index and field.
         """
         from ..formats.openai.receive import items_from_openai_messages
 
@@ -153,7 +152,7 @@ class ChatContext(ChatView["ChatContext"]):
         Return a detached context of the input or output items of OpenAI's Responses API.
 
         Raises:
-            InvalidInputError: an entry that no item can stand for; the error names it.
+            InvalidInputError: an entry cannot become an item; the error names it.
         """
         from ..formats.responses.receive import items_from_openai_responses
 
@@ -165,7 +164,7 @@ class ChatContext(ChatView["ChatContext"]):
         Return a detached context of Anthropic messages and system text.
 
         Raises:
-            InvalidInputError: something is no message; the error names its index and field.
+            InvalidInputError: an entry is not a message; the error names its index and field.
         """
         from ..formats.anthropic.receive import items_from_anthropic
 
@@ -177,13 +176,13 @@ class ChatContext(ChatView["ChatContext"]):
         Return a detached context of Google contents, plain or as `google.genai.types.Content`.
 
         Raises:
-            InvalidInputError: something is no content; the error names its index and field.
+            InvalidInputError: an entry is not a content; the error names its index and field.
         """
         from ..formats.google.receive import items_from_google
 
         return _holding(cls, items_from_google(contents, system_instruction, system_clock=REAL_SYSTEM))
 
-    # Appends, which catch up with other writers and go behind what they wrote
+    # Appends. They read the events of other writers first, and append after them
 
     def add_message(
         self,
@@ -200,12 +199,12 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Append a message and return it; a text becomes a list of one part.
 
-        With `replace` a system message takes the place of the first one, and all others go; for
-        other roles it says nothing.
+        With `replace`, a system message takes the place of the first system message, and all other system messages
+        leave the view. `replace` has no effect for other roles.
 
         Raises:
-            pydantic.ValidationError: the role or the content is of no use (a ValueError).
-            InvalidInputError: the time is no number, or infinite.
+            pydantic.ValidationError: the role or the content is invalid (a ValueError).
+            InvalidInputError: the time is not a finite number.
             DuplicateItemError: another item has this id.
         """
         parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
@@ -266,7 +265,7 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> FunctionCallOutput:
         """
-        Append the output of a function and return it; any `call_id` is taken.
+        Append the output of a function and return it; the context need not hold a call with this `call_id`.
 
         Raises:
             pydantic.ValidationError: the output is not text.
@@ -312,7 +311,7 @@ class ChatContext(ChatView["ChatContext"]):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> AgentConfigUpdate:
-        """Record that instructions or tools change; None leaves a part as it is."""
+        """Record a change of instructions or tools; None leaves that part unchanged."""
         event = make_event(
             ConfigUpdated,
             id=self._system.new_id("cfgupd_"),
@@ -331,7 +330,7 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> list[ChatItem]:
         """
-        Append items, all or none, and return those that were new.
+        Append items, all or none, and return the new ones.
 
         Raises:
             DuplicateItemError: another item has one of these ids.
@@ -353,11 +352,11 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> Outcome:
         """
-        Append items in their recorded form, all or none: the way in for importers.
+        Append items in their recorded form, all or none. Importers use it.
 
         Raises:
             DuplicateItemError: another item has one of these ids.
-            InvalidInputError: the time of one is no number, or infinite.
+            InvalidInputError: the time of an item is not a finite number.
         """
         return self._record_items(items, None, expected_version, idempotency_key)
 
@@ -366,7 +365,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> Outcome:
         for item in items:
             require_time(item.created_at, f"created_at of item {item.id!r}")
-        # Ids that come from outside may be taken, and only the state knows.
+        # Ids from outside may be in use already. Reading the state loads it, so that the decider can check.
         _ = self._writer.state
         command = AddItems(self._writer.place.stream, tuple(items))
         return self._writer.execute(command, call=call, expected_version=expected_version, idempotency_key=key)
@@ -405,7 +404,7 @@ class ChatContext(ChatView["ChatContext"]):
         return self._answer(ChatMessage, event, outcome, key)
 
     def _answer(self, model: type[Item], event: ChatItemEvent, outcome: Outcome, key: str | None) -> Item:
-        # The same item again, or the same key again: what was recorded the first time is the answer.
+        # The same item again, or the same key again: the answer is the item that the first call recorded.
         recorded = added_item(outcome.events[0]) if outcome.events else None
         item = self.get_by_id(event.id) if recorded is None else item_of(recorded)
         if not isinstance(item, model):
@@ -416,15 +415,15 @@ class ChatContext(ChatView["ChatContext"]):
 
     def insert(self, item: Item, *, expected_version: int | None = None, idempotency_key: str | None = None) -> Item:
         """
-        Put an item before the first one that is younger, else at the end, and return it.
+        Put an item before the first item that is younger, or at the end, and return it.
 
         Raises:
-            DuplicateItemError: another item has this id; the same item again is nothing new.
+            DuplicateItemError: another item has this id; inserting the same item again changes nothing.
             ConcurrencyError: another writer came first.
         """
         outcome = self._insert([item], expected_version, idempotency_key)
         recorded = added_item(outcome.events[0]) if outcome.replayed and outcome.events else None
-        # The same key again: the item that was put in the first time.
+        # The same key again: the item that the first call inserted.
         return item if recorded is None else cast(Item, item_of(recorded))
 
     def insert_many(
@@ -461,9 +460,9 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> Eviction:
         """
-        Take items out of the view, a call together with its output, and say what that does to the prompt.
+        Take items out of the view, a call together with its output, and return the effect on the prompt.
 
-        They stay in the past, in `evicted_items()`, and can be restored.
+        The items stay in the past and in `evicted_items()`, and can be restored.
 
         Raises:
             NotFoundError: the context never held one of them.
@@ -486,9 +485,9 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> list[str]:
         """
-        Put items back into their places, a call together with its output, and return the ids of what came back.
+        Put items back into their places, a call together with its output, and return the ids of the restored items.
 
-        Without ids: what the last evict, truncate or clear took away and is not back.
+        Without ids: the items that the last evict, truncate or clear took out and that are not back yet.
 
         Raises:
             NotFoundError: the context never held one of them.
@@ -512,10 +511,10 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Let no policy take these items out of the view: not truncate, not summarize, not evict.
+        Keep these items in the view: truncate, summarize and evict do not remove them.
 
         Raises:
-            NotFoundError: one of them cannot be seen.
+            NotFoundError: one of them is not in the view.
             ConcurrencyError: another writer came first.
         """
         self._pin(ids, True, reason, expected_version, idempotency_key)
@@ -529,7 +528,7 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Let items go again that were pinned.
+        Remove the pins of items.
 
         Raises:
             NotFoundError: the context never held one of them.
@@ -545,7 +544,7 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Take everything out of the view, pinned items too; `restore()` takes it back.
+        Take everything out of the view, pinned items too; `restore()` puts it back.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -565,9 +564,9 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Take the oldest items out of the view until both limits hold, and return self.
 
-        Protected are the first instructions, the first summary, the last user message, all handoffs and config
-        updates, calls of the running turn that wait for their output, and what is pinned. A call goes with its
-        output. `counter` says how many tokens a text has. `restore()` takes it back.
+        Protected are: the first instructions, the first summary, the last user message, all handoffs and config
+        updates, calls of the running turn that wait for their output, and pinned items. A call leaves together with its
+        output. `counter` counts the tokens of a text. `restore()` puts the items back.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -578,7 +577,7 @@ class ChatContext(ChatView["ChatContext"]):
         return self
 
     def _around(self, outcome: Outcome) -> tuple[Items, Items]:
-        """Return the items before and after what was done the first time."""
+        """Return the items before and after the first call with this key."""
         journal, last = self._writer, outcome.version
         return journal.past(last - len(outcome.events)).items, journal.past(last).items
 
@@ -597,7 +596,7 @@ class ChatContext(ChatView["ChatContext"]):
 
     @property
     def summary_failure(self) -> str | None:
-        """Why the last `summarize` or `merge_with_summary` got no summary and changed nothing; None if it did."""
+        """The reason why the last `summarize` or `merge_with_summary` got no summary and changed nothing, else None."""
         return self._no_summary
 
     async def merge(
@@ -611,13 +610,13 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Take what another context has and this one never had, and return self.
+        Add the items of another context that this one never held, and return self.
 
-        Items go where their time belongs among those that are here. With `base="auto"` the point at which both
-        were the same is found by itself. What sets instructions or tools stays behind unless `instructions` is
-        true. Where both sides changed that, or both summarised the same items, `on_conflict` says who
-        wins (`ours`, `theirs`, `newest`), and a `ConflictResolved` event keeps both sides. A context of another
-        log is adopted into this one first, in the same transaction.
+        Each item goes to the place that its time gives it. With `base="auto"` the last version that both contexts share
+        is found automatically. Items that set instructions or tools are merged only if `instructions` is true. If both
+        sides changed these, or both summarised the same items, `on_conflict` decides which side wins (`ours`, `theirs`,
+        `newest`), and a `ConflictResolved` event records both sides. A context of another log is first adopted into
+        this one, in the same transaction.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -643,9 +642,9 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Take the last answer of another context to the end of this one, and return self.
+        Append the last answer of another context to this one, and return self.
 
-        `agent_id` is stamped on it. Nothing happens where there is none, or it was taken before.
+        The copy gets `agent_id`. Nothing happens if there is no answer or if it was merged before.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -669,10 +668,10 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Add a message in which a model tells what another context holds, and return self.
+        Add a message in which a model summarises another context, and return self.
 
-        Without an answer nothing changes, and `summary_failure` says why. The same version of the other context
-        is told once.
+        Without an answer nothing changes, and `summary_failure` has the reason. A version of the other context is
+        summarised only once.
         """
         self._require_writer()
         text = await in_thread(lambda: render_items(other.items))
@@ -692,14 +691,14 @@ class ChatContext(ChatView["ChatContext"]):
 
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3, idempotency_key: str | None = None) -> Self:
         """
-        Put a summary in the place of all but the last turns, and return self.
+        Replace all but the last turns by a summary, and return self.
 
-        Instructions, handoffs, config updates and pinned items stay. An earlier summary is taken into the new
-        one. Without an answer nothing changes, and `summary_failure` says why. `undo_summary()` takes it back.
+        Instructions, handoffs, config updates and pinned items stay. The new summary includes an earlier one. Without
+        an answer nothing changes, and `summary_failure` has the reason. `undo_summary()` reverts it.
 
         Raises:
             InvalidInputError: a negative number of turns.
-            DecisionRefusedError: what was to be told was evicted while the model wrote.
+            DecisionRefusedError: items to be summarised were evicted while the model wrote.
         """
         self._require_writer()
         self._no_summary = None
@@ -724,7 +723,7 @@ class ChatContext(ChatView["ChatContext"]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Take a summary away, the last one without an id, and put back what it tells.
+        Remove a summary, without an id the last one, and put back the items that it summarises.
 
         Raises:
             NotFoundError: there is no such summary.
@@ -734,7 +733,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     async def _is_repeated(self, call: object, key: str | None) -> bool:
-        """Whether a call was made before under its key: a model that has answered once need not be asked again."""
+        """Whether a call was made before under its key: then the model need not be asked again."""
         return await in_thread(self._writer.repeated, call, key) is not None
 
     def _fold_away(
@@ -747,7 +746,7 @@ class ChatContext(ChatView["ChatContext"]):
             summary=self._summary(SUMMARY + answer.text, plan.created_at, None),
             model=model,
         )
-        # What it tells is named, so what others appended meanwhile does no harm.
+        # The command names the summarised items, so events that others appended meanwhile do no harm.
         self._record(command, call=call, idempotency_key=key, catch_up=True)
 
     def _summary(self, text: str, created_at: float, agent_id: str | None) -> MessageAdded:
@@ -817,42 +816,42 @@ class ChatContext(ChatView["ChatContext"]):
 
     def at(self, moment: int | str | datetime | Moment) -> ReadOnlyChatContext:
         """
-        Return the context as it was: at a version, a time, a position of the log, or a named version.
+        Return the context at a version, a time, a position of the log, or a named version.
 
-        An int is a version, negative from the head (-1: the version before it); an aware datetime, or ISO
-        text with a zone, a time; `"pos:P"` a position; any other text a name.
+        An int is a version; negative ones count from the head (-1: the version before it). An aware datetime, or ISO
+        text with a zone, is a time; `"pos:P"` is a position; any other text is a name.
 
         Raises:
             NotFoundError: no such version or name.
-            InvalidInputError: the text is none of these, or a time without a zone.
+            InvalidInputError: the text has none of these forms, or a time has no zone.
         """
         return self._view(ReadOnlyChatContext, self.version_at(moment))
 
     @property
     def readonly(self) -> ReadOnlyChatContext:
-        """A live view of this context that cannot be changed."""
+        """A live view of this context; every changing call on it is refused."""
         return self._view(ReadOnlyChatContext)
 
     def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
-        """Return the recorded events themselves: versions above `after`, up to and including `until`."""
+        """Return the recorded events with versions above `after`, up to and including `until`."""
         return self.recorded_events(after=after, until=until)
 
     def replay(self, policy: Policy | str) -> Replay:
         """
-        Run this context's history again under another policy, and say what the model would have seen (offline).
+        Run this context's history again under another policy, and return what the model would have seen (offline).
 
-        A policy is called with a detached context before each call of the model, and may truncate or evict there; or
-        it is a name: `all`, `tokens:8000`, `items:50`.
+        A policy is a function that gets a detached context before each call of the model, and may truncate or evict
+        there; or it is a name: `all`, `tokens:8000`, `items:50`.
 
         Raises:
-            InvalidInputError: there is no policy of this name, or it is to be awaited (`areplay`).
+            InvalidInputError: there is no policy of this name, or the policy must be awaited (`areplay`).
         """
         from .replay import replay_now
 
         return replay_now(*self._replayed(policy))
 
     async def areplay(self, policy: Policy | str) -> Replay:
-        """`replay()` with a policy that may be awaited, such as `lambda chat: chat.summarize(llm)`."""
+        """`replay()` with a policy that may be async, such as `lambda chat: chat.summarize(llm)`."""
         from .replay import replay_awaited
 
         return await replay_awaited(*self._replayed(policy))
@@ -890,19 +889,19 @@ REFUSAL = (
 
 class ReadOnlyChatContext(ChatContext):
     """
-    A chat context that can be read only; every changing call raises RuntimeError.
+    A chat context that can only be read; every changing call raises RuntimeError.
 
-    `ReadOnlyChatContext(context)` is a live view of a context, `ReadOnlyChatContext(items)` one of items that
-    stay as they are; `context.at(moment)` gives one of the past.
+    `ReadOnlyChatContext(context)` is a live view of a context; `ReadOnlyChatContext(items)` holds items that never
+    change; `context.at(moment)` gives a context of the past.
     """
 
     def __init__(self, shown: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
-        # Items of nobody: a context of their own, which nobody can change, holds them.
+        # Plain items get a context of their own, which no other code can change.
         self._show(shown if isinstance(shown, ChatView) else ChatContext(shown))
 
 
 def _ids(ids: str | Iterable[str]) -> tuple[str, ...]:
-    # A set has another order in each process, and a call that is repeated there is the same one.
+    # The order of a set differs between processes. It is sorted so that a repeated call is recognised.
     return (ids,) if isinstance(ids, str) else tuple(sorted(ids) if isinstance(ids, Set) else ids)
 
 
@@ -914,9 +913,9 @@ def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:
 
 async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> SummaryAnswer:
     """
-    Ask a model to summarise `text`, folding in a summary of what came before it.
+    Ask a model to summarise `text`, together with a summary of the items before it.
 
-    An error, also one after part of the answer, and a blank answer give a `failure` in words, and no text.
+    An error, also one after part of the answer, or a blank answer gives a `failure` in words and no text.
     """
     from ..llm.base import collect
 
@@ -937,5 +936,5 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
 
 async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:
-    """Return a summary of `text`, or "" where there is none; `ask_for_summary` says why."""
+    """Return a summary of `text`, or "" if there is none; `ask_for_summary` also gives the reason."""
     return (await ask_for_summary(llm, text, prior=prior)).text

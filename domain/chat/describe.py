@@ -52,7 +52,7 @@ from .events import (
 FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
 
 
-# By type and not by `match`: the fold of a chat asks for every edit.
+# By type and not by `match`, which is slower: the fold of a chat asks for every edit.
 _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
     ItemsEvicted: lambda event: Left(event.items, event.how, event.reason),
     InstructionsReplaced: lambda event: Left(event.replaced, "replace"),
@@ -63,13 +63,13 @@ _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
 
 
 def left_by(event: Event) -> Left | None:
-    """Return which items left the view with an event; None where none did."""
+    """Return which items left the view with an event, or None."""
     left = _LEFT_BY.get(type(event))
     return None if left is None else left(event)
 
 
 def describe(event: ChatEvent) -> Change:
-    """Return what an event did to a chat."""
+    """Return the effect of an event on a chat."""
     match event:
         case MessageAdded() | FunctionCalled() | FunctionReturned() | HandedOff() | ConfigUpdated():
             return Change(lambda _: said_by(event), is_born=True)
@@ -157,7 +157,7 @@ def _merged(event: Merged) -> Change:
             f"stays here though evicted there: {named(event.evicted)}" if event.evicted else "",
         ])  # fmt: skip
 
-    # With another agent's name on it the item is a new one, which this event brought into the world.
+    # With another agent's id the item is a new one, which this event created.
     is_born = bool(event.agent_id and taken)
     merged = Fact("merged", new=f"{event.source}@{event.version}")
     return Change(words, facts=(merged,), is_born=is_born, came=() if is_born else taken)
@@ -205,7 +205,7 @@ def body_of(item: ChatItemEvent) -> str:
 
 
 def said_by(item: ChatItemEvent) -> str:
-    """Return the text of an item; a message behind its role, since the type of the event says the rest."""
+    """Return the text of an item; a message follows its role, because the type of its event does not name the role."""
     prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
     return prefix + body_of(item)
 
@@ -215,6 +215,6 @@ def _spoken(item: ChatItemEvent) -> str:
 
 
 def _image(image: Image) -> str:
-    # A data URL is a picture in letters: of no use to a reader.
+    # A data URL holds the whole picture as text, which a reader cannot use.
     shown = image.image.partition(",")[0] + ",…" if image.image.startswith("data:") else image.image
     return f"[image {shown}]"

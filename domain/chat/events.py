@@ -1,8 +1,8 @@
 """
 The events of a chat context.
 
-A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. Open JSON
-lies in `bytes` in its canonical form. Items are events: what was added is stored once, here.
+A tag is kept for ever. A field is never renamed, retyped or reused, and a new field has a default. Open JSON is stored
+as `bytes` in its canonical form. Items are events: an added item is stored once, here.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..totals import Totals
 from .items import ChatRole, ImageContent
 
 
-# `gc=False` throughout: what is frozen and holds only values cannot be part of a cycle, and a long history is
-# read markedly faster when the collector does not have to look at every event.
+# `gc=False` throughout: frozen structs that hold only values cannot be part of a cycle, and a long history loads
+# markedly faster when the garbage collector does not visit every event.
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
     """Base of all chat events: a msgpack map with the tag under `t`."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """
-    The shape an imported item had at its source, so that it can be given back as it came.
+    The shape of an imported item at its source, so that it can be exported unchanged.
 
-    `starts` is true for the first item of a source message. `rest` is canonical JSON of what the items
-    themselves do not say: see `source_shape` of each provider in `refold.domain.formats`.
+    `starts` is true for the first item of a source message. `rest` is canonical JSON of the parts that the items do not
+    hold: see `source_shape` of each provider in `refold.domain.formats`.
     """
 
     starts: bool = True
@@ -47,7 +47,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     encode_options: JsonObject = b""
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where it cannot be shown as an image."""
+        """Raise InvalidInputError if it cannot be shown as an image."""
         options = {"encode_options": parse_json(self.encode_options)} if self.encode_options else {}
         try:
             ImageContent.model_validate({"id": self.id, "image": self.image, **options})
@@ -56,7 +56,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
-    """The context came to be. `attributes` is canonical JSON of what its source said about it."""
+    """The context was created. `attributes` is canonical JSON of further data from its source."""
 
     user: str | None = None
     session: str | None = None
@@ -114,7 +114,7 @@ class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.hande
 
 
 class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.config_updated.v1"):
-    """Instructions or tools changed in mid-conversation; None leaves a part as it is."""
+    """Instructions or tools changed during the conversation; None leaves that part unchanged."""
 
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
@@ -128,35 +128,35 @@ class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
 
 
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
-# How many items an event names that changed what can be seen: more than a page or a prompt's end shows.
+# The number of items in `tail`: more than a page or the end of a prompt shows.
 TAIL_ITEMS = 64
 ITEM_EVENTS = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
 
 
-# What changes the items that are there. Such an event names items, it never copies them; `change` says by how
-# much the view grows or shrinks, so that totals can be kept without looking an item up.
+# Events that change which items are in the view. They name items and never copy them; `change` is the growth of the
+# view (negative if it shrinks), so that totals can be kept without reading an item.
 
 
 class _ViewEvent(_Event, frozen=True, kw_only=True, gc=False):
     """
-    Base of the events that change which items can be seen.
+    Base of the events that change which items are in the view.
 
-    `tail` names the last items that can be seen behind the event, in order, so that the end of a long and much
-    edited context can be read without its beginning: all of them, or `TAIL_ITEMS`. None says nothing.
+    `tail` names the last items in the view after the event, in order: all of them, or `TAIL_ITEMS`. With it the end of
+    a long and often edited context can be read without its beginning. None: the event does not name them.
     """
 
     tail: tuple[Span, ...] | None = None
 
 
 class ItemInserted(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.item_inserted.v1"):
-    """An item was put right before another one."""
+    """An item was inserted directly before another one."""
 
     item: ChatItemEvent
     before: Ref
 
 
 class InstructionsReplaced(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.instructions_replaced.v1"):
-    """A system message took the place of the first one, and all system messages went."""
+    """A system message took the place of the first one, and all other system messages left the view."""
 
     item: MessageAdded
     before: Ref
@@ -182,14 +182,14 @@ class ItemsRestored(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.i
 
 
 class ItemsPinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items_pinned.v1"):
-    """Items may not leave the view until they are unpinned."""
+    """Items were pinned: they stay in the view until they are unpinned."""
 
     items: tuple[Span, ...]
     reason: str | None = None
 
 
 class ItemsUnpinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items_unpinned.v1"):
-    """Items may leave the view again."""
+    """Items were unpinned: they may leave the view again."""
 
     items: tuple[Span, ...]
     reason: str | None = None
@@ -203,7 +203,7 @@ class Cleared(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.cleared
 
 
 class Summarized(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.summarized.v1"):
-    """A summary took the place of the items that it tells; `before` is the first item that was kept."""
+    """A summary took the place of the items that it summarises; `before` is the first item that was kept."""
 
     item: MessageAdded
     before: Ref
@@ -213,7 +213,7 @@ class Summarized(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.summ
 
 
 class SummaryUndone(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.summary_undone.v1"):
-    """A summary left the view, and what it told is back."""
+    """A summary left the view, and the items that it summarised are back."""
 
     summary: Ref
     items: tuple[Span, ...]
@@ -222,12 +222,12 @@ class SummaryUndone(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.s
 
 class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v1"):
     """
-    The context came to be as a child of `parent` at `version`, whose past it keeps.
+    The context was created as a child of `parent` at `version`, whose past it keeps.
 
-    `lineage` has all ancestors, the root first and the parent last, each up to the version that counts here.
-    `carried` names the items that came along, in their order here; None stands for all, as they were.
-    `config` is an item of the child's own, where what came along would not leave the same instructions and
-    tools in force. `root` decides the slice. `change` is what the child begins with.
+    `lineage` has all ancestors, the root first and the parent last, each up to the version that counts here. `carried`
+    names the items that were carried over, in their order here; None means all, unchanged. `config` is an item of the
+    child itself; it is there if the carried items would not leave the same instructions and tools in force. `root`
+    decides the slice. `change` is the total of the items with which the child begins.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("parent",)
@@ -247,7 +247,7 @@ class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where items went that a merge took: right before an item, or (None) to the end."""
+    """The place of items that a merge added: directly before an item, or (None) at the end."""
 
     before: Ref | None
     items: tuple[Span, ...]
@@ -257,9 +257,9 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
     """
     Another context, `source` at `version`, was merged into this one.
 
-    `how` is `full`, `result` (its last answer alone) or `summary` (a message behind this event tells it).
-    `placed` names what was taken; `told` what a summary tells; `evicted` what the other side had let go of since
-    `base`, the point at which both were the same, and which stays here. `agent_id` was stamped on what was taken.
+    `how` is `full`, `result` (only its last answer) or `summary` (the message after this event summarises it). `placed`
+    names the merged items, `told` the summarised ones. `evicted` names items that the other side had evicted since
+    `base`, the last version that both share; they stay here. The merged items got `agent_id`.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
@@ -277,9 +277,9 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
 
 class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.conflict_resolved.v1"):
     """
-    In a merge both sides had changed the same: `kind` is `config` or `summary`.
+    In a merge both sides had changed the same thing: `kind` is `config` or `summary`.
 
-    `rule` is what the caller asked for (`ours`, `theirs`, `newest`), `kept` the side it chose.
+    `rule` is the caller's choice (`ours`, `theirs`, `newest`), `kept` the side that it chose.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
@@ -322,7 +322,7 @@ VIEW_EVENTS = (
 
 
 def added_item(event: object) -> ChatItemEvent | None:
-    """Return the item that an event brought into the world, or None: a merge or a restoration only shows it again."""
+    """Return the item that an event created, or None: a merge or a restoration only shows an item again."""
     if isinstance(event, ITEM_EVENTS):
         return event
     if isinstance(event, ItemInserted | InstructionsReplaced | Summarized):
@@ -339,12 +339,12 @@ def is_instructions(item: ChatItemEvent) -> bool:
 
 
 def is_summary(item: ChatItemEvent) -> bool:
-    """Return whether an item is a message that tells others, by its `extra["summary"]`."""
+    """Return whether an item is a message that summarises others, by its `extra["summary"]`."""
     if not isinstance(item, MessageAdded) or b'"summary"' not in item.extra:
         return False
     return bool(parse_json(item.extra).get("summary"))
 
 
 def is_user(item: ChatItemEvent) -> bool:
-    """Return whether an item is a message of the user: the beginning of a turn."""
+    """Return whether an item is a message of the user, which begins a turn."""
     return isinstance(item, MessageAdded) and item.role == "user"

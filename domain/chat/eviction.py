@@ -9,10 +9,10 @@ from .state.sequence import Items
 
 class Eviction:
     """
-    The difference that an eviction made.
+    The effect of an eviction.
 
-    A provider keeps the beginning of a prompt that it has seen; what follows the first change is read anew. So
-    what was evicted last costs least: `tokens_kept` is the part of the prompt that stays as it was.
+    A provider caches the beginning of a prompt; it reads everything after the first change again. So evicting the last
+    items costs least: `tokens_kept` is the part of the prompt that stays unchanged.
     """
 
     def __init__(self, before: Items, after: Items, version: int) -> None:
@@ -24,7 +24,7 @@ class Eviction:
 
     @property
     def version(self) -> int:
-        """The version of the context behind the eviction."""
+        """The version of the context after the eviction."""
         return self._version
 
     @cached_property
@@ -40,13 +40,13 @@ class Eviction:
 
     @cached_property
     def first_changed_item(self) -> int | None:
-        """The index of the first item that is another one now, None where nothing left."""
+        """The index of the first item that changed, or None if no item left."""
         order = self._before.order()
         return next((place for place, ordinal in enumerate(order) if ordinal in self._leaving), None)
 
     @cached_property
     def first_changed_message(self) -> int | None:
-        """The index of the first OpenAI message that is another one now, None where nothing left."""
+        """The index of the first OpenAI message that changed, or None if no item left."""
         from ..formats.openai.send import openai_messages
 
         first = self.first_changed_item
@@ -54,5 +54,5 @@ class Eviction:
 
     @cached_property
     def tokens_kept(self) -> int:
-        """The estimated tokens before the first change: what a prompt cache still holds."""
+        """The estimated tokens before the first change: the part of the prompt that a cache still holds."""
         return self._before.total_of(self._before.order()[: self.first_changed_item]).tokens

@@ -1,8 +1,8 @@
 """
-The items of a chat context as its users see them: pydantic models, read-only all the way down.
+The items of a chat context as users see them: pydantic models, read-only at every depth.
 
-Names, fields and defaults are the seed's. An item is a view of the event that added it, which is
-why it cannot be assigned to: a change is another event.
+Names, fields and defaults are those of the seed, the system on which they are modelled. An item is a view of the event
+that added it. So it cannot be assigned to: a change is another event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from ..clock import REAL_SYSTEM
 from ..frozen import FrozenDict, freeze
 
-# What stands at which index of a file of each type. A GIF is of 1987 or of 1989; a WebP lies in a RIFF container.
+# The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.
 SIGNATURES: dict[str, Sequence[tuple[int, bytes]]] = {
     "image/jpeg": ((0, b"\xff\xd8\xff"),),
     "image/png": ((0, b"\x89PNG\r\n\x1a\n"),),
@@ -31,10 +31,10 @@ WHITE = (255, 255, 255, 255)
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:
     """
-    Return a picture as a data URL: bytes as they are, a PIL image or av.VideoFrame encoded.
+    Return a picture as a data URL: bytes unchanged, a PIL image or av.VideoFrame encoded.
 
     Raises:
-        ValueError: it is none of these, its bytes are of no known type, or it cannot be encoded.
+        ValueError: it has another type, its bytes are of an unknown type, or it cannot be encoded.
         ImportError: Pillow is needed and not installed.
     """
     if isinstance(picture, bytes | bytearray | memoryview):
@@ -51,7 +51,7 @@ def data_url_of(picture: object, options: EncodeOptions) -> str:
 
 
 def _known(module: str, name: str) -> Any:
-    """Return a class of an optional package, or () while nobody has imported that: then no object can be one."""
+    """Return a class of an optional package, or () if it is not imported: then no object can be an instance."""
     return getattr(sys.modules.get(module), name, ())
 
 
@@ -85,7 +85,7 @@ def _require_pillow() -> Any:
 def _encoded(image: Any, options: EncodeOptions) -> bytes:
     pillow, operations = _require_pillow()
     try:
-        # A photo may say by a tag which way is up; tags are not written, so it is turned here.
+        # A photo may have a tag that gives its orientation. Tags are not written, so the picture is rotated here.
         image = _in_plain_colours(operations.exif_transpose(image))
         if options.resize_options is not None:
             size = (options.resize_options.width, options.resize_options.height)
@@ -101,13 +101,13 @@ def _encoded(image: Any, options: EncodeOptions) -> bytes:
 
 
 def _in_plain_colours(image: Any) -> Any:
-    # Pillow resizes images with a palette by taking the nearest pixel, whatever it is told.
+    # Pillow resizes images with a palette by taking the nearest pixel, even if another filter is asked for.
     is_transparent = "A" in image.getbands() or "transparency" in image.info
     return image.convert("RGBA" if is_transparent else "RGB")
 
 
 def _on_white(image: Any, pillow: Any) -> Any:
-    """Return an image that JPEG can hold: what is transparent would come out as whatever colour lies beneath."""
+    """Return an image that JPEG can hold. JPEG has no transparency: transparent pixels would show a random colour."""
     if image.mode != "RGBA":
         return image
     ground = pillow.new("RGBA", image.size, WHITE)
@@ -118,7 +118,7 @@ Frozen = AfterValidator(freeze)
 
 
 class ChatRole(str, enum.Enum):  # noqa: UP042 - the seed's base classes: str(role) stays "ChatRole.USER"
-    """The role of a message; there is no tool role, outputs are items of their own."""
+    """The role of a message; there is no tool role, because outputs are separate items."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -133,7 +133,7 @@ class _View(BaseModel):
 
 
 class ResizeOptions(_View):
-    """Width and height in pixels that a picture is brought to; the aspect ratio is not kept."""
+    """The width and height in pixels to which a picture is resized; the aspect ratio is not kept."""
 
     width: int
     height: int
@@ -143,7 +143,7 @@ class EncodeOptions(_View):
     """
     How a PIL image or a video frame is encoded.
 
-    `quality`, from 1 to 100, is that of JPEG; PNG has none. `resize_options=None` keeps the size.
+    `quality`, from 1 to 100, applies to JPEG; PNG ignores it. `resize_options=None` keeps the size.
     """
 
     format: Literal["JPEG", "PNG"] = "JPEG"
@@ -163,8 +163,8 @@ class ImageContent(_View):
     """
     An image in a message: `image` is a URL or a data URL.
 
-    It can be made of the bytes of a JPEG, PNG, GIF or WebP file, which are kept as they are, and of a PIL image or
-    an av.VideoFrame, which is encoded at once by `encode_options`.
+    `image=` also accepts the bytes of a JPEG, PNG, GIF or WebP file, which are kept unchanged, and a PIL image or an
+    av.VideoFrame, which is encoded at once with `encode_options`.
     """
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("img_"))
@@ -174,7 +174,7 @@ class ImageContent(_View):
     encode_options: EncodeOptions = Field(default_factory=EncodeOptions)
 
     if TYPE_CHECKING:
-        # Type checkers would take only what the field holds in the end: text.
+        # Without this signature, type checkers would accept only text, the type of the field.
         def __init__(
             self,
             *,
@@ -223,7 +223,7 @@ class ChatMessage(_Item):
     text_instructions: str | None = None
 
     def instructions_for_modality(self, modality: str) -> Any:
-        """Return the variant for "audio" or "text" where there is one, else the content."""
+        """Return the variant for "audio" or "text" if there is one, else the content."""
         variant = {"audio": self.audio_instructions, "text": self.text_instructions}.get(modality)
         return self.content if variant is None else variant
 
@@ -261,7 +261,7 @@ class AgentHandoff(_Item):
 
 
 class AgentConfigUpdate(_Item):
-    """Instructions or tools change in mid-conversation."""
+    """Instructions or tools change during the conversation."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("cfgupd_"))
     type: Literal["agent_config_update"] = "agent_config_update"

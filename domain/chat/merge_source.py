@@ -1,4 +1,4 @@
-"""The other context of a merge, seen from the log of the one that takes."""
+"""The other context of a merge, as seen from the log of the receiving context."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def seen_from(
     """
     Yield the other side of a merge into `stream`, and the idempotency key that is left for the merge itself.
 
-    A context of another log is adopted on the way, if it `is_wanted`: its events and the merge are one transaction,
-    which bears the key.
+    If the other context is in another log and `is_wanted`, it is adopted: its events and the merge are one transaction,
+    which has the key.
     """
     other._source.settle()
     if other._home.is_shared_with(home):
@@ -55,7 +55,9 @@ def seen_from(
 
 def other_as_given(other: ChatView[Any], home: Home) -> tuple[object, ...]:
     """
-    Return the same for one that may lie elsewhere; a detached one, whose name says nothing there, with what it holds.
+    Return values that identify the other context, for comparing repeated calls.
+
+    The id of a detached context means nothing in another log, so its items are added.
     """
     is_nameless = other.is_detached and not other._home.is_shared_with(home)
     held = [as_given(item, *MADE_UP) for item in other._state.items] if is_nameless else None
@@ -67,18 +69,18 @@ def _side(stream: str, version: int, state: ChatState) -> OtherSide:
 
 
 def fork_point_with(side: OtherSide, journal: Journal[ChatState]) -> Segment | None:
-    """Return the version of a context up to which the other side and the one of a journal have one past."""
+    """Return the last version that this context and the other side share, or None."""
     own = Segment(journal.place.stream, journal.version)
     ours = (*journal.state.ancestry, own)
     return fork_point(ours, (*side.ancestry, Segment(side.stream, side.version)))
 
 
 def items_at(base: Segment, journal: Journal[ChatState]) -> Items:
-    """Return the items that a context, which a journal's one may go back to, held at a version."""
+    """Return the items of a version of this context or of one of its ancestors."""
     if base.stream == journal.place.stream:
         return journal.past(base.version).items
     events = journal.log.read_events(base.stream, until=base.version)
     if len(events) < base.version:
-        # It was decided in this transaction, and is not in the log yet; what this context began with holds it.
+        # The fork was decided in this transaction and is not in the log yet; version 1 of this context has its items.
         return journal.past(1).items
     return CHAT.fold(CHAT.initial_state, complete(journal.log, events)).items

@@ -1,9 +1,9 @@
 """
 Which output answers which call.
 
-Calls and outputs pair by occurrence, since ids repeat in real runs: an output answers the first call under its
-id that still waits in the newest batch which asked for that id. A batch is a row of calls that only handoffs and
-config updates may interrupt.
+Calls and outputs pair by occurrence, because ids repeat in real runs. An output answers the first waiting call with its
+id, in the newest batch that has such a call. A batch is a sequence of calls that only handoffs and config updates may
+interrupt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturn
 
 
 class Pairs(msgspec.Struct, frozen=True):
-    """Indexes into a list of items: of the output to each answered call, and of the call to each such output."""
+    """Indexes in a list of items: the output of each answered call, and the call of each such output."""
 
     output_of: dict[int, int]
     call_of: dict[int, int]
@@ -29,7 +29,7 @@ class Pairs(msgspec.Struct, frozen=True):
 
 
 def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
-    """Return which outputs answer which calls, in one pass; an output before its call answers nothing."""
+    """Return which outputs answer which calls, in one pass; an output before its call answers no call."""
     pairs = Pairs({}, {})
     waiting: dict[str, list[tuple[int, int]]] = {}
     batch, in_batch = 0, False

@@ -1,4 +1,4 @@
-"""Replay: the prompts that a model would have been sent under another policy, and what a cache would have had."""
+"""Replay: the prompts that a model would have got under another policy, and the part that a cache would have held."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .views import item_of
 
 
 class Prompts:
-    """Prompts of any kind: each as what it shares with the beginning of the one before, and what follows that."""
+    """A sequence of prompts, each stored as the number of items that it shares with the previous one, and the rest."""
 
     def __init__(self) -> None:
         self._last = Items()
         self._steps: list[tuple[int, tuple[ChatItemEvent, ...]]] = []
 
     def add(self, items: Items) -> int:
-        """Add a prompt, and return the estimated tokens of the beginning that the one before had too."""
+        """Add a prompt, and return the estimated tokens of the beginning that it shares with the previous one."""
         shared, tokens = _shared(items, self._last)
         self._steps.append((shared, tuple(items[shared:])))
         self._last = items
@@ -45,7 +45,7 @@ class Prompts:
 
 
 def _shared(items: Items, earlier: Items) -> tuple[int, int]:
-    """Return how many items two prompts begin with alike, and their tokens."""
+    """Return the number of equal items at the beginning of two prompts, and their tokens."""
     if items.continues(earlier):
         return len(earlier), earlier.tokens
     count = tokens = 0
@@ -57,17 +57,17 @@ def _shared(items: Items, earlier: Items) -> tuple[int, int]:
 
 
 class TruncatedPrompts:
-    """Prompts of a history that is truncated before each: how much of it had come, and what had left."""
+    """Prompts of a history that is truncated before each: the items added so far, and those removed."""
 
     def __init__(self, history: Truncation) -> None:
         self._history = history
         self._tokens = 0
-        # How many items had come at each prompt, and in which one each that left was missing first.
+        # The number of items that were added before each prompt, and for each removed item its first prompt without it.
         self._reach: list[int] = []
         self._gone: dict[int, int] = {}
 
     def add(self) -> int:
-        """Truncate for a prompt, and return the estimated tokens of the beginning that the one before had too."""
+        """Truncate, add a prompt, and return the tokens of the beginning that it shares with the previous one."""
         history = self._history
         leaving = history.truncate()
         self._gone.update(dict.fromkeys(leaving, len(self._reach)))
@@ -89,8 +89,10 @@ Policy = Callable[[Any], Awaitable[object] | object]
 
 class ReplayedCall(NamedTuple):
     """
-    A call of the model: `version` brought the first item of its answer. Tokens are estimates; `cached` are those that
-    the prompt shares with the beginning of the one before, `then` as it was and `now` under the policy.
+    A call of the model; `version` added the first item of its answer.
+
+    Tokens are estimates. `cached_*` are those of the beginning that the prompt shares with the previous one. `*_then`
+    is as recorded, `*_now` under the policy.
     """
 
     version: int
@@ -106,12 +108,12 @@ class Replay:
     def __init__(self, now: Prompts | TruncatedPrompts) -> None:
         self.calls: list[ReplayedCall] = []
         self._then, self._now = Prompts(), now
-        # The places of the calls, by version.
+        # The indexes of the calls, by version.
         self._places: dict[int, int] = {}
 
     @property
     def tokens_then(self) -> int:
-        """The tokens of all prompts as they were."""
+        """The tokens of all prompts as recorded."""
         return sum(call.tokens_then for call in self.calls)
 
     @property
@@ -121,17 +123,17 @@ class Replay:
 
     @property
     def cached_then(self) -> int:
-        """The tokens that a cache would have had, as it was."""
+        """The tokens that a cache would have held, as recorded."""
         return sum(call.cached_then for call in self.calls)
 
     @property
     def cached_now(self) -> int:
-        """The tokens that a cache would have had under the policy."""
+        """The tokens that a cache would have held under the policy."""
         return sum(call.cached_now for call in self.calls)
 
     def seen(self, version: int, *, then: bool = False) -> list[ChatItem]:
         """
-        Return the items that the model would have seen for the call of a version; `then` those that it did see.
+        Return the items that the model would have seen for the call of a version; with `then`, those that it did see.
 
         Raises:
             InvalidInputError: no call has this version.
@@ -145,14 +147,14 @@ class Replay:
         return [item_of(event) for event in prompts.items(self._places[version])]
 
     def add(self, version: int, was: Items, *, tokens_now: int, cached_now: int) -> None:
-        """Note a call, given what could be seen before it, and how much can be under the policy."""
+        """Add a call: `was` is the prompt as recorded, `tokens_now` its size under the policy."""
         cached_then = self._then.add(was)
         self._places[version] = len(self.calls)
         self.calls.append(ReplayedCall(version, was.tokens, tokens_now, cached_then, cached_now))
 
 
 class _Step(NamedTuple):
-    """The items that a version brought, what was seen before it, and whether the model was asked for them."""
+    """The items that a version added, the items before it, and whether a call of the model added them."""
 
     version: int
     items: tuple[ChatItemEvent, ...]
@@ -187,10 +189,10 @@ def replayed(
     events: Sequence[Any], first_version: int, policy: Policy, scratch: Scratch
 ) -> tuple[Replay, Iterator[Any]]:
     """
-    Return an empty replay, and what fills it: it gives what each turn of the policy returned, to be awaited if need be.
+    Return an empty replay, and an iterator that fills it and yields each result of the policy, to be awaited if needed.
 
-    `events` are those of a context, completed, the first of them of version `first_version`; what it has of its parents
-    comes before version 1. They are put into `scratch`, an empty context.
+    `events` are those of a context, completed; the first has version `first_version`. Events of its parents have
+    versions below 1. The events are added to `scratch`, an empty context.
     """
     steps = _steps(events, first_version)
     if isinstance(policy, _KeepNewest):
@@ -215,7 +217,7 @@ def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompt
 def _run_truncation(
     steps: Iterator[_Step], replay: Replay, history: Truncation, prompts: TruncatedPrompts
 ) -> Iterator[Any]:
-    """A context would look at all of it at each call; what is truncated for its sake alone is not looked at again."""
+    """Fill a replay whose policy only truncates: incrementally, since a context would read all items at each call."""
     for step in steps:
         if step.is_call:
             cached = prompts.add()
@@ -226,10 +228,10 @@ def _run_truncation(
 
 def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
     """
-    Run a replay whose policy does not wait for anything.
+    Run a replay whose policy is not async.
 
     Raises:
-        InvalidInputError: it does: `areplay` is for such.
+        InvalidInputError: the policy is async: use `areplay`.
     """
     for turn in turns:
         if inspect.isawaitable(turn):
@@ -240,7 +242,7 @@ def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
 
 
 async def replay_awaited(replay: Replay, turns: Iterator[Any]) -> Replay:
-    """Run a replay whose policy may wait for something, as a summary by a model does."""
+    """Run a replay whose policy may be async, such as a summary by a model."""
     for turn in turns:
         if inspect.isawaitable(turn):
             await turn
@@ -255,7 +257,7 @@ def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
         before = state.items
         state = CHAT.fold(state, [event])
         if isinstance(recorded_event(event), Summarized):
-            # What a model wrote about items is no item of the history.
+            # A summary is about items of the history; it is not one of them.
             seen.update(item.id for item in state.items)
             continue
         new = tuple(item for item in _added(event, before, state.items) if item.id not in seen)
@@ -263,7 +265,7 @@ def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
             continue
         seen.update(item.id for item in new)
         is_model = _is_model(new[0])
-        # A parent's calls are its own matter.
+        # Calls of a parent are not counted here.
         yield _Step(version, new, before, is_model and not was_model and version > 0)
         was_model = _is_model(new[-1])
 
@@ -282,7 +284,7 @@ def _is_model(item: ChatItemEvent) -> bool:
 
 
 def keep_all(_chat: object) -> None:
-    """Let everything stay."""
+    """Keep all items."""
 
 
 def keep_tokens(count: int) -> Policy:

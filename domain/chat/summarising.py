@@ -1,4 +1,4 @@
-"""The texts around a summary: the prompt, the items as a model reads them, and its answer."""
+"""The texts around a summary: the prompt, the items in the form that the model gets, and its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "[Conversation Summary]\n"
 OTHERS_SUMMARY = "[Sub-agent Summary]\n"
-# A summary needs no more of a tool's output.
+# A summary needs only the beginning of a tool's output.
 SHOWN_OUTPUT_CHARACTERS = 200
 NON_TEXT = "[non-text content]"
 SUMMARIZE_PROMPT = """\
@@ -43,7 +43,7 @@ class HasItems(Protocol):
 
 def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
     """
-    Return one line for each message, call and output, as a summary is made of.
+    Return one line for each message, call and output, for a prompt that asks for a summary.
 
     Outputs are cut after 200 characters; handoffs and config updates give no line.
     """
@@ -51,7 +51,7 @@ def render_items(items: Iterable[ChatItem | ChatItemEvent]) -> str:
 
 
 def render_context_as_text(context: HasItems) -> str:
-    """Return what was said and done, without instructions and blank messages, outputs in full."""
+    """Return the conversation as text, without instructions and blank messages, with full outputs."""
     return "\n".join(line for line in map(_transcript_line, context.items) if line is not None)
 
 
@@ -95,20 +95,20 @@ def _is_summary(message: ChatMessage | MessageAdded) -> bool:
 
 
 class SummaryAnswer(msgspec.Struct, frozen=True):
-    """A summary, or no text and why there is none."""
+    """A summary, or the reason why there is no summary."""
 
     text: str = ""
     failure: str | None = None
 
 
 def model_name(llm: LLM) -> str | None:
-    """Return the model's name where an adapter has one, else the adapter's own."""
+    """Return the model's name if the adapter has one, else the adapter's label."""
     name = getattr(llm, "model", None) or getattr(llm, "label", None)
     return name if isinstance(name, str) else None
 
 
 def prior_text(plan: SummaryPlan) -> str | None:
-    """Return the earlier summaries without their headings, which the new one gets for itself."""
+    """Return the text of the earlier summaries without their headings, because the new summary gets its own heading."""
     texts = []
     for message in plan.prior:
         content = message.content if isinstance(message.content, tuple) else (message.content,)

@@ -1,7 +1,7 @@
 """
-The estimate of an item's tokens: those of its texts by a counter, and a fixed sum for what surrounds them.
+The estimate of an item's tokens: a counter counts its texts, and fixed numbers are added for the rest.
 
-The sums are the seed's. So is the count of texts, save of Chinese, Japanese and Korean ones.
+The fixed numbers are the seed's. So is the count of texts, except for Chinese, Japanese and Korean.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, Mess
 TokenCounter = Callable[[str], int]
 
 CHARACTERS_PER_TOKEN = 4
-# How UTF-8 begins the characters that count one token each, whichever reads quickest: those of U+3000 to U+DFFF (kana,
-# ideographs, Hangul, their punctuation, and the few scripts between them), ...
+# First bytes, in UTF-8, of the characters that count one token each. The three groups use the test that is fastest for
+# each. Group 1: U+3000 to U+DFFF (kana, ideographs, Hangul, their punctuation, and the few scripts between them).
 _CJK_LEADS = bytes(range(0xE3, 0xEE))
-# ... the full-width and half-width forms, U+FF00 to U+FFBF, ...
+# Group 2: the full-width and half-width forms, U+FF00 to U+FFBF.
 _FORMS_LEAD = b"\xef"
 _FORMS = (b"\xef\xbc", b"\xef\xbd", b"\xef\xbe")
-# ... and the rare ideographs, U+20000 to U+3FFFF. Emoji begin with the same byte, and are none.
+# Group 3: the rare ideographs, U+20000 to U+3FFFF. Emoji begin with the same byte but are not counted here.
 _RARE_LEAD = b"\xf0"
 _RARE = re.compile(b"\xf0[\xa0-\xbf]")
 
@@ -38,7 +38,7 @@ def _by_scripts(text: str) -> int:
 
 
 def _cjk_characters(data: bytes) -> int:
-    # Bytes are counted ten times as fast as characters are compared.
+    # Counting bytes is ten times as fast as comparing characters.
     count = len(data) - len(data.translate(None, _CJK_LEADS))
     if _FORMS_LEAD in data:
         count += sum(map(data.count, _FORMS))
@@ -58,19 +58,20 @@ class Encoding(Protocol):
     """The part of a `tiktoken.Encoding` that is used."""
 
     def encode_ordinary(self, text: str, /) -> list[int]:
-        """Return the tokens of a text, in which nothing is special."""
+        """Return the tokens of a text; text that looks like a special token is encoded as plain text."""
 
 
 def tiktoken_counter(encoding: str | Encoding) -> TokenCounter:
     """
-    Return the counter of a tiktoken encoding: its name ("o200k_base"), that of a model ("gpt-4o"), or itself.
+    Return the counter of a tiktoken encoding: `encoding` is its name ("o200k_base"), the name of a model ("gpt-4o"), or
+    the encoding itself.
 
-    tiktoken downloads a named encoding at its first use and keeps it on disk. What looks like one of its special
-    tokens is counted as the text it is.
+    tiktoken downloads a named encoding at its first use and keeps it on disk. Text that looks like a special token is
+    counted as plain text.
 
     Raises:
-        ValueError: neither an encoding nor a model of this name is known.
-        ImportError: it is named, and tiktoken is not installed.
+        ValueError: tiktoken knows no encoding and no model of this name.
+        ImportError: a name is given, and tiktoken is not installed.
     """
     encode = (_named(encoding) if isinstance(encoding, str) else encoding).encode_ordinary
     return lambda text: len(encode(text))
@@ -100,7 +101,7 @@ PER_CALL = 5
 
 
 def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int:
-    """Return the estimated tokens of one item; handoffs and config updates count 4 whatever they hold."""
+    """Return the estimated tokens of one item; a handoff or a config update always counts 4."""
     if isinstance(item, MessageAdded):
         return PER_ITEM + _content_tokens(item.content, counter)
     if isinstance(item, FunctionCalled):

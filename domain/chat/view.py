@@ -1,4 +1,4 @@
-"""A chat context as it is or as it was: reading its items, converting them, forking it."""
+"""A chat context of the present or the past: reading its items, converting them, forking it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from .state.sequence import Items, RunningTokens
 from .tokens import TokenCounter
 from .views import item_of, make_event
 
-# The class of contexts that are forked from one.
+# The class of a fork.
 ForkedChat = TypeVar("ForkedChat")
 
 
 class EvictedItem(msgspec.Struct, frozen=True):
     """
-    An item that left the view: by which call (`how`: evict, truncate, clear, replace, summarize, undo_summary or
-    merge), why, and with which version.
+    An item that left the view: the call that removed it, the reason, and the version.
+
+    `how` is evict, truncate, clear, replace, summarize, undo_summary or merge.
     """
 
     item: ChatItem
@@ -43,18 +44,18 @@ class EvictedItem(msgspec.Struct, frozen=True):
 
 
 class ChatView(Context[ChatState], Generic[ForkedChat]):
-    """The reading half of a chat context."""
+    """The reading methods of a chat context."""
 
     _shown: tuple[Items | None, FrozenList[ChatItem]]
-    # Public items by ordinal of one arena, so that an edit does not have all of them made again.
+    # Public items by ordinal of one arena, kept so that an edit does not create all of them again.
     _made: tuple[Arena | None, list[ChatItem]]
     _counted: dict[TokenCounter, RunningTokens]
-    # Says how much is held, as long as the items are not read.
+    # Returns the totals while the items are not loaded.
     _count: Callable[[], Totals] | None = None
 
     @property
     def items(self) -> FrozenList[ChatItem]:
-        """All items in order, as a read-only list; made once per version."""
+        """All items in order, as a read-only list; it is built once per version."""
         recorded = self._source.state.items
         seen, shown = self._shown
         if recorded is not seen:
@@ -91,7 +92,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         Return the estimated tokens of all items: a running total, about four characters each.
 
-        `counter` counts the tokens of a text in another way; each item is given to it once.
+        `counter` counts the tokens of a text in another way; each item is counted once.
         """
         if counter is None:
             return self._totals.tokens
@@ -104,7 +105,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         return None if ordinal is None else item_of(items.arena.items[ordinal])
 
     def evicted_items(self) -> list[EvictedItem]:
-        """Return what left the view and is not back, the first to leave first."""
+        """Return the items that left the view and are not back, in the order in which they left."""
         items = self._state.items
         gone = items.edits.gone if items.edits else {}
         return [
@@ -118,7 +119,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         return [items.arena.items[ordinal].id for ordinal in items.order() if items.is_pinned(ordinal)]
 
     def tail(self, count: int) -> list[ChatItem]:
-        """Return the last `count` items, without loading those before them."""
+        """Return the last `count` items, without loading the items before them."""
         if count <= 0:
             return []
         return [item_of(event) for event in self._last_item_events(count)]
@@ -127,8 +128,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         Return (instructions, tools) in force after the item `target`: an id, an index, or None for the end.
 
-        Instructions are those of the last system or developer message or config update; tools those of the
-        last config update that had any. A negative index counts from the end.
+        Instructions are those of the last system or developer message or config update; tools are those of the last
+        config update that has tools. A negative index counts from the end.
 
         Raises:
             NotFoundError: no item has this id or index (a KeyError).
@@ -143,17 +144,17 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
         """
-        Return the context as messages of OpenAI chat completions, valid whatever was done to it.
+        Return the context as messages of OpenAI chat completions, valid after any edit of the context.
 
-        What was imported comes out as it came in. A developer message made here is sent as "system"; for a
-        `reasoning_model` "system" becomes "developer". `exact` repairs nothing: it is for looking at a context.
+        Imported messages are returned unchanged. A developer message created here is sent as "system"; for a
+        `reasoning_model` "system" becomes "developer". `exact` repairs nothing: use it to inspect a context.
         """
         from ..formats.openai.send import openai_messages
 
         return openai_messages(self._state.items, reasoning_model=reasoning_model, exact=exact)
 
     def to_openai_responses(self) -> tuple[list[dict[str, Any]], str | None]:
-        """Return (input, instructions) for OpenAI's Responses API, valid whatever was done to the context."""
+        """Return (input, instructions) for OpenAI's Responses API, valid after any edit of the context."""
         from ..formats.responses.send import openai_responses_input
 
         return openai_responses_input(self._state.items)
@@ -162,11 +163,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         self, *, caching: bool = False, allow_prefill: bool = False, exact: bool = False
     ) -> tuple[list[dict[str, Any]], str | list[dict[str, Any]] | None]:
         """
-        Return (messages, system) for Anthropic, valid whatever was done to the context.
+        Return (messages, system) for Anthropic, valid after any edit of the context.
 
-        `caching` sets up to four cache breakpoints; what stands before them stays the same, byte for byte, when
-        items are appended. `allow_prefill` lets the assistant have the last word, which newer models refuse. `exact`
-        gives what was imported from Anthropic messages as it came, and repairs nothing: it is for looking at a context.
+        `caching` sets up to four cache breakpoints; the text before them stays the same, byte for byte, when items are
+        appended. `allow_prefill` allows an assistant message at the end, which newer models refuse. `exact` returns
+        imported Anthropic messages unchanged and repairs nothing: use it to inspect a context.
         """
         from ..formats.anthropic.send import anthropic_messages
 
@@ -179,8 +180,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         Return (contents, system instruction) for Google, the contents as `google.genai.types.Content`.
 
-        `thought_signatures` has the last signature that the model gave for a function, by its name; a call that
-        has its own, in `metadata["thought_signature"]`, keeps it.
+        `thought_signatures` maps the name of a function to the last signature that the model gave for it; a call with
+        its own signature, in `metadata["thought_signature"]`, keeps that.
 
         Raises:
             ImportError: the package google-genai is not installed.
@@ -193,7 +194,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def to_google_json(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return what `to_google_contents` does as plain data, for which no package is needed."""
+        """Return the result of `to_google_contents` as plain data, which needs no package."""
         from ..formats.google.send import google_contents
 
         return google_contents(self._state.items, thought_signatures=thought_signatures)
@@ -202,7 +203,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         self._shown, self._made, self._counted = (None, FrozenList()), (None, []), {}
 
     def recorded_items(self) -> Items:
-        """Return the items as they were recorded: frozen Structs, the quickest form to read."""
+        """Return the items as they were recorded: frozen Structs, the form that is fastest to read."""
         return self._state.items
 
     def _end_of(self, target: str | int | None, items: Items) -> int:
@@ -218,14 +219,14 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         if source.is_loaded:
             return source.state.items[-count:]
         found = last_items(source.journal.log, self.stream, self._last_events, count)
-        # Where an edit does not name as many, only the whole can say.
+        # An edit may name fewer items than asked for; then the whole context is loaded.
         return source.state.items[-count:] if found is None else found
 
     def _last_events(self, count: int) -> list[Any]:
         version = self.version
         return self._journal.events(after=max(0, version - count), until=version)
 
-    # Others made of it
+    # Forks
 
     def _forked(self, journal: Journal[ChatState], home: Home) -> ForkedChat:
         """Return the context of a fork."""
@@ -235,10 +236,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         self, context_id: str | None = None, *, agent: str | None = None, idempotency_key: str | None = None
     ) -> ForkedChat:
         """
-        Return a child that begins as this context is, and goes its own way.
+        Return a child that begins with all items of this context; later changes of either do not affect the other.
 
         Raises:
-            InvalidInputError: the id cannot be one or is taken, or there is nothing to fork yet.
+            InvalidInputError: the id is invalid or in use, or the context has no events yet.
         """
         parent = self._parent()
         forked = forked_from(parent, how="full", agent=agent)
@@ -254,8 +255,9 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         idempotency_key: str | None = None,
     ) -> ForkedChat:
         """
-        Return a child with the instructions, then the last turns; the instructions and tools in force are the
-        parent's. `tools` as for `copy`.
+        Return a child with the instructions and the last turns.
+
+        The instructions and tools in force are the parent's. `tools` as for `copy`.
 
         Raises:
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
@@ -278,7 +280,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         idempotency_key: str | None = None,
     ) -> ForkedChat:
         """
-        Return a child that holds nothing but new instructions and a task for the user to have set.
+        Return a child that holds only new instructions and, if given, a task as a user message.
 
         Raises:
             InvalidInputError: the instructions are empty, or as for `fork`.
@@ -305,10 +307,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         idempotency_key: str | None = None,
     ) -> ForkedChat:
         """
-        Return a child with the items that pass.
+        Return a child with the items that no argument excludes.
 
-        `tools` are names, or functions with `_tool_info`: calls and outputs of others stay behind. An output
-        comes along exactly if its call does.
+        `tools` are names, or functions with `_tool_info`: calls and outputs of other tools are excluded. An output is
+        copied exactly if its call is.
 
         Raises:
             InvalidInputError: as for `fork`.
@@ -328,7 +330,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         return self._begin(context_id, idempotency_key, forked, ("copy", copying))
 
     def _parent(self) -> Parent:
-        # What a child names must not come after it on disk.
+        # The child's first event refers to events of the parent, so those must be written first.
         self._source.settle()
         state, stream = self._state, self.stream
         opened = state.opened
@@ -364,7 +366,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
         except ConcurrencyError as error:
             raise InvalidInputError(f"{stream} exists already: fork under another id") from error
-        # That a context exists is never queued: everything that is queued on it hangs on that.
+        # The first event is always committed at once, because all queued events of the context depend on it.
         journal.durability = home.durability
         return self._forked(journal, home)
 

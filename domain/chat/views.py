@@ -1,8 +1,8 @@
 """
-From events to public items and back.
+Conversion of events to public items and back.
 
-An item made from an event skips validation: the event was validated when it was recorded. Filling the fields
-directly takes a third of the time of validating, which is most of the cost of reading a long context.
+An item made from an event skips validation: the event was validated when it was recorded. Setting the fields directly
+takes a third of the time of validation, which is most of the cost of reading a long context.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .items import (
 M = TypeVar("M", bound=BaseModel)
 ROLES = {role.value: role for role in ChatRole}
 NO_EXTRA: FrozenDict[str, Any] = FrozenDict()
-# One set for all items of a model: they are frozen, and a set each would double the work of the collector.
+# One set for all items of a model: items are frozen, and a set for each would double the work of the collector.
 _MESSAGE_FIELDS = set(ChatMessage.model_fields)
 _CALL_FIELDS = set(FunctionCall.model_fields)
 _OUTPUT_FIELDS = set(FunctionCallOutput.model_fields)
@@ -66,8 +66,8 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
     Return the event that adds an item.
 
     Raises:
-        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or the time is no number or infinite;
-            the item is named.
+        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or the time is not a finite number; the
+            error names the item.
     """
     require_time(item.created_at, f"created_at of {item.type} {item.id!r}")
     event = _RECORDERS[type(item)](item, origin)
@@ -92,7 +92,7 @@ def _check_text(value: object, what: str) -> None:
 
 def _filled(model: type[M], fields: dict[str, Any], names: set[str]) -> M:
     made = _new(model)
-    # The slots' own setters take a third of the time of `object.__setattr__`, which looks each of them up.
+    # The setters of the slots take a third of the time of `object.__setattr__`, which looks up each slot.
     _put_fields(made, fields)
     _put_names(made, names)
     _put_extra(made, None)
@@ -115,7 +115,7 @@ def _content_of(content: str | tuple[str | Image, ...]) -> str | FrozenList[str 
     if isinstance(content, str):
         return content
     if len(content) == 1 and isinstance(content[0], str):
-        # By far the most frequent form, worth not looping over.
+        # By far the most frequent form, so it gets a path without a loop.
         return FrozenList(content)  # type: ignore[arg-type]  # a tuple of one text
     return FrozenList([part if isinstance(part, str) else _image_of(part) for part in content])
 
@@ -278,7 +278,7 @@ _OPTIONAL_TEXT: Kinds = frozenset({str, type(None)})
 _TEXTS: Kinds = frozenset({str, tuple})
 _OPTIONAL_TEXTS: Kinds = frozenset({tuple, type(None)})
 _ITEM = {"id": _TEXT, "created_at": _TIME, "agent_id": _OPTIONAL_TEXT}
-# What a field may be without a second look; a tuple is one of texts.
+# The types that a field may have without further validation; a tuple must hold only texts.
 _PLAIN: dict[type[ChatItemEvent], Mapping[str, Kinds]] = {
     MessageAdded: {**_ITEM, "role": _TEXT, "content": _TEXTS},
     FunctionCalled: {**_ITEM, "name": _TEXT, "arguments": _TEXT, "call_id": _TEXT},
@@ -303,11 +303,11 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
 
 def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
     """
-    Return the event that adds an item with these fields, named as the item's.
+    Return the event that adds an item with these fields, which have the names of the item's fields.
 
     Raises:
-        pydantic.ValidationError: a field is of no use (a ValueError).
-        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or a time is no number or infinite.
+        pydantic.ValidationError: a field is invalid (a ValueError).
+        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or a time is not a finite number.
     """
     role = fields.get("role")
     if isinstance(role, ChatRole):
@@ -319,13 +319,13 @@ def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
 
 
 def _are_plain(fields: Mapping[str, Any], kinds: Mapping[str, Kinds]) -> bool:
-    """Whether every field is of the very type it is recorded as, every text can be encoded, and every time is one."""
+    """Whether every field has exactly its recorded type, every text can be encoded, and every time is finite."""
     for name, value in fields.items():
         kind = type(value)
         if name not in kinds or kind not in kinds[name]:
             return False
         if kind is str:
-            # Most texts are ASCII, which a text knows of itself.
+            # Most texts are ASCII, and `isascii` only reads a flag of the text.
             if not (value.isascii() or _is_unicode(value)):
                 return False
         elif kind is float:
@@ -346,14 +346,15 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-# What is made up for an item where its caller does not say it.
+# The fields that Refold generates if the caller does not give them.
 MADE_UP = ("id", "created_at")
 
 
 def as_given(event: ChatItemEvent, *made_up: str) -> Without:
     """
-    Return an item as its caller gave it, for the fingerprint of a call: without the fields that were made up, nor the
-    ids of images.
+    Return an item as its caller gave it, for the fingerprint of a call.
+
+    Generated fields and the ids of images are left out.
     """
     content = getattr(event, "content", None)
     if isinstance(content, tuple):
@@ -363,7 +364,7 @@ def as_given(event: ChatItemEvent, *made_up: str) -> Without:
 
 
 def items_as_given(items: Sequence[ChatItem], events: Sequence[ChatItemEvent]) -> list[Without]:
-    """Return items that a caller made, as they were given: an id or a time that was not said was made up."""
+    """Return items of a caller as they were given: without an id or a time that was generated."""
     return [
         as_given(event, *(field for field in MADE_UP if field not in item.model_fields_set))
         for item, event in zip(items, events, strict=True)

@@ -1,4 +1,4 @@
-"""Keeping a context within bounds before each turn: first summarise what is old, then cut what is still too much."""
+"""Keeping a context within limits before each turn: old items are summarised, then the oldest are truncated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import DecisionRefusedError, RefoldError
 from ..llm.base import LLMError
 
 if TYPE_CHECKING:
-    # A model's answers know the roles of chats: at run time this would be a circle.
+    # Only for type checkers: at run time this import would be a circle, since a model's answers use the roles of chats.
     from ..llm.base import LLM
 
 logger = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ class Compressible(Protocol):
 
 class ContextWindow:
     """
-    Limits for a chat context, and `manage` to keep them.
+    Limits for a chat context, and `manage` to apply them.
 
-    `max_tokens` and `max_context_items` bound the context, None for no bound. `keep_recent_turns` user turns
-    are never summarised. `max_tool_calls_per_turn` is for the loop that runs tools. `summary_llm` writes the
-    summaries, if not the model of the conversation itself.
+    `max_tokens` and `max_context_items` limit the context; None means no limit. The last `keep_recent_turns` user turns
+    are never summarised. `max_tool_calls_per_turn` limits the loop that runs tools. `summary_llm` writes the summaries;
+    without it the model of the conversation does.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class ContextWindow:
 
     async def manage(self, ctx: Compressible, llm: LLM | None) -> None:
         """
-        Bring a context within the limits: summarise if it is worth it, then truncate.
+        Bring a context within the limits: summarise if there are old turns, then truncate.
 
-        A model that fails is logged and leaves the context to be truncated; nothing is lost by either.
+        If the model fails, the failure is logged and the context is only truncated; evicted items can be restored.
 
         Raises:
             RefoldError: the context could not be changed: another writer came first, or the storage failed.
@@ -87,8 +87,8 @@ class ContextWindow:
             await ctx.summarize(llm, keep_recent_turns=self.keep_recent_turns)
         except Exception as error:
             if isinstance(error, RefoldError) and not isinstance(error, LLMError | DecisionRefusedError):
-                # What storage or another writer refuses must not pass for a model's failure. A decision is
-                # refused where what was told has been evicted meanwhile: then there is less to summarise.
+                # Errors of storage and of other writers are raised, since they are not failures of the model. A refused
+                # decision is not raised: items to be summarised were evicted meanwhile, so there is less to summarise.
                 raise
             logger.warning("the context could not be summarised", exc_info=True)
 

@@ -1,4 +1,4 @@
-"""The commands of a chat context, which `decide` turns into events."""
+"""The commands of a chat context, for which `decide` returns events."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ MergeRule = Literal["ours", "theirs", "newest"]
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Bring the context into being."""
+    """Create the context."""
 
     opened: Opened
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Bring the context into being as a fork, with messages of its own where it has some."""
+    """Create the context as a fork, with its own messages if it has some."""
 
     forked: Forked | Resolved
     messages: tuple[MessageAdded, ...] = ()
 
 
 class AddItems(msgspec.Struct, frozen=True):
-    """Put items at the end, in this order, all or none; `fresh` says that their ids were drawn for them just now."""
+    """Put items at the end, in this order, all or none; `fresh` means that their ids were generated for this call."""
 
     stream: str
     items: tuple[ChatItemEvent, ...]
@@ -45,14 +45,14 @@ class NameVersion(msgspec.Struct, frozen=True):
 
 
 class InsertItems(msgspec.Struct, frozen=True):
-    """Put items where their time belongs."""
+    """Put each item at the place that its time gives it."""
 
     stream: str
     items: tuple[ChatItemEvent, ...]
 
 
 class ReplaceInstructions(msgspec.Struct, frozen=True):
-    """Put a system message in the place of all there are."""
+    """Put a system message in the place of all system messages."""
 
     stream: str
     item: MessageAdded
@@ -75,7 +75,7 @@ class RestoreItems(msgspec.Struct, frozen=True):
 
 
 class PinItems(msgspec.Struct, frozen=True):
-    """Let no policy evict items, or let them go again."""
+    """Pin items, so that no policy evicts them, or unpin them."""
 
     stream: str
     ids: tuple[str, ...]
@@ -90,7 +90,7 @@ class Clear(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """Take the oldest items out of the view until limits hold; `counter` says how tokens are counted."""
+    """Take the oldest items out of the view until the limits hold; `counter` counts the tokens of a text."""
 
     max_items: int | None = None
     max_tokens: int | None = None
@@ -99,7 +99,7 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class Summarize(msgspec.Struct, frozen=True):
-    """Put a summary in the place of the items that it tells; `before` is the first that it does not."""
+    """Replace items by their summary; `before` is the first item that is not summarised."""
 
     stream: str
     folded: tuple[str, ...]
@@ -109,14 +109,14 @@ class Summarize(msgspec.Struct, frozen=True):
 
 
 class UndoSummary(msgspec.Struct, frozen=True):
-    """Take a summary, the last one without an id, out of the view, and put back what it tells."""
+    """Take a summary, without an id the last one, out of the view, and put back the items that it summarises."""
 
     stream: str
     summary_id: str | None = None
 
 
 class OtherSide(msgspec.Struct, frozen=True):
-    """The other context of a merge, at one version; `ancestry` is its lineage, its parent last."""
+    """The other context of a merge, at one version; `ancestry` has its ancestors, its parent last."""
 
     stream: str
     version: int
@@ -126,11 +126,11 @@ class OtherSide(msgspec.Struct, frozen=True):
 
 class Merge(msgspec.Struct, frozen=True):
     """
-    Take what another context has and this one has not.
+    Add the items that another context has and this one never held.
 
-    `base` is the point at which both were the same, None where there is none. `how` "result" takes the other's
-    last answer alone, stamped with `agent_id`. `instructions` says whether what sets instructions or tools comes
-    along; `rule` which side wins where both changed the same.
+    `base` is the last version that both share, or None. With `how` "result" only the other's last answer is added, with
+    the given `agent_id`. `instructions` decides whether items that set instructions or tools are added, `rule` which
+    side wins if both changed the same thing.
     """
 
     stream: str
@@ -144,13 +144,13 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class TellOther(msgspec.Struct, frozen=True):
-    """Add a message that tells what another context holds."""
+    """Add a message that summarises another context."""
 
     other: OtherSide
     summary: MessageAdded
 
 
-# All but the append, which takes a shorter way.
+# All commands except the append, which has a shorter path.
 Decision = (
     Open
     | Begin

@@ -47,14 +47,15 @@ from .truncation import truncate
 
 def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resolved]:
     """
-    Return the events that carry out `command`; none where it is so already. The last one that changes what can
-    be seen names the end of what can be seen then.
+    Return the events that carry out `command`, or none if nothing needs to change.
+
+    The last event that changes the view names the items at the end of the view.
 
     Raises:
-        DuplicateItemError: an item id is taken by an item with other content.
+        DuplicateItemError: another item with other content has this id.
         NotFoundError: an item that the context never held.
-        InvalidInputError: a name, a version or a limit that cannot be; an item that is pinned.
-        DecisionRefusedError: what a summary tells changed while it was written.
+        InvalidInputError: an invalid name, version or limit; an item that is pinned.
+        DecisionRefusedError: an item to be summarised changed while the summary was written.
     """
     if isinstance(command, AddItems):
         return require_ids(command.items) if command.fresh else new_items(command.stream, command.items, state)

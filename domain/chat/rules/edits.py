@@ -31,16 +31,17 @@ from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
 
-# What `restore()` takes back; a summary is undone by a call of its own, which also takes the summary away.
+# `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
+# reverts it.
 RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
 
 
 def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
     """
-    Return items whose ids and call ids can be ones.
+    Return the items, if their ids and call ids are valid.
 
     Raises:
-        InvalidInputError: one is too long.
+        InvalidInputError: an id is too long.
     """
     for item in items:
         require_short(item.id, "the item id")
@@ -51,10 +52,10 @@ def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
 
 def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatItemEvent]:
     """
-    Return those of `items` that the context never held; the same item again is nothing new.
+    Return those of `items` that the context never held; the same item again is left out.
 
     Raises:
-        DuplicateItemError: an item with other content has one of the ids, or an evicted one has.
+        DuplicateItemError: an item with other content, or an evicted item, has one of the ids.
         InvalidInputError: an id is too long.
     """
     fresh: dict[str, ChatItemEvent] = {}
@@ -71,7 +72,7 @@ def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> 
 
 
 def _is_same(known: ChatItemEvent, item: ChatItemEvent) -> bool:
-    """The time is information about an item, not a part of what it says."""
+    """Compare without time and origin, which are information about an item and not its content."""
     if type(known) is not type(item):
         return False
     return known == msgspec.structs.replace(item, created_at=known.created_at, origin=known.origin)
@@ -79,21 +80,24 @@ def _is_same(known: ChatItemEvent, item: ChatItemEvent) -> bool:
 
 class ByTime:
     """
-    Where items belong by their time: before the first that is younger, in a list that need not be
-    in order. Remembers what was put in, so that many find their places in one pass over the list.
+    The places of items by their time: each goes before the first item that is younger.
+
+    The list need not be in order. Inserted items are remembered, so that many items find their places in one pass.
     """
 
     def __init__(self, items: Items) -> None:
         self._items = items
-        # Ordinals, and the names of what was put in since.
+        # Ordinals of the items, and names of the items inserted since.
         self._line: list[int | Ref] = list(items.order())
-        # The greatest time so far ascends, and passes a time exactly where the first greater one stands.
+        # The greatest time up to each place. It never decreases, and first exceeds a given time at the first younger
+        # item.
         self._greatest = list(accumulate((item.created_at for item in items), max))
 
     def before(self, time: float, *, behind: int | None = None) -> Ref | None:
         """
-        Return the item that one of this time belongs right before, or None for the end; never one before the item
-        with the ordinal `behind`, nor that item itself.
+        Return the item before which an item of this time belongs, or None for the end.
+
+        With `behind`, the place is after the item with that ordinal.
         """
         place = bisect_right(self._greatest, time)
         if behind is not None:
@@ -104,7 +108,7 @@ class ByTime:
         return found if isinstance(found, Ref) else self._items.ref(found)
 
     def put(self, item: ChatItemEvent, ref: Ref) -> None:
-        """Take note that an item was put into its place."""
+        """Record that an item was inserted before the first younger one."""
         place = bisect_right(self._greatest, item.created_at)
         greatest = max(item.created_at, self._greatest[place - 1]) if place else item.created_at
         self._greatest.insert(place, greatest)
@@ -112,10 +116,10 @@ class ByTime:
 
 
 def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatEvent]:
-    """Return the events that put each item where its time belongs, ties behind, the oldest first."""
+    """Return the events that insert each item by its time, the oldest first; of equal times the new item comes last."""
     fresh = sorted(new_items(stream, items, state), key=lambda item: item.created_at)
     if len(fresh) == 1:
-        # No list of all times is needed to find one place.
+        # A single place is found without a list of all times.
         younger = state.items.first_younger(fresh[0].created_at)
         return [_inserted(fresh[0], None if younger is None else state.items.ref(younger))]
     by_time = ByTime(state.items)
@@ -133,9 +137,9 @@ def _inserted(item: ChatItemEvent, before: Ref | None) -> ChatEvent:
 
 def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event that puts a system message in the place of the first one, and takes all others away.
+    Return the event that replaces the first system message and removes the other system messages.
 
-    Developer messages stay. Without a system message it is an append.
+    Developer messages stay. Without a system message the item is appended.
     """
     if not new_items(stream, (item,), state):
         return []
@@ -154,7 +158,7 @@ def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> l
 
 def evict_items(stream: str, ids: Iterable[str], reason: str | None, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event that takes these items out of the view; none where they are out already.
+    Return the event that takes these items out of the view; none if all are out already.
 
     Raises:
         NotFoundError: the context never held one of them.
@@ -170,13 +174,13 @@ def evict_items(stream: str, ids: Iterable[str], reason: str | None, state: Chat
 
 
 def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> ItemsEvicted:
-    """Return the event by which these items leave."""
+    """Return the event with which these items leave the view."""
     return ItemsEvicted(items=spans_by_age(items, leaving), change=-items.total_of(leaving), how=how, reason=reason)
 
 
 def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event that puts these items back, each into its place; without ids those that left last, together.
+    Return the event that puts these items back into their places; without ids, those that left last, together.
 
     Raises:
         NotFoundError: the context never held one of them.
@@ -198,7 +202,7 @@ def pin_items(
     Return the event that pins these items, or unpins them.
 
     Raises:
-        NotFoundError: one of them cannot be seen in the context.
+        NotFoundError: the context never held one of them, or one to be pinned was evicted.
     """
     items = state.items
     ordinals = _known(stream, ids, items)
@@ -221,7 +225,7 @@ def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
     """
     Return `ordinals`, ascending, with the outputs of the calls and the calls of the outputs among them.
 
-    Partners count that can be seen like them, or (`are_gone`) cannot.
+    Only partners in the view are added, or with `are_gone` only partners that left it.
     """
     chosen = set(ordinals)
     partners = _Partners(items, are_gone=are_gone)
@@ -234,14 +238,16 @@ def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
 
 def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:
     """
-    Return the names of these items, where their order says nothing: by stream and version, in as few spans as can be.
+    Return the names of these items in as few spans as possible, sorted by stream and version.
+
+    The order of the items is lost.
     """
     runs = items.runs(sorted(ordinals))
     return joined_spans(sorted(runs, key=lambda run: (run[0], run[1].start)))
 
 
 class _Partners:
-    """Which call and output belong together, among what can be seen, or (`are_gone`) all that there ever was."""
+    """Pairs of calls and outputs among the items in the view, or with `are_gone` among all items ever held."""
 
     def __init__(self, items: Items, *, are_gone: bool) -> None:
         self._items, self._are_gone = items, are_gone
@@ -257,7 +263,7 @@ class _Partners:
             return None
         if len(same) == 2 and _is_plain_pair(items, *same):
             return same[0] + same[1] - ordinal
-        # The id repeats, or something was inserted: only the whole, in order, says what belongs together.
+        # The id repeats, or an item was inserted: only the whole list, in order, shows the pairs.
         return self._all.get(ordinal)
 
     @cached_property
@@ -270,7 +276,7 @@ class _Partners:
 
 
 def _is_plain_pair(items: Items, first: int, second: int) -> bool:
-    """Whether these are a call and, recorded and standing behind it, an output."""
+    """Whether these are a call and an output that was recorded after it and is in its recorded place."""
     placed = items.edits.placed if items.edits else set()
     if first in placed or second in placed:
         return False

@@ -1,7 +1,7 @@
 """
-What a fork carries of its parent: everything, its last turns, nothing, or what a filter lets through.
+The items that a fork carries over from its parent: all, the last turns, none, or those that pass a filter.
 
-A call and its output are never parted, and the instructions and tools in force come along.
+A call and its output are never separated, and the instructions and tools in force are carried over.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ from ..state.sequence import Items
 
 
 def tool_names(tools: Iterable[Any]) -> frozenset[str]:
-    """
-    Return the names of tools: texts, and whatever has `_tool_info`, methods too; all else is
-    ignored.
-    """
+    """Return the names of tools. A tool is a text or an object with `_tool_info`, also a method; others are ignored."""
     names = (tool if isinstance(tool, str) else _name_of(tool) for tool in tools)
     return frozenset(name for name in names if name is not None)
 
@@ -47,7 +44,7 @@ def _name_of(tool: Any) -> str | None:
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """The context to be forked: its stream, its state at the version in question, and what decides the slice."""
+    """The context to be forked: its stream, its state at the version to fork, and the root that decides the slice."""
 
     stream: str
     state: ChatState
@@ -55,7 +52,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Copying(msgspec.Struct, frozen=True, kw_only=True):
-    """The items that `copy` leaves out; `tools` are names, None lets all pass."""
+    """The filter of `copy`: which items are left out. `tools` are the names of tools to keep, or None for all."""
 
     exclude_system_messages: bool = False
     exclude_instructions: bool = False
@@ -66,7 +63,7 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
     filter_agent_id: str | None = None
 
     def keeps(self, item: ChatItemEvent) -> bool:
-        """Return whether an item comes along."""
+        """Return whether an item is carried over."""
         match item:
             case MessageAdded():
                 return self._keeps_message(item)
@@ -131,8 +128,9 @@ def _answers_to(items: Items, earlier: set[int]) -> set[int]:
 
 def carried_config(items: Items, carried: Sequence[int], *, item_id: str, created_at: float) -> ConfigUpdated | None:
     """
-    Return the item that a fork needs so that the same instructions and tools are in force as in its parent, or
-    None: what it carries says so already.
+    Return the item that sets the parent's instructions and tools in a fork.
+
+    None if the carried items set them already.
     """
     wanted = active_config(items)
     found = active_config(items.arena.items[ordinal] for ordinal in carried)
@@ -151,7 +149,7 @@ def forked_from(
     carried: Sequence[int] | None = None,
     config: ConfigUpdated | None = None,
 ) -> Forked | Resolved:
-    """Return the event with which a child of `parent` begins; `carried` are ordinals of the parent, None means all."""
+    """Return the first event of a child of `parent`; `carried` are ordinals of the parent, None means all."""
     state, items = parent.state, parent.state.items
     opened = state.opened
     own = Segment(parent.stream, state.version)

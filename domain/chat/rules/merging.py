@@ -1,8 +1,8 @@
 """
-Bringing two contexts together: what is taken, where it goes, and what both sides had changed.
+Merging two contexts: which items are added, where they go, and how conflicts are resolved.
 
-A merge names what it takes, by the stream and version where each item came into the world. What this context ever
-held is not taken again, evicted or not, so merging twice takes nothing twice.
+A merge names items by the stream and version of the event that created them. An item that this context ever held is not
+added again, evicted or not. So a second merge adds nothing twice.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .edits import ByTime, evicted, spans_by_age
 
 def fork_point(ours: Sequence[Segment], theirs: Sequence[Segment]) -> Segment | None:
     """
-    Return the last point at which two contexts were the same; None where they never were.
+    Return the last version that two contexts share, or None.
 
-    Both are given as their ancestors, the root first, and themselves at the end.
+    Each context is given as its ancestors, the root first, followed by the context itself.
     """
     common: Segment | None = None
     for own, other in zip(ours, theirs, strict=False):
@@ -49,10 +49,10 @@ def fork_point(ours: Sequence[Segment], theirs: Sequence[Segment]) -> Segment | 
 
 def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
     """
-    Return the events that take from the other context what this one never held; none where there is nothing.
+    Return the events that add the other context's items that this one never held; none if there are none.
 
-    Items go where their time belongs among those that are here, which stay as they are. What
-    sets instructions or tools is left out unless it is asked for.
+    Each item goes to the place that its time gives it; items that are here keep their order. Items that set
+    instructions or tools are left out unless the command asks for them.
     """
     other, ours = command.other, state.items
     wanted = _new_ordinals(command, state)
@@ -82,7 +82,7 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
 
 
 def tell_other(command: TellOther, state: ChatState) -> list[ChatEvent | Resolved]:
-    """Return the events that add a message which tells the other context; none where that version was told already."""
+    """Return the events that add a summary of the other context; none if that version was summarised before."""
     other = command.other
     if state.merged.get((other.stream, "summary")) == other.version:
         return []
@@ -102,13 +102,13 @@ def _new_ordinals(command: Merge, state: ChatState) -> list[int]:
 
 
 def _is_known(command: Merge, conflicts: Sequence[ChatEvent], state: ChatState) -> bool:
-    """Whether this version was merged before, and would leave everything as it is again."""
+    """Whether this version was merged before, and merging it again would change nothing."""
     changes_nothing = all(isinstance(event, ConflictResolved) for event in conflicts)
     return changes_nothing and state.merged.get((command.other.stream, command.how)) == command.other.version
 
 
 def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEvent]:
-    """Outputs whose calls were evicted here come along, but not into the view: the two are not parted."""
+    """Evict at once the added outputs whose calls were evicted here, since a call and its output stay together."""
     other, coming = command.other.items, set(wanted)
     stranded = []
     for output, call in _calls_of_outputs(other).items():
@@ -131,7 +131,7 @@ def _is_answer(item: ChatItemEvent) -> bool:
 
 
 def _ref_here(command: Merge, ordinal: int) -> Ref:
-    """The name that an event of this context's stream gives to an item of the other."""
+    """Return the name of an item of the other context in events of this stream."""
     ref = command.other.items.ref(ordinal)
     stream = ref.stream or command.other.stream
     return Ref(ref.version, OWN if stream == command.stream else stream)
@@ -145,14 +145,14 @@ def _spans_here(command: Merge, ordinals: Iterable[int]) -> tuple[Span, ...]:
 def _placed(
     command: Merge, wanted: Iterable[int], ours: Items, winning: set[int]
 ) -> list[tuple[Ref | None, list[TakenItem]]]:
-    """Put winners of a conflict at the end, since the later one is in force."""
+    """Return the new items, grouped by their places. Winners of a conflict go to the end: the last one is in force."""
     items = command.other.items.arena.items
     if command.how == "result":
         return [(None, [_taken(command, ordinal) for ordinal in wanted])]
     by_time, calls = ByTime(ours), _calls_of_outputs(command.other.items)
 
     def time(ordinal: int) -> float:
-        # Clocks differ, and an output never goes before its call.
+        # Clocks differ, so an output gets at least the time of its call: it never goes before the call.
         return max(items[one].created_at for one in (ordinal, calls.get(ordinal, ordinal)))
 
     groups: list[tuple[Ref | None, list[TakenItem]]] = []
@@ -173,7 +173,7 @@ def _taken(command: Merge, ordinal: int) -> TakenItem:
 
 
 def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
-    """Return the items that left the other side since the base and are still here: they are reported, and stay."""
+    """Return the items that left the other side since the base and are still here: they stay, but are named."""
     other, base = command.other.items, command.base_items
     if command.how != "full" or base is None or other.edits is None:
         return ()
@@ -187,7 +187,7 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
 
 
 class _Config:
-    """Instructions and tools of both sides, and the winner where both set them."""
+    """The instructions and tools of both sides, and the winner if both set them."""
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
         self.conflicts: list[ChatEvent] = []
@@ -204,7 +204,7 @@ class _Config:
 
 
 class _Summaries:
-    """Summaries of the same items on both sides, and who wins."""
+    """Summaries of the same items on both sides, and the side that wins."""
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
         self.conflicts: list[ChatEvent] = []

@@ -1,4 +1,4 @@
-"""Summaries: what is told, what stays, and how to take one back."""
+"""Summaries: which items are summarised, which stay, and how to undo a summary."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ from .edits import spans_by_age, with_partners
 
 class SummaryPlan(msgspec.Struct, frozen=True):
     """
-    What a summary would tell (`told`, in order), the earlier summaries that it takes in (`prior`), the first item
-    that stays behind it (`before`), and the time it is to bear.
+    The plan of a summary.
+
+    `told` are the items to summarise, in order, `prior` the earlier summaries that it includes, `before` the first item
+    after it that stays, and `created_at` its time.
     """
 
     told: tuple[ChatItemEvent, ...]
@@ -41,10 +43,10 @@ class SummaryPlan(msgspec.Struct, frozen=True):
 
 def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     """
-    Return what a summary would tell, or None where there is nothing to tell.
+    Return the plan of a summary, or None if there is nothing to summarise.
 
-    Told is everything before the `keep_recent_turns`-th last user message but handoffs, config updates,
-    instructions, what is pinned, and calls whose output stays. Earlier summaries are taken in.
+    It covers everything before the `keep_recent_turns`-th last user message except handoffs, config updates,
+    instructions, pinned items, and calls whose output stays. Earlier summaries are included in the new one.
 
     Raises:
         InvalidInputError: a negative number of turns.
@@ -55,7 +57,7 @@ def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     users = [place for place, item in enumerate(shown) if is_user(item)]
     if len(users) <= keep_recent_turns:
         return None
-    # Minus nought is nought: to keep no turn means to keep all of them from the first on.
+    # With 0 this is users[0]: then the turns from the first user message on are all kept.
     cut = users[-keep_recent_turns]
     going = _going(items, shown, cut)
     told = tuple(item for item in going if not is_summary(item))
@@ -83,16 +85,16 @@ def _going(items: Items, shown: Sequence[ChatItemEvent], cut: int) -> list[ChatI
 
 def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event that puts a summary in the place of what it tells.
+    Return the event that replaces items by their summary.
 
     Raises:
-        DecisionRefusedError: what it tells was evicted or pinned while it was written.
+        DecisionRefusedError: one of the items was evicted or pinned while the summary was written.
     """
     items = state.items
     folded = [_told(command, item_id, items) for item_id in command.folded]
     parted = set(with_partners(items, folded)).difference(folded)
     if parted:
-        # The output of a call came in the meantime, and would be left without it.
+        # The output of a call arrived meanwhile; without the call it would be alone.
         raise DecisionRefusedError(_changed(command.stream, items.arena.items[min(parted)].id))
     before = items.visible_ordinal(command.before)
     if before is None:
@@ -121,10 +123,10 @@ def _changed(stream: str, item_id: str) -> str:
 
 def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event that takes a summary away and puts back what it tells; without an id, the last one there is.
+    Return the event that removes a summary, without an id the last one, and puts back the summarised items.
 
     Raises:
-        NotFoundError: there is no such summary to be seen, or it was not made by `summarize`.
+        NotFoundError: no such summary is in the view, or `summarize` did not make it.
     """
     items = state.items
     told: dict[int, list[int]] = {}

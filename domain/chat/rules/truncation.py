@@ -1,4 +1,4 @@
-"""Truncation: the oldest items leave until limits hold, once in a context or again and again in a replay."""
+"""Truncation: the oldest items leave until limits hold, once in a context or many times in a replay."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .edits import evicted
 
 def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event by which the oldest unprotected items leave until both limits hold.
+    Return the event with which the oldest unprotected items leave until both limits hold.
 
-    Protected are the first instructions, the first summary, the last user message, all handoffs and config
-    updates, calls that are still awaited, and what is pinned. A call goes with its output. What is left of calls
-    without outputs and outputs without calls goes too.
+    Protected are the first instructions, the first summary, the last user message, all handoffs and config updates,
+    calls that wait for their output, and pinned items. A call leaves together with its output. Then calls without
+    outputs and outputs without calls leave too.
     """
     if command.max_items is None and command.max_tokens is None:
         return []
     items, order = state.items, list(state.items.order())
     history = Truncation(command)
-    # By the default counter there is a running total.
+    # For the default counter the state has a running total.
     history.add(map(items.arena.items.__getitem__, order), items.tokens if command.counter is DEFAULT else None)
     history.pin(place for place, ordinal in enumerate(order) if items.is_pinned(ordinal))
     leaving = history.truncate()
@@ -44,31 +44,31 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     return [evicted(items, [order[place] for place in leaving], how="truncate", reason=command.reason)]
 
 
-# Places in order: the first and the last are found, and any is taken out, in the same time however many there are.
+# Item places in order. Finding the first and the last, and removing any, take constant time.
 Places = OrderedDict[int, None]
 
 
 class Truncation:
     """
-    A history under limits: all items that were added, and those that can be seen, by their places.
+    A history under limits: all items that were added, and those in the view, by their places.
 
-    The history only grows. A truncation costs what came and what left since the one before, so that a replay of many
-    prompts goes through the history once.
+    The history only grows. The cost of a truncation depends only on the items added and removed since the previous one,
+    so a replay of many prompts reads the history once.
     """
 
     def __init__(self, command: Truncate) -> None:
         self._limits = command
-        # All that came, and their tokens where these were counted one by one.
+        # All added items, and their tokens if they were counted one by one.
         self.items: list[ChatItemEvent] = []
         self._sizes: list[int] = []
-        # What can be seen, and those of it that do not stay for ever.
+        # The items in the view, and those of them that may leave.
         self._shown, self._loose = Places(), Places()
         self._pinned: frozenset[int] = frozenset()
         self.tokens = 0
-        # Those that can be seen, by call id.
+        # The calls and outputs in the view, by call id.
         self._calls: dict[str, Places] = {}
         self._outputs: dict[str, Places] = {}
-        # The call ids to look at: something came or left under them, or waits for its output.
+        # The call ids to check: an item with this id was added or left, or a call waits for its output.
         self._touched: set[str] = set()
         self._last_user: int | None = None
         self._has_instructions = self._has_summary = False
@@ -76,7 +76,7 @@ class Truncation:
         self._is_repeating = False
 
     def add(self, items: Iterable[ChatItemEvent], tokens: int | None = None) -> None:
-        """Put items at the end; `tokens` is their sum where it is known."""
+        """Put items at the end; `tokens` is their sum if it is known."""
         for item in items:
             place = len(self.items)
             self.items.append(item)
@@ -111,7 +111,7 @@ class Truncation:
         return places
 
     def pin(self, places: Iterable[int]) -> None:
-        """Let no truncation take these items out, nor the calls and outputs that belong to them."""
+        """Protect these items from truncation, and the calls and outputs that belong to them."""
         pinned = set(places)
         if pinned:
             pairs = pair_calls(self.items)
@@ -124,7 +124,7 @@ class Truncation:
         return self._sizes[place] if self._sizes else estimate_tokens(self.items[place], self._limits.counter)
 
     def _stays(self, item: ChatItemEvent) -> bool:
-        """Whether no truncation ever takes a new item out."""
+        """Whether truncation never removes this new item."""
         is_first = False
         if not self._has_instructions and is_instructions(item):
             self._has_instructions = is_first = True
@@ -133,15 +133,15 @@ class Truncation:
         return is_first or isinstance(item, HandedOff | ConfigUpdated)
 
     def truncate(self) -> list[int]:
-        """Take the oldest out until the limits hold; return the places of all that left, in order."""
-        # The others have a call and, behind it, an output: nothing waits under them, and nothing is left alone.
+        """Remove the oldest items until the limits hold; return the places of all removed items, in order."""
+        # Every other id has a call followed by an output: no call waits under it, and no output is alone.
         self._touched = {call_id for call_id in self._touched if self._is_open(call_id)}
         kept = self._awaited() | self._pinned
         leaving = self._oldest(kept)
         return sorted([*leaving, *self._orphans(kept)])
 
     def tokens_before(self, place: int) -> int:
-        """Return the tokens of those that can be seen before a place, looking at the side that has fewer."""
+        """Return the tokens of the items in the view before a place; it adds up the side that has fewer items."""
         before = behind = 0
         for first, last in zip(self._shown, reversed(self._shown), strict=True):
             if first >= place:
@@ -155,7 +155,7 @@ class Truncation:
         """The calls of the running turn that have no output yet."""
         start = self._last_user or 0
         if self._is_repeating:
-            # Which output is whose, only the whole turn can say.
+            # Ids repeat in this turn, so pairing needs the whole turn.
             turn = []
             for place in reversed(self._shown):
                 if place < start:
@@ -171,7 +171,7 @@ class Truncation:
         return {call for call_id in self._touched if (call := self._waiting(call_id)) is not None and call >= start}
 
     def _waiting(self, call_id: str) -> int | None:
-        """The last call under an id, where no output stands behind it."""
+        """Return the last call with an id if no output follows it."""
         calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)
         if not calls:
             return None
@@ -207,7 +207,7 @@ class Truncation:
         return leaving
 
     def _orphans(self, kept: set[int]) -> list[int]:
-        """Take out calls without any output and outputs without any call, told by their ids."""
+        """Remove calls without any output and outputs without any call, compared by their call ids."""
         leaving: list[int] = []
         for call_id in self._touched:
             calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)

@@ -1,1 +1,1 @@
-"""The folded state of a chat context: its items, the fold, and what the fold needs of other streams."""
+"""The folded state of a chat context: its items, the fold, and the items that the fold needs from other streams."""

@@ -1,8 +1,8 @@
 """
-Every item that a context ever saw, in the order in which it was recorded, evicted ones too.
+Every item that a context ever held, in the order in which it was recorded, evicted ones too.
 
-An item's place here is its ordinal. Successive states of a context share one arena, which only ever grows; each
-sees as much of it as it counts. What is made on demand, the places of ids and the running totals, is shared too.
+The index of an item here is its ordinal. Successive states of a context share one arena, which only grows; each state
+uses only the items below its count. Indexes of ids and running totals are computed on demand and shared, too.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from ...totals import Totals
 from ..events import ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
 
-# Where an item came into the world: a number for the n-th stream of this context's lineage, or another
-# stream's name. Numbers, because the same stream is "" in its own events and has a name in its children's.
+# The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
+# stream is "" in its own events and has a name in those of its children.
 Birthplace = int | str
 
 
 class Arena:
-    """The items of a context and of its ancestors; not to be changed but by `extend`."""
+    """The items of a context and of its ancestors; only `extend` changes them."""
 
     __slots__ = ("_by_place", "_calls", "_ids", "_indexed", "_lock", "_newest", "_starts", "_totals", "_where", "items")
 
     def __init__(self) -> None:
         self.items: list[ChatItemEvent] = []
-        # Runs of items with consecutive versions: the first ordinal of each, and where and when it was born.
+        # Runs of items with consecutive versions: the first ordinal of each, and its origin and first version.
         self._starts: list[int] = []
         self._where: list[tuple[Birthplace, int]] = []
-        # The same runs by birthplace, as (first version, first ordinal), ascending.
+        # The same runs by origin, as (first version, first ordinal), ascending.
         self._by_place: dict[Birthplace, list[tuple[int, int]]] = {}
         self._lock = fork_safe_lock()
         self._ids: dict[str, int] = {}
         self._calls: dict[str, list[int]] = {}
         self._indexed = 0
         self._totals = [(0, 0)]
-        # The greatest time up to each item: it ascends, and passes a time exactly at the first item that is younger.
+        # The greatest time up to each item. It never decreases, and first exceeds a given time at the first younger
+        # item.
         self._newest: list[float] = []
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
-        """Add items that came into the world at `place`, with consecutive versions from `version`."""
+        """Add items with the origin `place` and consecutive versions from `version`."""
         start = len(self.items)
         if not self._continues(start, place, version):
             self._starts.append(start)
@@ -61,7 +62,7 @@ class Arena:
         return last_place == place and last_version + start - self._starts[-1] == version
 
     def first(self, count: int) -> Arena:
-        """Return an arena of its own with the first `count` items of this one."""
+        """Return a separate arena with the first `count` items of this one."""
         copy = Arena()
         copy.items = self.items[:count]
         runs = bisect_right(self._starts, count - 1)
@@ -71,18 +72,18 @@ class Arena:
         return copy
 
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:
-        """Return where and with which version an item came into the world."""
+        """Return the origin of an item: its stream and its version there."""
         run = bisect_right(self._starts, ordinal) - 1
         place, version = self._where[run]
         return place, version + ordinal - self._starts[run]
 
     def run_end(self, ordinal: int) -> int:
-        """Return the ordinal behind the last that has the consecutive version in the same stream."""
+        """Return the ordinal after the run of consecutive versions that contains this item."""
         run = bisect_right(self._starts, ordinal)
         return self._starts[run] if run < len(self._starts) else len(self.items)
 
     def born(self, place: Birthplace, version: int, count: int) -> int | None:
-        """Return the ordinal, below `count`, of the item with this birth; None where there is none."""
+        """Return the ordinal, below `count`, of the item with this origin, or None."""
         runs = self._by_place.get(place)
         found = bisect_right(runs, version, key=lambda run: run[0]) - 1 if runs else -1
         if runs is None or found < 0:
@@ -92,7 +93,7 @@ class Arena:
         return ordinal if ordinal < count and self.birth(ordinal) == (place, version) else None
 
     def find(self, item_id: str, count: int) -> int | None:
-        """Return the ordinal, below `count`, of the item with this id; None where there is none."""
+        """Return the ordinal, below `count`, of the item with this id, or None."""
         ordinal = self._ids.get(item_id)
         if ordinal is None and self._indexed < len(self.items):
             self._index()
@@ -111,19 +112,19 @@ class Arena:
             self._ids.setdefault(item.id, new)
             if isinstance(item, FunctionCalled | FunctionReturned):
                 found = self._calls.setdefault(item.call_id, [])
-                # An interrupt may have come between this and the count behind the loop.
+                # If an interrupt came before `_indexed` was set, this item is visited again and is already in the list.
                 if new not in found[-1:]:
                     found.append(new)
         self._indexed = len(self.items)
 
     @property
     def has_totals(self) -> bool:
-        """Whether somebody asked for totals already."""
+        """Whether totals were requested before."""
         return len(self._totals) > 1
 
     @synchronized
     def totals(self, count: int) -> Totals:
-        """Return the totals of the first `count` items: running ones, never summed again."""
+        """Return the totals of the first `count` items: running totals, in which each item is counted once."""
         tokens, turns = self._totals[-1]
         for item in self.items[len(self._totals) - 1 : count]:
             tokens += estimate_tokens(item)
@@ -134,7 +135,7 @@ class Arena:
 
     @synchronized
     def first_younger(self, time: float, count: int) -> int:
-        """Return the first ordinal below `count` whose item is younger than `time`; `count` where none is."""
+        """Return the first ordinal below `count` whose item is younger than `time`, or `count` if no item is."""
         newest = self._newest
         times = [item.created_at for item in self.items[len(newest) : count]]
         newest += accumulate([max(newest[-1], times[0]), *times[1:]] if newest and times else times, max)
@@ -142,5 +143,5 @@ class Arena:
 
 
 def totals_of(item: ChatItemEvent) -> Totals:
-    """Return what one item counts."""
+    """Return the totals of one item."""
     return Totals(1, int(is_user(item)), estimate_tokens(item))

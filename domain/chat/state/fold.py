@@ -1,9 +1,9 @@
 """
 The folded state of a chat context, and the fold.
 
-A state is a value: it never changes, and appending to it costs the same whatever its length. While many events are
-folded, a builder owns the items that it changes, so that ten thousand edits cost what they touch; totals are summed
-at the end.
+A state is a value: it never changes, and the cost of appending to it does not depend on its length. While many events
+are folded, a builder owns the items that it changes, so that the cost of ten thousand edits depends only on the items
+that they touch. Totals are added up at the end.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from .sequence import Edits, Gone, Items
 
 
 class TakenItem(msgspec.Struct, frozen=True):
-    """An item of another stream, under the name that the taking event gives it."""
+    """An item of another stream, with its name in the event that refers to it."""
 
     ref: Ref
     item: ChatItemEvent
 
 
 class ItemsBuilder:
-    """Goes from `items` to what they become."""
+    """Applies events to `items` and builds the result."""
 
     def __init__(self, items: Items) -> None:
         self._from = items
         self._items = items
-        # What was begun here is nobody else's, however many forks it goes through.
+        # An arena that was created here has no other owner, even after several forks.
         self._is_own = not items.reach
         self._edits: Edits | None = None
         self._change = Totals()
 
     def built(self) -> Items:
-        """Return the items as they are now."""
+        """Return the items in their present state."""
         if self._edits is None:
             return self._items
         arena, count = self._items.arena, self._items.reach
@@ -76,7 +76,7 @@ class ItemsBuilder:
         self._items = self._items.plus(items, version)
 
     def insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
-        """Put an item of the own stream right before another one."""
+        """Insert an item of the own stream directly before another one."""
         self.append((item,), version)
         self._place(self._items.reach - 1, before)
 
@@ -89,7 +89,7 @@ class ItemsBuilder:
         self._items = Items(arena, len(arena.items), self._items.edits, lineage=self._items.lineage)
 
     def place(self, placements: Iterable[Placement], first: int) -> None:
-        """Move what was taken, from ordinal `first` on, to where a merge put it."""
+        """Move the items of a merge, from ordinal `first` on, to the places that the merge gave them."""
         ordinal = first
         for placement in placements:
             for _ in refs_of(placement.items):
@@ -98,14 +98,14 @@ class ItemsBuilder:
                 ordinal += 1
 
     def hide(self, ordinals: Iterable[int], gone: Gone) -> None:
-        """Let items leave the view."""
+        """Take items out of the view."""
         edits = self._own_edits()
         leaving = [ordinal for ordinal in ordinals if ordinal not in edits.gone]
         edits.gone.update(dict.fromkeys(leaving, gone))
         self._count(leaving, -1)
 
     def show(self, ordinals: Iterable[int]) -> None:
-        """Let items come back into the view."""
+        """Put items back into the view."""
         edits = self._own_edits()
         back = [ordinal for ordinal in ordinals if edits.gone.pop(ordinal, None) is not None]
         self._count(back, 1)
@@ -116,34 +116,32 @@ class ItemsBuilder:
         (edits.pinned.update if is_pinned else edits.pinned.difference_update)(ordinals)
 
     def fork(self, parent: str) -> None:
-        """Go on as a child of `parent`, which is the stream that these items have been the own stream of."""
+        """Continue as a child of `parent`, the stream to which these items belonged."""
         self._items = self._from = self.built().forked(parent, is_borrowed=not self._is_own)
         self._edits, self._change = None, Totals()
 
     def start_again(self, taken: Iterable[TakenItem]) -> None:
-        """Go on as a context that holds these items of others alone."""
+        """Continue as a context that holds only these items of other streams."""
         self._items = self._from = Items()
         self._edits, self._change = None, Totals()
         self.take(taken)
 
     def ordinals(self, spans: Iterable[Span]) -> list[int]:
-        """
-        Return the ordinals of the items that an event of the own stream names; those it does not know are left out.
-        """
+        """Return the ordinals of the items that an event of the own stream names; unknown names are left out."""
         return self._items.of_spans(spans)
 
     def ordinal(self, ref: Ref) -> int | None:
-        """Return the ordinal of one item; None where it is not known."""
+        """Return the ordinal of one item, or None if it is unknown."""
         return self._items.of_ref(ref)
 
     @property
     def count(self) -> int:
-        """How many items there are, evicted ones too."""
+        """The number of items, evicted ones too."""
         return self._items.reach
 
     @property
     def _are_counted(self) -> bool:
-        """Where nobody asked for totals yet, as while loading, nothing is summed before somebody does."""
+        """Whether totals are kept up to date. While loading they were not requested yet, so nothing is added up."""
         return bool(self._from.reach) and self._from.arena.has_totals
 
     def _count(self, ordinals: list[int], sign: int) -> None:
@@ -159,7 +157,7 @@ class ItemsBuilder:
     def _own_edits(self) -> Edits:
         if self._edits is None:
             self._edits = self._items.edits.copied() if self._items.edits else Edits()
-            # From here on appending must not lengthen an order that no longer holds.
+            # From here on the old order is invalid, so `Items` starts without it.
             arena, count, lineage = self._items.arena, self._items.reach, self._items.lineage
             borrowed = self._items.is_borrowed
             self._items = Items(arena, count, self._edits, lineage=lineage, is_borrowed=borrowed)
@@ -170,7 +168,7 @@ _IS_ITEM = frozenset(ITEM_EVENTS)
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """A merge, or a fork that carried a part, together with the items of other streams that it names."""
+    """A merge or a fork, together with the items of other streams that it names."""
 
     event: Merged | Forked
     taken: tuple[TakenItem, ...]
@@ -178,10 +176,10 @@ class Resolved(msgspec.Struct, frozen=True):
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What a chat context is at one version.
+    The state of a chat context at one version.
 
-    `names` maps a name to the version it was given to, `merged` a stream, and how it was merged, to the
-    version up to which that was done; `ancestry` is the lineage of a fork, its parent last.
+    `names` maps a name to its version. `merged` maps a stream and a kind of merge to the version that was merged.
+    `ancestry` is the lineage of a fork, its parent last.
     """
 
     version: int = 0
@@ -196,16 +194,16 @@ EMPTY = ChatState()
 
 
 def recorded_event(event: ChatEvent | Resolved) -> ChatEvent:
-    """Return the event itself, without what was looked up for it."""
+    """Return the event without the items that were looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
 def fold(state: ChatState, events: Iterable[ChatEvent | Resolved]) -> ChatState:
     """
-    Return the state after `events`; it trusts them, since they are history.
+    Return the state after `events`, which are history and therefore not checked.
 
-    A fork goes on where its parent's events end: its own begin with version 1 again. A merge, and a fork that
-    carried a part, come as `Resolved`.
+    A fork is folded after its parent's events: its own versions begin with 1 again. A merge, and a fork that carried a
+    part, are given as `Resolved`.
     """
     if isinstance(events, tuple) and len(events) == 1:
         event = events[0]
@@ -227,7 +225,7 @@ def fold(state: ChatState, events: Iterable[ChatEvent | Resolved]) -> ChatState:
 
 
 def _appended(state: ChatState, item: tuple[ChatItemEvent]) -> ChatState:
-    """By far the most frequent step, and the one that somebody waits for."""
+    """By far the most frequent step. A caller waits for it, so it has its own path."""
     version = state.version + 1
     items = state.items.plus(item, version)
     return ChatState(
@@ -241,23 +239,23 @@ def _appended(state: ChatState, item: tuple[ChatItemEvent]) -> ChatState:
 
 
 def _forked(state: ChatState, event: Forked) -> ChatState:
-    """The first step of every fork of a whole, which somebody waits for too."""
+    """The first step of every fork that carries everything. A caller waits for it, so it has its own path."""
     items = state.items.forked(event.parent, is_borrowed=bool(state.items.reach))
     return ChatState(version=1, opened=event, items=items, ancestry=event.lineage)
 
 
 class _Fold:
-    """A fold under way: everything that is not a plain append goes through here."""
+    """A fold in progress; all events except plain appends are applied here."""
 
     def __init__(self, state: ChatState) -> None:
         self._opened, self._names, self._merged = state.opened, state.names, state.merged
         self._ancestry = state.ancestry
         self._items = ItemsBuilder(state.items)
-        # Items that were appended one after the other, and not handed to the builder yet.
+        # Items that were appended one after the other and are not in the builder yet.
         self.row: list[ChatItemEvent] = []
 
     def put_row(self, version: int) -> None:
-        """Hand over the row, which ended right before `version`."""
+        """Give the row, which ended directly before `version`, to the builder."""
         if self.row:
             self._items.append(self.row, version - len(self.row))
             self.row.clear()
@@ -274,7 +272,7 @@ class _Fold:
         )
 
     def apply(self, event: ChatEvent | Resolved, version: int) -> int:
-        """Apply an event that is no plain append; return the version it has in its own stream."""
+        """Apply an event other than a plain append; return its version in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
         recorded = recorded_event(event)
         if isinstance(recorded, Opened):
@@ -301,7 +299,7 @@ class _Fold:
                 items.show(items.ordinals(event.items))
             case ItemsPinned() | ItemsUnpinned():
                 items.pin(items.ordinals(event.items), is_pinned=isinstance(event, ItemsPinned))
-            # A resolved conflict says how the events around it came about, and changes nothing itself.
+            # A resolved conflict explains the events around it, and changes nothing itself.
         left = left_by(event)
         if left is not None:
             ordinals = range(items.count) if left.items is None else items.ordinals(left.items)
@@ -324,7 +322,7 @@ class _Fold:
         if event.agent_id is None:
             self._items.take(taken)
         else:
-            # With another agent's name on it the item is a new one, which this event brought into the world.
+            # With another agent's id the item is a new one, which this event created.
             self._items.append([one.item for one in taken], version)
         self._items.place(event.placed, first)
         self._merged = {**self._merged, (event.source, event.how): event.version}
@@ -336,7 +334,7 @@ def evolve(state: ChatState, event: ChatEvent | Resolved) -> ChatState:
 
 
 def active_config(items: Iterable[ChatItemEvent]) -> tuple[str | None, tuple[str, ...] | None]:
-    """Return the instructions and tools in force behind `items`; the later wins, whatever its kind."""
+    """Return the instructions and tools in force after `items`; the last one wins, of any kind."""
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
     for item in items:

@@ -1,10 +1,8 @@
 """
-Events completed by those that they refer to in other streams, and the last items without those before them.
+Completing events with the items that they name in other streams, and reading only the last items.
 
-What the events of a context refer to in other streams, looked up so that they can be folded.
-
-A fork that carried everything is folded behind its ancestors' events, of which more and more are read at once. A
-fork that carried a part, and a merge, get the items that they name, and nothing else is read.
+A fork that carried everything is folded after its ancestors' events, which are read in batches of growing size. For a
+merge, and for a fork that carried a part, only the items that they name are read.
 """
 
 from __future__ import annotations
@@ -35,17 +33,19 @@ from .fold import ChatState, Resolved, TakenItem, fold, recorded_event
 from .sequence import Items
 
 NAMING_ITEMS = frozenset({Merged, Forked})
-# So many events of ancestors that may not be needed are read along, or as many as were read already.
+# The number of events of ancestors that are read ahead although they may not be needed. If more events were read
+# already, that number is the limit.
 EVENTS_AHEAD_MAX = 256
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
     """
-    Return the events of a context as `fold` wants them; where they begin with a fork, so does the result begin
-    with what it needs of its ancestors.
+    Return the events of a context in the form that `fold` needs.
+
+    If the first event is a fork that carried everything, the events of its ancestors come first.
 
     Raises:
-        DamagedError: a stream does not hold what an event says of it.
+        DamagedError: a stream does not hold an event that another event names.
     """
     first = events[0] if events else None
     if not isinstance(first, Forked):
@@ -65,10 +65,10 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]
 
 def _ancestors(log: Seen, lineage: Sequence[Segment], read: int) -> Iterator[tuple[Segment, Sequence[Any]]]:
     """
-    Yield the segments of a lineage and their events, the last one first.
+    Yield the segments of a lineage and their events, the last segment first.
 
-    Whether the next one is needed at all is known once this one is read: if it carried but a part, it is not. So they
-    are read ahead, but no more events than were `read` before.
+    A segment shows whether the one before it is needed: after a fork that carried only a part it is not. So segments
+    are read ahead, but no more events than were `read` before, or EVENTS_AHEAD_MAX.
     """
     left = list(lineage)
     while left:
@@ -86,12 +86,12 @@ def _read_all(log: Seen, segments: Sequence[Segment]) -> Iterator[list[Any]]:
     try:
         yield from log.read_ranges(ranges)
     except DamagedError:
-        # It may lie in one that is not needed.
+        # The damaged stream may be one that is not needed, so they are read one by one.
         yield from (log.read_ranges([one])[0] for one in ranges)
 
 
 def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
-    """Return events together with the items of other streams that they name, where they need any."""
+    """Return events together with the items of other streams that they name, if there are any."""
     if NAMING_ITEMS.isdisjoint(map(type, events)):
         return events
     naming = [(place, event) for place, event in enumerate(events) if type(event) in NAMING_ITEMS]
@@ -127,7 +127,7 @@ def _read_spans(log: Seen, spans: Sequence[Span]) -> list[list[TakenItem]]:
 
 def read_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> list[list[TakenItem]]:
     """
-    Return the items of runs of versions, each of a stream, read where they came into the world.
+    Return the items of runs of versions, each read from the stream of its origin.
 
     Raises:
         DamagedError: there is no such item.
@@ -145,7 +145,7 @@ def read_runs(log: Seen, runs: Sequence[tuple[str, range]]) -> list[list[TakenIt
 def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
     item = added_item(event)
     if isinstance(event, Merged) and event.agent_id is not None:
-        # It put another agent's name on the one item that it took.
+        # This merge copied one item and gave it another agent's id.
         resolved = _resolved(log, [event])[0]
         item = next((one.item for one in resolved.taken), None) if isinstance(resolved, Resolved) else None
     if item is None:
@@ -153,13 +153,13 @@ def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
     return item
 
 
-# Events that add no item, such as names, and are read along: fewer than this among the last are the rule.
+# Events that add no item, such as names. Usually fewer than this number are among the last events.
 EVENTS_BESIDE_ITEMS = 8
 FIRST_LOOK_EVENTS = 64
 
 
 def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:
-    """Return what was decided, with the end of what can be seen noted in the last event that changes it."""
+    """Return the decided events; the last one that changes the view names the items at the end of the view."""
     for last in range(len(decided) - 1, -1, -1):
         recorded = recorded_event(decided[last])
         if isinstance(recorded, VIEW_EVENTS):
@@ -167,19 +167,19 @@ def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequ
     else:
         return decided
     if isinstance(recorded, Forked) and recorded.carried is None:
-        # What it begins with is its parent's, whose end it names already.
+        # The fork begins with its parent's items, and the parent's events name their end already.
         return decided
     if last == 0 and isinstance(recorded, ItemInserted):
         end = state.items.last(TAIL_ITEMS)
         if state.items.of_ref(recorded.before) not in end:
-            # What was put somewhere before the end leaves the end as it is.
+            # The item was inserted before the end, so the end is unchanged.
             return [_with(recorded, state.items.spans(end)), *decided[1:]]
     ahead = fold(msgspec.structs.replace(state, items=state.items.borrowed()), decided[: last + 1]).items
     return [*decided[:last], _with(decided[last], tail_of(ahead)), *decided[last + 1 :]]
 
 
 def tail_of(items: Items, *, own: str = OWN) -> tuple[Span, ...]:
-    """Return the names of the last items; the own stream is called `own` in them."""
+    """Return the names of the last items; `own` stands for the own stream in them."""
     return items.spans(items.last(TAIL_ITEMS), own=own)
 
 
@@ -193,9 +193,11 @@ def last_items(
     log: Seen, stream: str, last_events: Callable[[int], Sequence[Any]], wanted: int
 ) -> list[ChatItemEvent] | None:
     """
-    Return the last `wanted` items of a context whose last events `last_events` reads; None where they do not tell.
+    Return the last `wanted` items of a context, or None if its last events do not show them.
+
+    `last_events` reads the last events of the context.
     """
-    # Mostly the last events are the items. Where edits go on, the newest of a few names the end already.
+    # Usually the last events are the items. After many edits, the newest edit among a few events already names the end.
     looked_at = min(wanted, FIRST_LOOK_EVENTS)
     while True:
         events = last_events(looked_at)
@@ -217,7 +219,7 @@ def last_items(
 def _joined(
     log: Seen, stream: str, tail: tuple[Span, ...] | None, newest: list[ChatItemEvent], wanted: int
 ) -> list[ChatItemEvent] | None:
-    """The items that an edit names, and those that were appended since (`newest`, the last one first)."""
+    """Return the items that an edit names, and those appended since (`newest`, the last one first)."""
     if tail is None:
         return None
     runs = [(span.stream or stream, run) for span in tail for run in span.ranges()]
@@ -229,7 +231,7 @@ def _joined(
 
 
 def _last(runs: Sequence[tuple[str, range]], wanted: int) -> list[tuple[str, range]]:
-    """Return the runs that have the last `wanted` versions of all, or fewer where there are not as many."""
+    """Return the runs with the last `wanted` versions of all; fewer if there are not as many."""
     last: list[tuple[str, range]] = []
     for stream, run in reversed(runs):
         if wanted <= 0:

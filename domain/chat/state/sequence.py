@@ -1,9 +1,9 @@
 """
-The items of a context at one version: a value, cheap to continue and to edit.
+The items of a context at one version: a value, cheap to append to and to edit.
 
-Appending costs the same whatever the length: successive values share an arena and differ in how much of it they
-count. An edit is a small note about the arena (these are gone, this one stands before that one); the order that
-follows is worked out when somebody looks, in one pass.
+The cost of appending does not depend on the length: successive values share an arena and differ in the number of its
+items that they use. An edit is a small note about the arena (these items are gone, this one is before that one). The
+resulting order is computed in one pass when it is needed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .arena import Arena, Birthplace, totals_of
 
 
 class Gone(Departure, frozen=True):
-    """How an item left the view, and the ordinal of the summary that tells it. All that left by one event share one."""
+    """How an item left the view, and the ordinal of the summary that replaces it; shared by all items of one event."""
 
     summary: int | None = None
 
 
 class Edits(msgspec.Struct):
     """
-    What was done to the items but appending, by ordinal; treated as a value once it is part of an `Items`.
+    The effects of all events except appends, by ordinal; treated as a value once it is part of an `Items`.
 
-    `before` has the items that were put right before another one, in the order in which that happened. Its lists are
-    shared with the value that this one was copied from, but for those `own`. `placed` has for each such item the one,
-    not placed itself, before which it stands in the end.
+    `before` has the items that were inserted directly before another one, in order of insertion. Its lists are shared
+    with the value from which this one was copied, except those in `own`. `placed` maps each inserted item to the item
+    before which it finally is and which was not itself inserted.
     """
 
     gone: dict[int, Gone] = {}
@@ -50,7 +50,7 @@ class Edits(msgspec.Struct):
         return Edits(dict(self.gone), dict(self.before), dict(self.placed), set(self.pinned))
 
     def place(self, ordinal: int, before: int) -> None:
-        """Put an item right before another one."""
+        """Insert an item directly before another one."""
         if before not in self.own:
             self.own.add(before)
             self.before[before] = list(self.before.get(before, ()))
@@ -58,10 +58,10 @@ class Edits(msgspec.Struct):
         self.placed[ordinal] = self.placed.get(before, before)
 
     def order(self, count: int) -> list[int]:
-        """Return the ordinals below `count` that can be seen, in order."""
+        """Return the ordinals below `count` that are in the view, in order."""
         shown: list[int] = []
         start = 0
-        # Between those that something was done to, the rest follows in long runs.
+        # Between the ordinals with edits, the others follow in long runs.
         for ordinal in sorted({*self.gone, *self.before, *self.placed}):
             if ordinal >= count:
                 break
@@ -73,7 +73,7 @@ class Edits(msgspec.Struct):
         return shown
 
     def last(self, count: int, wanted: int) -> list[int]:
-        """Return the last `wanted` of what `order` returns, without going through the rest."""
+        """Return the last `wanted` ordinals of `order` without visiting the others."""
         shown: list[int] = []
         for ordinal in range(count - 1, -1, -1):
             if len(shown) >= wanted:
@@ -86,7 +86,7 @@ class Edits(msgspec.Struct):
         return shown[:wanted][::-1]
 
     def first(self, count: int, start: int, is_wanted: Callable[[int], bool]) -> int | None:
-        """Return the first of what `order` returns that is wanted, where below `start` only what was placed can be."""
+        """Return the first wanted ordinal of `order`, or None; below `start` only inserted items can be wanted."""
         placed = (one for one, root in self.placed.items() if root < start and one not in self.gone)
         early = min((self.placed[one] for one in placed if is_wanted(one)), default=start)
         for ordinal in chain((early,) if early < start else (), range(start, count)):
@@ -100,7 +100,7 @@ class Edits(msgspec.Struct):
         return None
 
     def _unfold(self, ordinal: int, shown: list[int]) -> None:
-        """Add an item and all that was put before it, and before those: without recursion, it may be deep."""
+        """Add an item and all items inserted before it, with a stack because the nesting may be deep."""
         stack = [(ordinal, False)]
         while stack:
             current, is_ready = stack.pop()
@@ -114,7 +114,7 @@ class Edits(msgspec.Struct):
 
 
 class Items(Sequence[ChatItemEvent]):
-    """An immutable sequence of items: what can be seen of the first `reach` of an arena."""
+    """An immutable sequence of items: those of the first `reach` items of an arena that are in the view."""
 
     __slots__ = ("_basis", "_order", "_shown", "arena", "edits", "is_borrowed", "lineage", "reach")
 
@@ -130,19 +130,19 @@ class Items(Sequence[ChatItemEvent]):
         is_borrowed: bool = False,
     ) -> None:
         self.arena = arena or Arena()
-        # Whether the arena is another context's, which may go on in it.
+        # Whether the arena belongs to another context, which may append to it.
         self.is_borrowed = is_borrowed
         self.reach = reach
         self.edits = edits
-        # The ancestors by name, the root first.
+        # The names of the ancestor streams, the root first.
         self.lineage = lineage
-        # The order of what can be seen, made on demand: the first `_shown` of a list that later values lengthen.
+        # The order of the view, computed on demand: the first `_shown` entries of a list to which later values append.
         self._order = order
         self._shown = 0 if order is None else len(order)
-        # The totals at some count since the last edit; everything behind that can be seen.
+        # The totals at some count since the last edit; all later items are in the view.
         self._basis = basis
 
-    # What can be seen
+    # The view
 
     def order(self) -> Sequence[int]:
         """Return the ordinals of the items, in order."""
@@ -159,7 +159,7 @@ class Items(Sequence[ChatItemEvent]):
         return self._order
 
     def whole_order(self) -> Sequence[int]:
-        """Return the ordinals of all items, in order: also of those that left the view, in the places they had."""
+        """Return the ordinals of all items, in order; items that left the view keep their places."""
         edits = self.edits
         return range(self.reach) if edits is None else Edits(before=edits.before, placed=edits.placed).order(self.reach)
 
@@ -193,7 +193,7 @@ class Items(Sequence[ChatItemEvent]):
 
     @property
     def totals(self) -> Totals:
-        """Items, turns and tokens of what can be seen: running totals, summed at most once."""
+        """Items, turns and tokens of the view: running totals, added up at most once."""
         known = self.known_totals()
         if known is None:
             known = self.total_of(self.order())
@@ -201,7 +201,7 @@ class Items(Sequence[ChatItemEvent]):
         return known
 
     def known_totals(self) -> Totals | None:
-        """Return the totals if that takes no more than looking at what was appended since somebody last asked."""
+        """Return the totals if only the items appended since the last request must be counted, else None."""
         if self.edits is None:
             return self.arena.totals(self.reach)
         if self._basis is None:
@@ -213,7 +213,7 @@ class Items(Sequence[ChatItemEvent]):
         return total
 
     def total_of(self, ordinals: Iterable[int]) -> Totals:
-        """Return what these items count together, evicted or not."""
+        """Return the totals of these items, evicted or not."""
         return sum((totals_of(self.arena.items[ordinal]) for ordinal in ordinals), Totals())
 
     @property
@@ -227,19 +227,20 @@ class Items(Sequence[ChatItemEvent]):
         return self.totals.turns
 
     def continues(self, earlier: Items) -> bool:
-        """Return whether `earlier` is the beginning of these items, by what they share, not by comparing."""
+        """Return whether `earlier` is the beginning of these items; this compares what they share, not the items."""
         return self.arena is earlier.arena and self.edits is earlier.edits and self.reach >= earlier.reach
 
     def last(self, wanted: int) -> Sequence[int]:
-        """Return the ordinals of the last `wanted` items, in order, without going through the rest."""
+        """Return the ordinals of the last `wanted` items, in order, without visiting the others."""
         if self.edits is None:
             return range(max(0, self.reach - wanted), self.reach)
         return self.edits.last(self.reach, wanted)
 
     def first_younger(self, time: float) -> int | None:
         """
-        Return the ordinal of the first item that can be seen and is younger than `time`, or None, without going
-        through those before it.
+        Return the ordinal of the first item in the view that is younger than `time`, or None.
+
+        It does not visit all items before that one.
         """
         items, reach = self.arena.items, self.reach
         start = self.arena.first_younger(time, reach)
@@ -247,7 +248,7 @@ class Items(Sequence[ChatItemEvent]):
             return start if start < reach else None
         return self.edits.first(reach, start, lambda ordinal: items[ordinal].created_at > time)
 
-    # Where an item is
+    # Finding items
 
     def find(self, item_id: str) -> int | None:
         """Return the index of the item with this id, or None."""
@@ -257,35 +258,35 @@ class Items(Sequence[ChatItemEvent]):
         return ordinal if self.edits is None else self.order().index(ordinal)
 
     def visible_ordinal(self, item_id: str) -> int | None:
-        """Return the ordinal of the item with this id, or None where it cannot be seen."""
+        """Return the ordinal of the item with this id, or None if it is not in the view."""
         ordinal = self.ordinal(item_id)
         return ordinal if ordinal is not None and self.shows(ordinal) else None
 
     def ordinal(self, item_id: str) -> int | None:
-        """Return the ordinal of the item with this id, evicted or not; None where there never was one."""
+        """Return the ordinal of the item with this id, evicted or not, or None."""
         return self.arena.find(item_id, self.reach)
 
     def shows(self, ordinal: int) -> bool:
-        """Return whether an item can be seen."""
+        """Return whether an item is in the view."""
         return self.edits is None or ordinal not in self.edits.gone
 
     def is_pinned(self, ordinal: int) -> bool:
-        """Return whether an item may not leave the view."""
+        """Return whether an item is pinned."""
         return self.edits is not None and ordinal in self.edits.pinned
 
     def ref(self, ordinal: int) -> Ref:
-        """Return the name of an item for an event of this context's own stream."""
+        """Return the name of an item in events of this context's own stream."""
         place, version = self.arena.birth(ordinal)
         if isinstance(place, str):
             return Ref(version, place)
         return Ref(version, self.lineage[place] if place < len(self.lineage) else OWN)
 
     def spans(self, ordinals: Sequence[int], *, own: str = OWN) -> tuple[Span, ...]:
-        """Return the names of items, in this order, for an event; the own stream is called `own` in it."""
+        """Return the names of items, in this order, for an event; `own` stands for the own stream in it."""
         return joined_spans(self.runs(ordinals, own=own))
 
     def runs(self, ordinals: Sequence[int], *, own: str = OWN) -> Iterator[tuple[str, range]]:
-        """Yield the streams and versions of items: those that lie and were recorded in a row in one go."""
+        """Yield the streams and versions of items; items that are consecutive here and in their stream form one run."""
         start = 0
         while start < len(ordinals):
             first = ordinals[start]
@@ -300,7 +301,7 @@ class Items(Sequence[ChatItemEvent]):
             start = stop
 
     def of_ref(self, ref: Ref) -> int | None:
-        """Return the ordinal of the item that an event of this context's own stream names so; None if there is none."""
+        """Return the ordinal of the item that has this name in events of this context's own stream, or None."""
         places: list[Birthplace] = [len(self.lineage)] if ref.stream == OWN else [ref.stream]
         if ref.stream in self.lineage:
             places.append(self.lineage.index(ref.stream))
@@ -311,38 +312,39 @@ class Items(Sequence[ChatItemEvent]):
         return None
 
     def of_spans(self, spans: Iterable[Span]) -> list[int]:
-        """
-        Return the ordinals of the items that an event of the own stream names; those it does not know are left out.
-        """
+        """Return the ordinals of the items that an event of the own stream names; unknown names are left out."""
         ordinals: list[int] = []
         for span in spans:
             for run in span.ranges():
                 version = run.start
                 while version < run.stop:
                     first = self.of_ref(Ref(version, span.stream))
-                    # What was recorded in a row lies in a row.
+                    # Items of consecutive versions have consecutive ordinals within a run.
                     length = 1 if first is None else min(run.stop - version, self.arena.run_end(first) - first)
                     if first is not None:
                         ordinals.extend(range(first, min(first + length, self.reach)))
                     version += length
         return ordinals
 
-    # What comes after
+    # Later values
 
     def own_arena(self) -> Arena:
         """
-        Return an arena that ends with these items and may be extended: this one, or a copy where two states branch.
+        Return an arena that ends with these items and may be extended.
+
+        It is this one, or a copy if another state has appended to it.
         """
         if not self.reach:
-            # The empty state is everybody's.
+            # All contexts share the empty state, so it gets a new arena.
             return Arena()
         is_free = not self.is_borrowed and len(self.arena.items) == self.reach
         return self.arena if is_free else self.arena.first(self.reach)
 
     def plus(self, added: Sequence[ChatItemEvent], version: int) -> Items:
         """
-        Return these items and `added` behind them, which were recorded from `version` on in the own stream; in
-        time of `added` alone, unless two states branch here.
+        Return these items followed by `added`, which have versions from `version` on in the own stream.
+
+        The cost depends only on the length of `added`, unless two states branch here.
         """
         arena = self.own_arena()
         arena.extend(added, len(self.lineage), version)
@@ -354,11 +356,11 @@ class Items(Sequence[ChatItemEvent]):
         return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
 
     def borrowed(self) -> Items:
-        """Return these items for looking ahead: what is added to them leaves the arena as it is."""
+        """Return these items for a trial: appending to them leaves this arena unchanged."""
         return Items(self.arena, self.reach, self.edits, lineage=self.lineage, basis=self._basis, is_borrowed=True)
 
     def forked(self, parent: str, *, is_borrowed: bool = True) -> Items:
-        """Return these items as those of a child of `parent`, the stream whose own they are."""
+        """Return these items as those of a child of `parent`, the stream to which they belong."""
         lineage = (*self.lineage, parent)
         child = Items(
             self.arena,
@@ -375,9 +377,10 @@ class Items(Sequence[ChatItemEvent]):
 
 class RunningTokens:
     """
-    The estimated tokens of a context by a counter of one's own: each item is counted once, edits or not.
+    The estimated tokens of a context by a custom counter: each item is counted once, even after edits.
 
-    It may be used from several threads. One follows one context; another one is counted anew.
+    It may be used from several threads. An instance follows one context; for another context all items are counted
+    again.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
@@ -388,7 +391,7 @@ class RunningTokens:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
         self._arena: Arena | None = None
-        # By ordinal, as far as somebody asked.
+        # By ordinal, as far as totals were requested.
         self._tokens: list[int] = []
         self._seen: Items | None = None
         self._total = 0
@@ -404,6 +407,6 @@ class RunningTokens:
             total = self._total + sum(self._tokens[self._seen.reach : items.reach])
         else:
             total = sum(map(self._tokens.__getitem__, items.order()))
-        # At once: an interrupt between the two would count items twice.
+        # Both in one statement: an interrupt between two statements would count items twice.
         self._total, self._seen = total, items
         return total

@@ -1,4 +1,4 @@
-"""The common part of receiving: items under construction, and ids that follow from their places."""
+"""The common part of receiving: collecting items, and ids that are computed from places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class IdsOfPlaces:
 
     def made(self, prefix: str, place: int | str, part: int) -> str:
         """
-        Return the id of a part of the message at `place`; 12 digits can meet by chance: then the next attempt counts.
+        Return the id of a part of the message at `place`.
+
+        Two hashes of 12 digits can be equal by chance; then the next attempt is used.
         """
         made, attempt = "", 0
         while not made or made in self._taken:
@@ -40,10 +42,11 @@ _EXPECTED: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
 
 def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
     """
-    Return a field that must be there and of a kind.
+    Return a field that must be there and of a type.
 
     Raises:
-        InvalidInputError: it is not; the message says where, what was found and what was expected.
+        InvalidInputError: it is missing or of another type; the message says where, what was found and what was
+            expected.
     """
     found = value.get(name)
     if isinstance(found, kind):
@@ -53,7 +56,7 @@ def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any
 
 
 def as_text(value: Any, where: str) -> str:
-    """Return a value as text: text as it is, all else as JSON with its keys in their order."""
+    """Return a value as text: text unchanged, any other value as JSON with its keys in their order."""
     if isinstance(value, str):
         return value
     try:
@@ -63,7 +66,7 @@ def as_text(value: Any, where: str) -> str:
 
 
 class Receiver:
-    """Collects the items of one conversation, all as of one moment."""
+    """Collects the items of one conversation; all get the same time."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -71,7 +74,7 @@ class Receiver:
         self.items: list[ChatItemEvent] = []
 
     def say(self, role: str, content: str | Sequence[str | Image], extra: dict[str, Any], where: str) -> None:
-        """Add a message; `extra` holds what the message says beyond its content."""
+        """Add a message; `extra` holds the data of the message besides its content."""
         parts = (content,) if isinstance(content, str) else content
         for part in parts:
             require_unicode(part if isinstance(part, str) else part.image, where)
@@ -90,7 +93,7 @@ class Receiver:
         return Image(id=self._system.new_id("img_"), image=url)
 
     def call(self, name: str, arguments: Any, call_id: str | None, metadata: dict[str, Any], where: str) -> str:
-        """Add a call, and return its id, which is drawn where there is none."""
+        """Add a call and return its id; without an id a new one is generated."""
         call_id = require_unicode(call_id, where) if call_id else self._system.new_id("call_")
         self.items.append(
             FunctionCalled(
@@ -105,7 +108,7 @@ class Receiver:
         return call_id
 
     def answer(self, name: str, output: str, call_id: str | None, *, is_error: bool, where: str) -> None:
-        """Add an output; without a call's id it gets one that no call has."""
+        """Add an output; without a call id it gets a new id, which no call has."""
         self.items.append(
             FunctionReturned(
                 id=self._system.new_id("output_"),

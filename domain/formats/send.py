@@ -1,11 +1,9 @@
 """
-The common part of sending: which instructions go where, calls grouped with their outputs, data URLs.
+The common part of sending: the place of instructions, calls grouped with their outputs, data URLs.
 
-Which instructions are sent, and where: one rule for the formats of OpenAI.
-
-The instructions in force are sent once, at the place of the first system or developer message, or in front where
-there is none. A context whose instructions all came from an import, which the caller has not overruled, is sent
-as it came, with as many messages of instructions as it has.
+The formats of OpenAI share one rule for instructions. The instructions in force are sent once, at the place of the
+first system or developer message, or in front if there is none. If all instructions were imported and the caller has
+not overruled them, each message of instructions is sent as it was imported.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ Config = tuple[str | None, Sequence[str] | None]
 
 class Placed(msgspec.Struct, frozen=True):
     """
-    `text` goes where the item `place` is, or in front where `place` is None; all other instructions are left out.
+    `text` is sent at the item `place`, or in front if `place` is None; all other instructions are left out.
 
-    With `as_recorded` each message of instructions is sent as it is instead.
+    With `as_recorded` each message of instructions is sent unchanged instead.
     """
 
     text: str | None
@@ -49,7 +47,7 @@ def instructions_in_force(items: Sequence[ChatItemEvent], config: Config | None)
 
 
 def place_instructions(items: Sequence[ChatItemEvent], config: Config | None) -> Placed:
-    """Return which instructions are sent, and where; `config` is the (instructions, tools) in force, if it is known."""
+    """Return which instructions are sent, and where; `config` is the (instructions, tools) in force, if known."""
     bearing = [index for index, item in enumerate(items) if _bears(item)]
     config = config or active_config(items[index] for index in bearing)
     spoken = [index for index in bearing if type(items[index]) is MessageAdded]
@@ -71,13 +69,13 @@ def _bears(item: ChatItemEvent) -> bool:
 
 
 def _is_imported(items: Sequence[ChatItemEvent], bearing: Sequence[int]) -> bool:
-    """A config update that only names tools overrules no instructions."""
+    """Whether all instructions were imported; a config update that only names tools overrules no instructions."""
     return all(
         items[index].origin is not None or getattr(items[index], "instructions", "") is None for index in bearing
     )
 
 
-# Sent where a provider insists on something that did not happen.
+# Sent where a provider requires content that the context does not have.
 DUMMY_FIRST = "(empty)"
 DUMMY_LAST = "."
 NO_OUTPUT = "No output was recorded for this call."
@@ -89,7 +87,7 @@ def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
     """
     Yield the messages of users and assistants, and the batches of calls, each call with its output or None.
 
-    An output that answers no call is in no turn, and an output that came late is with its call.
+    An output that answers no call is left out; an output that came late is yielded with its call.
     """
     listed = list(items)
     output_of = pair_calls(listed).output_of
@@ -116,17 +114,17 @@ def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
 
 
 class Listener(Protocol):
-    """A conversation in a provider's form, as far as it goes."""
+    """A conversation in a provider's form, under construction."""
 
     def ask(self, batch: Batch, /) -> None:
-        """Add calls that were made at once, and their outputs."""
+        """Add calls that were made together, and their outputs."""
 
     def say(self, message: MessageAdded, /) -> None:
         """Add a message."""
 
 
 def tell(listener: Listener, items: Iterable[ChatItemEvent]) -> None:
-    """Tell a conversation all turns of a context, in order."""
+    """Add all turns of a context to a conversation, in order."""
     for turn in turns_of(items):
         if isinstance(turn, list):
             listener.ask(turn)
@@ -136,9 +134,9 @@ def tell(listener: Listener, items: Iterable[ChatItemEvent]) -> None:
 
 class UniqueIds:
     """
-    Gives each call an id of its own: its own id where that is free, else with the next free number behind it.
+    Gives each call a unique id: its own id if that is free, else that id with the next free number appended.
 
-    Later items change no id that was given, so that the beginning of a conversion stays as it is.
+    Later items never change an id that was given, so the beginning of a conversion stays the same.
     """
 
     def __init__(self, cleaned: Callable[[str], str]) -> None:
@@ -165,9 +163,9 @@ _JSON = msgspec.json.Decoder()
 
 def arguments_of(text: str) -> dict[str, Any]:
     """
-    Return the arguments of a call as the object that providers want.
+    Return the arguments of a call as an object, which providers require.
 
-    An empty text and `null` are no arguments. A text that is no JSON object is handed over as it is, as `arguments`.
+    An empty text and `null` mean no arguments. A text that is not a JSON object is passed unchanged, as `arguments`.
     """
     if text == "{}":
         return {}
@@ -191,7 +189,7 @@ class Inline(NamedTuple):
 
 
 def inline_of(url: str) -> Inline | None:
-    """Return what a data URL holds, or None where it is no data URL of a media type and base64."""
+    """Return the content of a data URL, or None if it has no media type or is not valid base64."""
     header, comma, data = url[5:].partition(",")
     media_type, *parameters = header.lower().split(";")
     if not comma or "/" not in media_type or "base64" not in parameters:
@@ -205,5 +203,5 @@ def inline_of(url: str) -> Inline | None:
 
 
 def left_out(image: Image, why: str) -> str:
-    """Return the text that stands for an image that cannot be sent."""
+    """Return the text that replaces an image that cannot be sent."""
     return f"[Image {image.id} is left out: {why}]"

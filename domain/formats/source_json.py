@@ -1,4 +1,4 @@
-"""JSON as a source gave it: checks of values, and patches from a sent message to the imported one."""
+"""JSON of a source: checks of values, and patches that turn a converted message into the imported one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def is_maybe_text(value: Any) -> bool:
 
 
 def has(value: Any, **checks: Check) -> bool:
-    """Return whether `value` is an object with all these fields, each as its check wants it."""
+    """Return whether `value` is an object that has all these fields, and each passes its check."""
     return isinstance(value, dict) and all(name in value and check(value[name]) for name, check in checks.items())
 
 
 def where_given(value: dict[str, Any], **checks: Check) -> bool:
-    """Return whether those of these fields that an object has are as their checks want them."""
+    """Return whether each of these fields is missing or passes its check."""
     return all(name not in value or check(value[name]) for name, check in checks.items())
 
 
 def are_parts(value: Any, kinds: dict[str, Check]) -> bool:
-    """Return whether `value` is a list of one part or more, each of a `type` that is among `kinds`, and sound."""
+    """Return whether `value` is a list of at least one part, each with a `type` in `kinds` that passes its check."""
     return isinstance(value, list) and bool(value) and all(_is_part(part, kinds) for part in value)
 
 
@@ -47,9 +47,9 @@ Patch = dict[str, Any]
 
 def difference(plain: Any, wanted: Any) -> Patch:
     """
-    Return the patch that makes `wanted` of `plain`; an empty one where they are equal.
+    Return the patch that turns `plain` into `wanted`; it is empty if they are equal.
 
-    `plain` holds texts, None, objects and lists only, so that Python's 1 == True cannot mislead.
+    `plain` holds only texts, None, objects and lists, so Python's 1 == True does no harm.
     """
     if plain == wanted:
         return {}
@@ -62,7 +62,7 @@ def difference(plain: Any, wanted: Any) -> Patch:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal as JSON, where 1, 1.0 and true are three things."""
+    """Return whether two values are equal as JSON, where 1, 1.0 and true all differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -83,7 +83,7 @@ def _object_difference(plain: dict[str, Any], wanted: dict[str, Any]) -> Patch:
 
 
 def patched(plain: Any, patch: Patch) -> Any:
-    """Return what `patch` makes of `plain`; what it names and `plain` no longer has is passed over."""
+    """Return `plain` with `patch` applied; parts that the patch names and `plain` no longer has are ignored."""
     if not patch:
         return plain
     if "is" in patch:
@@ -102,8 +102,8 @@ def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEve
     """
     Return the items with `prefix` in front of the last user message, as "{prefix}\\n\\nUser: {text}".
 
-    Its text parts become one, joined by spaces, and its images stay behind it. Without a user message, or with an
-    empty prefix, nothing changes. The result goes to any of the conversions in place of the items.
+    Its text parts are joined by spaces into one, and its images follow it. Without a user message, or with an empty
+    prefix, nothing changes. The result can be given to any of the conversions.
     """
     overlaid = list(items)
     for index in range(len(overlaid) - 1, -1, -1) if prefix else ():
@@ -119,6 +119,6 @@ def _prefixed(message: MessageAdded, prefix: str) -> MessageAdded:
     text = " ".join(part for part in parts if isinstance(part, str))
     images = [part for part in parts if isinstance(part, Image)]
     content = f"{prefix}\n\nUser: {text}"
-    # The patch of an imported message was made for its text as it was.
+    # The patch of an imported message fits only its original text.
     origin = None if message.origin is None else Origin(starts=message.origin.starts)
     return msgspec.structs.replace(message, content=(content, *images) if images else content, origin=origin)

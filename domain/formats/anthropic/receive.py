@@ -1,9 +1,9 @@
 """
 From Anthropic messages back to items.
 
-A message becomes the outputs in it, then one message of its texts and images, then its calls. Blocks that items
-have no field for, such as thinking, lie in `extra["anthropic"]` of that message or in `metadata["anthropic"]` of
-the call they stood before, and are sent again from there where the provider takes them back.
+A message becomes the outputs in it, then one message of its texts and images, then its calls. Blocks for which items
+have no field, such as thinking, are stored in `extra["anthropic"]` of that message, or in `metadata["anthropic"]` of
+the call that they precede. They are sent again from there if the provider accepts them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def items_from_anthropic(
     messages: Iterable[Mapping[str, Any]], system: str | Sequence[Block] | None = None, *, system_clock: System
 ) -> list[ChatItemEvent]:
     """
-    Return the items that Anthropic messages, and a system text, stand for; cache marks are left out.
+    Return the items of Anthropic messages and of a system text; cache marks are left out.
 
     Raises:
-        InvalidInputError: something is no message or block; the message says where and what was expected.
+        InvalidInputError: an entry is not a message or block; the error says where and what was expected.
     """
     reader = AnthropicReader(system_clock)
     if system is not None:
@@ -45,9 +45,9 @@ def items_from_anthropic(
 
 class AnthropicReader:
     """
-    Goes through the messages, and knows the names of the calls so far.
+    Reads messages one after the other, and remembers the names of the calls.
 
-    `places` has for each item the indexes of the blocks that it stands for: those beside it, then its own.
+    `places` has for each item the indexes of its blocks: first the blocks kept beside it, then its own.
     """
 
     def __init__(self, system: System) -> None:
@@ -93,7 +93,8 @@ class AnthropicReader:
             elif (part := self._part(block, there)) is None:
                 kept.append((place, block))
             else:
-                # A message is sent as its blocks, its images, its texts: what comes in another order is another one.
+                # A message is sent as its kept blocks, then its images, then its texts. Blocks in another order start a
+                # new message.
                 if said.parts and (kept or (isinstance(part, Image) and isinstance(said.parts[-1][1], str))):
                     self._say(role, said, where)
                     said = _Said()
@@ -141,7 +142,7 @@ class AnthropicReader:
 
 
 class _Said:
-    """Texts and images that become one message, and the other blocks that lie beside it."""
+    """Texts and images that become one message, and the other blocks that are kept beside it."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[int, str | Image]] = []
@@ -154,7 +155,7 @@ def _beside(blocks: list[Placed]) -> dict[str, Any]:
 
 
 def _output_of(content: Any, where: str) -> str:
-    """Texts are joined; anything else in an output is kept as the JSON that it is, and null is nothing."""
+    """Return an output as text: texts are joined, null is empty, and any other content is kept as JSON."""
     if content is None:
         return ""
     if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
@@ -166,12 +167,13 @@ def shape_anthropic_messages(
     messages: Sequence[AnthropicMessage], system: Any = None, *, context_id: str, created_at: float
 ) -> list[list[ChatItemEvent]]:
     """
-    Return the items of the system text, if there is one, and of each message; their ids follow from `context_id` and
-    their place alone.
+    Return the items of the system text, if there is one, and of each message.
+
+    The ids are computed only from `context_id` and the places of the items.
 
     Raises:
-        InvalidInputError: something is no message or block; the error names the message's index, the field, and
-            what was expected there.
+        InvalidInputError: an entry is not a message or block; the error names the message's index, the field, and the
+            expected value.
     """
     shaper = AnthropicShaper(context_id)
     first = [] if system is None else [shaper.system_items(system, created_at=created_at)]
@@ -182,7 +184,7 @@ def shape_anthropic_messages(
 
 
 class AnthropicShaper:
-    """Goes through the messages of one source, in the order in which they came."""
+    """Reads the messages of one source, in the order in which they came."""
 
     def __init__(self, context_id: str) -> None:
         self._places = _Places(IdsOfPlaces(context_id))
@@ -205,7 +207,7 @@ class AnthropicShaper:
         """
         Return the items of the message at `place`.
 
-        With `continues` it goes on with the message before. `source` is kept beside the first item.
+        With `continues` the message is a continuation of the previous one. `source` is kept beside the first item.
         """
         beside = {"continues": True} if continues else {}
         return self._shaped(place, message, where, created_at, beside=beside, source=source or {})
@@ -236,7 +238,7 @@ class AnthropicShaper:
 
 
 class _Places:
-    """A clock and ids for the reader: ids follow from the place of a message."""
+    """A clock and ids for the reader; ids are computed from the place of a message."""
 
     def __init__(self, ids: IdsOfPlaces) -> None:
         self._ids = ids
@@ -248,7 +250,7 @@ class _Places:
         self._place, self._part = place, 0
 
     def now(self) -> float:
-        """Return no time in particular: each message has its own."""
+        """Return 0: the caller sets the time of each message."""
         return 0.0
 
     def new_id(self, prefix: str) -> str:
@@ -260,7 +262,7 @@ class _Places:
 def _besides(
     items: Sequence[ChatItemEvent], places: Sequence[Sequence[int]], message: AnthropicMessage
 ) -> list[Beside]:
-    """Return what the items do not say of their message."""
+    """Return, for each item, the parts of its message that the item does not hold."""
     content, role = message["content"], message["role"]
     others = {name: value for name, value in message.items() if name not in ("role", "content")}
     first = {"message": others} if others else {}
@@ -304,7 +306,7 @@ def _with_origins(
 ) -> list[ChatItemEvent]:
     shaped = []
     for part, (item, beside) in enumerate(zip(items, besides, strict=True)):
-        # The first item says that this came from Anthropic, even where it says nothing else.
+        # The first item always records that its source is Anthropic, even if there is nothing else to keep.
         rest = {**source, "anthropic": beside} if part == 0 else {"anthropic": beside} if beside else None
         origin = Origin(starts=starts and part == 0, rest=canonical_json(rest, what=where) if rest is not None else b"")
         shaped.append(msgspec.structs.replace(item, created_at=created_at, origin=origin))

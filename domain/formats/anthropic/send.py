@@ -2,12 +2,10 @@
 From items to Anthropic messages, with cache breakpoints.
 
 There are at most four breakpoints, and moving them changes nothing else.
-
-One ends the system text, which also covers the tools before it. Two stand at the ends of the last two messages of
-the user: the later one is written by this request, the earlier one is what the last request wrote. The fourth
-stands still for a while: it ends the last user's message that lies wholly within full rows of BLOCKS_A_ROW blocks,
-so that something is found even where the latest turns are sent differently, or the context has grown by more
-blocks than the provider looks back.
+The first ends the system text and also covers the tools before it. Two are at the ends of the last two user messages:
+this request writes the later one, and the previous request wrote the earlier one. The fourth moves rarely: it is at the
+end of the last user message that is wholly within full rows of BLOCKS_A_ROW blocks. So the cache is still found if the
+latest turns are sent differently, or if the context has grown by more blocks than the provider looks back.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ BLOCKS_A_ROW = 20
 
 
 def marked_system(system: str | None) -> str | list[dict[str, Any]] | None:
-    """Return the system text as a block with a breakpoint; what is blank cannot have one."""
+    """Return the system text as a block with a breakpoint; a blank text cannot have one."""
     if system is None or not system.strip():
         return system
     return [_marked({"type": "text", "text": system})]
 
 
 def mark_messages(messages: Sequence[dict[str, Any]]) -> None:
-    """Set up to three breakpoints into `messages`, whose content is blocks."""
+    """Set up to three breakpoints in `messages`, whose content is blocks."""
     ends, blocks = [], 0
     for message in messages:
         blocks += len(message["content"])
@@ -69,8 +67,8 @@ def _marked(block: dict[str, Any]) -> dict[str, Any]:
 AnthropicMessage = dict[str, Any]
 AnthropicSystem = str | list[dict[str, Any]] | None
 
-# Blocks that items have no field for: read back they are kept beside the item, and sent again before it.
-# For each role, the types of such blocks, and the fields that they must have to be sent.
+# Blocks for which items have no field: an import keeps them beside the item, and they are sent again before it. For
+# each role: the types of such blocks, and the fields that they must have to be sent.
 KEPT_BLOCKS: dict[str, dict[str, dict[str, type]]] = {
     "user": {"document": {"source": dict}},
     "assistant": {"thinking": {"thinking": str, "signature": str}, "redacted_thinking": {"data": str}},
@@ -90,12 +88,11 @@ def anthropic_messages(
     exact: bool = False,
 ) -> tuple[list[AnthropicMessage], AnthropicSystem]:
     """
-    Return the Anthropic messages and the system text that `items` stand for.
+    Return the Anthropic messages and the system text of `items`.
 
-    `config` is the active instructions and tools, where they are known already. `caching` sets up to four cache
-    breakpoints, and gives all content as blocks. `allow_prefill` lets the assistant have the last word, which
-    newer models refuse. With `exact` what was imported from Anthropic messages is as it came, valid or not, and
-    nothing else is asked for.
+    `config` is the active instructions and tools, if known. `caching` sets up to four cache breakpoints, and gives all
+    content as blocks. `allow_prefill` allows an assistant message at the end, which newer models refuse. With `exact`,
+    imported Anthropic messages are returned unchanged, valid or not, and the other options have no effect.
     """
     listed = list(items)
     came = messages_as_came(listed) if exact else None
@@ -116,7 +113,7 @@ def anthropic_messages(
 
 
 class _Thread:
-    """The messages so far; neighbours of one role are one message."""
+    """The messages so far; consecutive turns of one role are one message."""
 
     def __init__(self) -> None:
         self.messages: list[AnthropicMessage] = []
@@ -132,7 +129,7 @@ class _Thread:
         messages.append({"role": role, "content": blocks})
 
     def say(self, message: MessageAdded) -> None:
-        """Add what a user or an assistant said, if it is anything."""
+        """Add a message of a user or an assistant, if it has content."""
         if blocks := _blocks_of(message):
             self._add(message.role, blocks)
 
@@ -156,7 +153,7 @@ class _Thread:
         self._add("user", results)
 
     def close(self, *, allow_prefill: bool) -> bool:
-        """End as the provider wants it; return whether that took a message that nobody wrote."""
+        """End in the form that the provider requires; return whether a placeholder message was added."""
         messages = self.messages
         if not messages:
             messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})
@@ -164,7 +161,7 @@ class _Thread:
         if messages[-1]["role"] == "user":
             return False
         if allow_prefill:
-            # An assistant's last words are refused with blanks behind them; they are always text.
+            # The provider refuses blanks at the end of a last assistant message; its last block is always text.
             last = messages[-1]["content"][-1]
             last["text"] = last["text"].rstrip()
             return False
@@ -173,7 +170,7 @@ class _Thread:
 
 
 def _sendable(name: str) -> str:
-    # By far most names are of these characters alone, and asking that is cheaper than looking for others.
+    # Most names have only these characters, and that test is cheaper than searching for others.
     return name if _SENDABLE(name) else _FOREIGN.sub("_", name) or "_"
 
 
@@ -182,10 +179,10 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
-    """Images come first, as in the seed; the provider refuses blank texts."""
+    """Return the blocks of a message: images first, as in the seed, and no blank texts, which the provider refuses."""
     content = message.content
     if len(content) == 1 and isinstance(content, tuple):
-        # By far the most frequent form is one text, which is worth not looping over.
+        # One text is by far the most frequent form, so it gets a path without a loop.
         content = content[0] if isinstance(content[0], str) else content
     if isinstance(content, str):
         blocks = [] if not content or content.isspace() else [{"type": "text", "text": content}]

@@ -1,15 +1,14 @@
 """
-Anthropic messages as they came: each imported message in the shape it had (`Origin`). Nothing is moved, left out or
-mended here.
+Anthropic messages in their imported form, built from items and their `Origin`. Nothing is moved, left out or repaired.
 
-`Origin.rest` of the first item of an imported message has `anthropic`, that of its other items where there is
-something to say. Its keys, each left out where it has nothing to say:
+`Origin.rest` of the first item of an imported message has the key `anthropic`; other items have it only if there is
+data to keep. Its keys are left out if they have no value:
 
-    message    other fields than its role and content       blocks  patches of the item's blocks, by their index
-    system     it was the system text of the request        places  where the item's blocks stood, if not in order
-    continues  the message goes on with the one before,     texts   lengths of the text blocks of an output
-               from which its source had parted it          json    an output that was no text, but this as JSON
-    role       of the message, where others have such items whole   the message as it was, of `items` items
+    message    fields other than role and content           blocks  patches of the item's blocks, by their index
+    system     it was the system text of the request        places  places of the item's blocks, if not in order
+    continues  the message continues the previous one, from texts   lengths of the text blocks of an output
+               which its source had separated it            json    the output was not text and is kept as JSON
+    role       of the message, if the item's kind differs   whole   the original message, of `items` items
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ AsCame = tuple[list[AnthropicMessage], str | list[dict[str, Any]] | None]
 
 def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
     """
-    Return the messages and the system text of a context that was imported, or None where nothing of it was.
+    Return the messages and the system text of an imported context, or None if nothing in it was imported.
 
-    Items that were added since have the plain shape; neighbours of one role are then one message.
+    Items that were added later have the plain shape; consecutive ones of one role are then one message.
     """
     listed = list(items)
     if listed and all(beside_of(item) is None for item in listed):
@@ -57,7 +56,7 @@ def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
 
 
 def source_messages(items: Iterable[ChatItemEvent]) -> list[AnthropicMessage]:
-    """Return all messages, a system text among them, each as its source had it, also where it goes on with another."""
+    """Return all messages, a system text too, each as its source had it, even if it continues another message."""
     return [message_of(piece) for group in _grouped(items) for piece in _pieces(group)]
 
 
@@ -70,7 +69,7 @@ def beside_of(item: ChatItemEvent) -> Beside | None:
 
 
 def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
-    """Return the message that these neighbouring items were."""
+    """Return the message of these consecutive items."""
     try:
         return _message_of(piece, [beside_of(item) or {} for item in piece])
     except MISSHAPEN:
@@ -79,7 +78,7 @@ def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
 
 def require_shape(items: Sequence[ChatItemEvent]) -> None:
     """
-    Require that messages can be made of items and of their origins, before they are recorded.
+    Check, before items are recorded, that messages can be built from them and their origins.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: they cannot.
@@ -96,7 +95,7 @@ def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> An
 
 
 def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
-    """Return the blocks that an item stands for, before their patches."""
+    """Return the blocks of an item, before their patches."""
     if isinstance(item, MessageAdded):
         parts = (item.content,) if isinstance(item.content, str) else item.content
         return _kept(item.extra) + [_text(part) if isinstance(part, str) else _image(part) for part in parts]
@@ -109,7 +108,7 @@ def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
     return []
 
 
-# Which items were one message
+# Which items form one message
 
 
 def _grouped(items: Iterable[ChatItemEvent]) -> list[list[ChatItemEvent]]:
@@ -133,7 +132,7 @@ def _belongs(item: ChatItemEvent, last: ChatItemEvent) -> bool:
 
 
 def role_of(item: ChatItemEvent) -> str:
-    """Return the role of the messages in which such items are."""
+    """Return the role of the message that contains this item."""
     if item.origin is not None and b'"role"' in item.origin.rest:
         beside = beside_of(item) or {}
         if "role" in beside:
@@ -144,7 +143,7 @@ def role_of(item: ChatItemEvent) -> str:
 
 
 def _pieces(group: Sequence[ChatItemEvent]) -> list[list[ChatItemEvent]]:
-    """Part a message again where its source had parted it."""
+    """Split a message where its source had split it."""
     pieces: list[list[ChatItemEvent]] = []
     for item in group:
         if not pieces or (beside_of(item) or {}).get("continues"):
@@ -154,7 +153,7 @@ def _pieces(group: Sequence[ChatItemEvent]) -> list[list[ChatItemEvent]]:
 
 
 def _joined(group: Sequence[ChatItemEvent]) -> AnthropicMessage:
-    """Return one message; of fields that its pieces have in common the last is right."""
+    """Return one message; if its pieces have the same field, the last piece wins."""
     first, *others = map(message_of, _pieces(group))
     for other in others:
         content = [*_as_blocks(first.get("content", "")), *_as_blocks(other.get("content", ""))]
@@ -166,7 +165,7 @@ def _joined(group: Sequence[ChatItemEvent]) -> AnthropicMessage:
 
 
 def _is_system_text(item: ChatItemEvent) -> bool:
-    """A message of instructions that came among the messages stays there."""
+    """Whether an item belongs to the system text; imported instructions that were among the messages do not."""
     beside = beside_of(item)
     return is_instructions(item) and (beside is None or SYSTEM in beside)
 
@@ -195,7 +194,7 @@ def _content(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> str |
     listed = [block for some in blocks for block in some]
     places = [place for beside in besides for place in beside.get("places", ())]
     if len(places) != len(listed):
-        # Either they stood in this order, or not all of them are left.
+        # Either the blocks are in this order already, or some of them are no longer there.
         return listed
     return [block for _, block in sorted(zip(places, listed, strict=True), key=lambda placed: placed[0])]
 
@@ -235,6 +234,6 @@ def _output(output: str, beside: Beside) -> Any:
     parts, start = [], 0
     for length in beside["texts"]:
         parts.append(_text(output[start : start + length]))
-        # They are joined by the end of a line.
+        # The texts are joined by a newline.
         start += length + 1
     return parts

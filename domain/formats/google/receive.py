@@ -1,9 +1,9 @@
 """
 From Google contents back to items.
 
-A content becomes the outputs in it, then one message of its texts and images, then its calls. Thoughts and other
-parts that items have no field for lie in `extra["google"]` of that message. Signatures stay where they were: in
-the call's `metadata["thought_signature"]`, or in `extra["google"]` for a message's.
+A content becomes the outputs in it, then one message of its texts and images, then its calls. Thoughts and other parts
+for which items have no field are stored in `extra["google"]` of that message. A signature is stored where it was: in
+the call's `metadata["thought_signature"]`, or for a message in `extra["google"]`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def items_from_google(
     contents: Iterable[Any], system_instruction: Any = None, *, system_clock: System
 ) -> list[ChatItemEvent]:
     """
-    Return the items that Google contents, and a system instruction, stand for.
+    Return the items of Google contents and of a system instruction.
 
-    Contents are plain data, with either spelling of the fields, or objects of google-genai. The instruction is
-    text or a content. A response without an id answers the first call of its name that waits.
+    Contents are plain data, with either spelling of the fields, or objects of google-genai. The instruction is text or
+    a content. A response without an id answers the first waiting call with its name.
 
     Raises:
-        InvalidInputError: something is no content or part; the message says where and what was expected.
+        InvalidInputError: an entry is not a content or part; the error says where and what was expected.
     """
     reader = _Reader(system_clock)
     if isinstance(system_instruction, str):
@@ -61,7 +61,7 @@ def _get(value: Part, name: str) -> Any:
 
 
 class _Reader:
-    """Goes through the contents, and knows which calls wait for an output."""
+    """Reads contents one after the other, and remembers which calls wait for an output."""
 
     def __init__(self, system: System) -> None:
         self._receiver = Receiver(system)
@@ -72,7 +72,7 @@ class _Reader:
         return self._receiver.items
 
     def say(self, role: str, text: str) -> None:
-        """Add a message that is one text."""
+        """Add a message with one text."""
         self._receiver.say(role, text, {}, role)
 
     def read(self, content: Mapping[str, Any], where: str) -> None:
@@ -95,7 +95,7 @@ class _Reader:
             else:
                 said.append(made)
                 if signature := signature_of(_get(part, SIGNATURE)):
-                    # It is sent again on the last part of its message, so the message ends here.
+                    # A signature is sent again on the last part of its message, so the message ends here.
                     self._receiver.say(role, said, {"google": {**beside, SIGNATURE: signature}}, where)
                     said, beside = [], {}
         if said or beside or not content.get("parts"):
@@ -128,7 +128,7 @@ class _Reader:
         self._receiver.answer(name, output, call_id, is_error=is_error, where=where)
 
     def _asked(self, call_id: str | None, name: str) -> str | None:
-        """Return the id of the call that a response answers, which then waits no more."""
+        """Return the id of the call that a response answers, and mark the call as answered."""
         for place, (waiting_id, waiting_name) in enumerate(self._waiting):
             if waiting_id == call_id or (not call_id and waiting_name == name):
                 del self._waiting[place]

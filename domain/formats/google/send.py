@@ -1,4 +1,4 @@
-"""From items to Google contents, plain or as objects of google-genai, which only this module imports."""
+"""From items to Google contents, as plain data or as objects of google-genai, which only this module imports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..send import (
 
 def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:
     """
-    Return what `google_contents` made as `google.genai.types.Content`.
+    Return the result of `google_contents` as objects of `google.genai.types.Content`.
 
     Raises:
         ImportError: the package google-genai is not installed.
@@ -40,7 +40,7 @@ def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:
         raise ImportError(
             'Google contents need the package google-genai: pip install "refold[google]"', name="google.genai"
         ) from error
-    # By way of JSON, where the package reads text as base64; as Python data it would take the text's own bytes.
+    # As JSON, because there the package decodes base64 texts; in Python data it would use the bytes of the text itself.
     return [Content.model_validate_json(json.dumps(content)) for content in contents]
 
 
@@ -49,7 +49,7 @@ GoogleContent = dict[str, Any]
 SIGNATURE = "thought_signature"
 NAME_LENGTH_MAX = 64
 ADDRESSES = ("https://", "http://", "gs://")
-# An address needs a media type, which only its ending can tell.
+# An address needs a media type, and only its file extension shows it.
 MEDIA_TYPES = {
     "png": "image/png", "webp": "image/webp", "gif": "image/gif", "heic": "image/heic", "heif": "image/heif",
 }  # fmt: skip
@@ -63,11 +63,11 @@ def google_contents(
     thought_signatures: Mapping[str, str | bytes] | None = None,
 ) -> tuple[list[GoogleContent], str | None]:
     """
-    Return the Google contents and the system instruction that `items` stand for.
+    Return the Google contents and the system instruction of `items`.
 
-    `config` is the active instructions and tools, where they are known already. `thought_signatures` has, for
-    names of functions, the signature that the model gave last: it goes to the first call of that name in the
-    newest batch that has one, unless that call has its own.
+    `config` is the active instructions and tools, if known. `thought_signatures` maps the name of a function to the
+    last signature that the model gave for it. The signature is set on the first call of that name in the newest batch
+    that has one, unless that call has its own.
     """
     listed = list(items)
     system = instructions_in_force(listed, config)
@@ -79,7 +79,7 @@ def google_contents(
 
 
 class _Thread:
-    """The contents so far; neighbours of one kind are one content, and outputs are a kind of their own."""
+    """The contents so far; consecutive turns of one kind are one content, and outputs are a separate kind."""
 
     def __init__(self) -> None:
         self._contents: list[GoogleContent] = []
@@ -97,12 +97,12 @@ class _Thread:
         self._contents.append({"parts": parts, "role": "model" if kind == "model" else "user"})
 
     def say(self, message: MessageAdded) -> None:
-        """Add what a user or the model said, if it is anything."""
+        """Add a message of a user or the model, if it has content."""
         if parts := _parts_of(message):
             self._add("user" if message.role == "user" else "model", parts)
 
     def ask(self, batch: Batch) -> None:
-        """Add calls, and as many outputs in the same order."""
+        """Add calls, and one output for each, in the same order."""
         calls, responses = [], []
         named = set()
         for call, answer in batch:
@@ -122,13 +122,13 @@ class _Thread:
         self._add("responses", responses)
 
     def sign(self, name: str, signature: str | None) -> None:
-        """Give a signature that was kept by name to the call it is of; what was recorded with a call stands."""
+        """Set a signature that was kept by name on its call, unless one was recorded with the call."""
         call, part = self._first_of.get(name, (None, {}))
         if call is not None and signature and SIGNATURE not in (parse_json(call.metadata) or {}):
             part[SIGNATURE] = signature
 
     def closed(self) -> list[GoogleContent]:
-        """Return the contents, with a user's at the end, as the provider wants it."""
+        """Return the contents; the last one is the user's, as the provider requires."""
         if self._kind in ("", "model"):
             text = DUMMY_LAST if self._kind else DUMMY_FIRST
             self._contents.append({"parts": [{"text": text}], "role": "user"})
@@ -143,7 +143,7 @@ def _sendable(name: str) -> str:
 
 
 def _parts_of(message: MessageAdded) -> list[dict[str, Any]]:
-    """The parts in their order; an empty text is refused by the provider."""
+    """Return the parts in their order, without empty texts, which the provider refuses."""
     content = message.content
     whole = (content,) if isinstance(content, str) else content
     parts = [{"text": part} if isinstance(part, str) else _image_of(part) for part in whole if part != ""]
@@ -173,7 +173,7 @@ def _own_signature(call: FunctionCalled) -> str | None:
 
 
 def signature_of(signature: object) -> str | None:
-    """Return a signature as standard base64, or None where it is none that can be decoded."""
+    """Return a signature as standard base64, or None if it cannot be decoded."""
     if isinstance(signature, bytes):
         return base64.b64encode(signature).decode("ascii") or None
     if not isinstance(signature, str):
@@ -185,5 +185,5 @@ def signature_of(signature: object) -> str | None:
         return None
 
 
-# The package writes base64 in the alphabet for URLs.
+# The package writes base64 in the alphabet for URLs; this converts it to the standard one.
 _STANDARD = str.maketrans("-_", "+/")

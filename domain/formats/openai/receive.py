@@ -1,4 +1,4 @@
-"""From messages of OpenAI chat completions back to items; a wrong field is an error that names its place."""
+"""From messages of OpenAI chat completions back to items; the error for a wrong field names its place."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KINDS = {
 
 
 def kind_of(value: Any) -> str:
-    """Return what JSON calls the kind of a value."""
+    """Return the JSON name of a value's type."""
     return KINDS.get(type(value), type(value).__name__)
 
 
 def as_plain_data(value: Any) -> Any:
-    """Return an object of the openai package as plain data with the fields that were set, anything else as it is."""
+    """Return an object of the openai package as plain data with the fields that were set, any other value unchanged."""
     return value.model_dump(mode="json", exclude_unset=True) if hasattr(value, "model_dump") else value
 
 
@@ -45,11 +45,11 @@ class Fields:
         self.value: dict[str, Any] = value
 
     def unexpected(self, name: str, found: Any, expected: str) -> InvalidInputError:
-        """Return the error for a field that holds something else than `expected`."""
+        """Return the error for a field whose value has another type than `expected`."""
         return self._error(name, f"found {kind_of(found)}", expected)
 
     def unexpected_value(self, name: str, found: Any, expected: str) -> InvalidInputError:
-        """Return the error for a field whose value is none of those that are `expected`."""
+        """Return the error for a field whose value is not among the `expected` ones."""
         return self._error(name, f"found {found!r}", expected)
 
     def _error(self, name: str, fault: str, expected: str) -> InvalidInputError:
@@ -78,7 +78,7 @@ class Fields:
         return role
 
     def content(self) -> str | list[dict[str, Any]] | None:
-        """Return the content: text, checked parts, or None where there is none."""
+        """Return the content: text, checked parts, or None."""
         content = self.value.get("content")
         if content is None or isinstance(content, str):
             return content
@@ -100,12 +100,12 @@ class Fields:
         return [Fields(self.where, call, f"tool_calls[{index}]") for index, call in enumerate(calls)]
 
     def legacy_call(self) -> list[Fields]:
-        """Return the `function_call` of old, if there is one."""
+        """Return the deprecated `function_call` in a list, or an empty list."""
         call = self.value.get("function_call")
         return [] if call is None else [Fields(self.where, call, "function_call")]
 
     def named_arguments(self) -> tuple[str, str]:
-        """Return the name and the arguments of a call, or the name and the input of a custom one."""
+        """Return the name and the arguments of a call, or the name and the input of a custom call."""
         if "function" not in self.value and isinstance(self.value.get("custom"), dict):
             custom = Fields(self.where, self.value["custom"], f"{self.path}.custom")
             return custom.text("name"), custom.text("input")
@@ -124,11 +124,11 @@ def shape_messages(
     messages: Sequence[OpenAIMessage], *, context_id: str, created_at: float
 ) -> list[list[ChatItemEvent]]:
     """
-    Return the items of each message; their ids follow from `context_id` and their place alone.
+    Return the items of each message; their ids are computed only from `context_id` and their places.
 
     Raises:
-        InvalidInputError: something is no message; the error names the message's index, the field, and what
-            was expected there.
+        InvalidInputError: an entry is not a message; the error names the message's index, the field, and the expected
+            value.
     """
     shaper = _Shaper(IdsOfPlaces(context_id).made, created_at)
     return [shaper.items_of(index, message) for index, message in enumerate(messages)]
@@ -136,14 +136,14 @@ def shape_messages(
 
 def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System) -> list[ChatItemEvent]:
     """
-    Return the items that OpenAI chat messages stand for, with new ids, all as of one moment.
+    Return the items of OpenAI chat messages, with new ids, all with the same time.
 
-    Messages are plain data or objects of the openai package, such as a choice's `message`. `openai_messages` gives
-    back what is valid as it came.
+    Messages are plain data or objects of the openai package, such as a choice's `message`. `openai_messages` returns
+    valid messages unchanged.
 
     Raises:
-        InvalidInputError: something is no message, or holds text that is not Unicode; the error names the message's
-            index, the field, and what was expected there.
+        InvalidInputError: an entry is not a message, or holds text that is not Unicode; the error names the message's
+            index, the field, and the expected value.
     """
     shaper = _Shaper(lambda prefix, index, part: system_clock.new_id(prefix), system_clock.now())
     items: list[ChatItemEvent] = []
@@ -155,17 +155,17 @@ def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System)
 
 
 class _Unanswered:
-    """Calls that wait for their output, by a key; those of the latest message come first, in their order there."""
+    """Calls that wait for their output, by a key; calls of the latest message come first, in their order there."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
     def ask(self, key: tuple[str, str], index: int, answer: str) -> None:
-        """Remember what the output under `key` will want to know of the call in the message at `index`."""
+        """Store `answer`, the data that the output under `key` needs from its call in the message at `index`."""
         self._waiting.setdefault(key, []).append((index, answer))
 
     def take(self, key: tuple[str, str], default: str) -> str:
-        """Return what was remembered of the call that this output answers, once."""
+        """Remove and return the data stored for the call that this output answers."""
         waiting = self._waiting.get(key)
         if not waiting:
             return default
@@ -174,7 +174,7 @@ class _Unanswered:
 
 
 class _Shaper:
-    """Goes through the messages of one context, in order."""
+    """Reads the messages of one context, in order."""
 
     def __init__(self, new_id: Callable[[str, int, int], str], created_at: float) -> None:
         self._id = new_id
@@ -192,13 +192,13 @@ class _Shaper:
         whole = {"whole": message, "items": len(items)}
         return _with_origins([(items[0], whole), *((item, {}) for item in items[1:])], fields.where)
 
-    # Messages of people and models
+    # Messages other than outputs
 
     def _spoken(self, index: int, role: str, fields: Fields) -> list[Draft]:
         content = fields.content()
         calls = fields.calls() if role == "assistant" else []
         legacy = fields.legacy_call() if role == "assistant" else []
-        # The calls are entries of their own; an empty list or a null stays with the message.
+        # The calls become items of their own; an empty list or a null stays with the message.
         apart = {"tool_calls"} if calls else set()
         apart |= {"function_call"} if legacy else set()
         wanted = {key: value for key, value in fields.value.items() if key not in apart}
@@ -255,7 +255,7 @@ class _Shaper:
         return called, {"call": patch} if patch else {}
 
     def _legacy_call(self, index: int, part: int, call: Fields) -> Draft:
-        """A call of old has no id of its own: the item's stands for it."""
+        """A deprecated call has no id, so the id of its item is used."""
         name, arguments = call.text("name"), call.text("arguments")
         item_id = self._id("call_", index, part)
         self._unanswered.ask(("name", name), index, item_id)

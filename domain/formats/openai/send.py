@@ -30,9 +30,9 @@ Value = Any
 
 def unique_call_ids(call_ids: list[str], *, length_max: int) -> list[str]:
     """
-    Return an id of its own for each call: the recorded one where it is free, fits and is not empty.
+    Return a unique id for each call: the recorded one if it is free, fits and is not empty.
 
-    A replacement follows from the ids up to its own alone, so that prompt caches stay warm while a context grows.
+    A replacement depends only on the ids up to that call, so that prompt caches stay valid while a context grows.
     """
     if len(call_ids) == 1 and 0 < len(call_ids[0]) <= length_max:
         return call_ids
@@ -57,14 +57,14 @@ def _digest(call_id: str) -> str:
 
 
 def function_name(name: str) -> str:
-    """Return a name that the API takes: letters, digits, `_` and `-` in place of others, 1 to 64 of them."""
+    """Return a name that the API accepts: 1 to 64 letters, digits, `_` and `-`; other characters become `_`."""
     if FUNCTION_NAME.fullmatch(name):
         return name
     return NOT_IN_FUNCTION_NAMES.sub("_", name)[:FUNCTION_NAME_MAX] or "_"
 
 
 def is_sound(message: dict[str, Value]) -> bool:
-    """Return whether the API would take this message at a fitting place."""
+    """Return whether the API would accept this message in a suitable place."""
     check = _CHECKS.get(message.get("role", ""))
     return check is not None and check(message)
 
@@ -74,14 +74,14 @@ def _is_content(content: Value, parts: dict[str, Check]) -> bool:
 
 
 def is_image_address(address: Value) -> bool:
-    """Return whether the API may take this as an image: data has to say its type, an address is not looked into."""
+    """Return whether the API may accept this image: a data URL must have a media type, others are not checked."""
     if not isinstance(address, str) or not address:
         return False
     return address[:5].lower() != "data:" or IMAGE_DATA.match(address) is not None
 
 
 def left_out_image(image: Image, role: str) -> str:
-    """Return the text that stands for an image which the API would refuse in a message of this role."""
+    """Return the text that replaces an image which the API would refuse in a message of this role."""
     return left_out(image, MALFORMED if role == "user" else "images are taken from users only")
 
 
@@ -117,7 +117,7 @@ def _is_participant(value: Value) -> bool:
 
 
 def is_function_name(value: Value) -> bool:
-    """Return whether the API takes this as the name of a function."""
+    """Return whether the API accepts this as the name of a function."""
     return isinstance(value, str) and FUNCTION_NAME.fullmatch(value) is not None
 
 
@@ -146,7 +146,7 @@ def _is_question(message: Value) -> bool:
 
 
 def _is_answer(message: Value) -> bool:
-    """Without text, an answer needs calls, a refusal or a voice; the two kinds of calls exclude each other."""
+    """Without text, an answer needs calls, a refusal or audio; it cannot have both kinds of calls."""
     sound = where_given(
         message,
         name=_is_participant,
@@ -189,12 +189,11 @@ def openai_messages(
     exact: bool = False,
 ) -> list[OpenAIMessage]:
     """
-    Return the OpenAI messages that `items`, in their order, stand for.
+    Return the OpenAI messages of `items`, in their order.
 
-    `config` is the (instructions, tools) in force; without it they are computed. A developer message made here is
-    sent as "system"; for a `reasoning_model` every "system" becomes "developer". With `exact` every
-    message is as it is recorded, valid or not, and `config` counts for nothing. Without items there are no messages,
-    which the API refuses.
+    `config` is the (instructions, tools) in force; without it they are computed. A developer message created here is
+    sent as "system"; for a `reasoning_model` every "system" becomes "developer". With `exact` every message is as
+    recorded, valid or not, and `config` has no effect. Without items there are no messages, which the API refuses.
     """
     recorded = list(items)
     if exact:
@@ -227,7 +226,7 @@ def _valid_messages(items: Sequence[ChatItemEvent], instructions: Placed) -> lis
 
 
 def _exchange(items: Sequence[ChatItemEvent], group: Sequence[int], output_of: dict[int, int]) -> list[OpenAIMessage]:
-    """Return a message with calls, and right behind it the answers, in the order in which they were recorded."""
+    """Return a message with calls, directly followed by their outputs, in the order in which these were recorded."""
     spoken = [items[index] for index in group]
     outputs = [output_of.get(index, len(items)) for index in group if type(items[index]) is FunctionCalled]
     message = _as_it_came(*spoken) or _made_anew(*spoken)
@@ -238,13 +237,13 @@ def _exchange(items: Sequence[ChatItemEvent], group: Sequence[int], output_of: d
         message = _made_anew(*spoken)
     answered = list(zip(outputs, _uniquely_called(message["tool_calls"]), strict=True))
     if len(answered) > 1:
-        # A call without an output has the place behind all others, and its stub comes last.
+        # A call without an output gets the place after all others, so its placeholder comes last.
         answered.sort(key=itemgetter(0))
     return [message, *[_answer(items[place] if place < len(items) else None, call_id) for place, call_id in answered]]
 
 
 def _uniquely_called(calls: list[dict[str, Any]]) -> list[str]:
-    """Give the calls of a message ids that are unique in it, and return these."""
+    """Make the ids of a message's calls unique within it, and return them."""
     ids = [call["id"] for call in calls]
     unique = unique_call_ids(ids, length_max=CHAT_CALL_ID_MAX)
     if unique != ids:
@@ -263,13 +262,13 @@ def _answer(output: ChatItemEvent | None, call_id: str) -> OpenAIMessage:
     return {"role": "tool", "tool_call_id": call_id, "content": output.output}
 
 
-# Messages by themselves
+# Single messages
 
 
 def _as_it_came(*group: ChatItemEvent) -> OpenAIMessage | None:
-    """Return an imported message that has more to it than its items, if the API takes it like that."""
+    """Return an imported message that has data besides its items, if the API accepts it unchanged."""
     if group[0].origin is None:
-        # Made here, and so is the rest of the group.
+        # The first item was not imported, so no item of the group was.
         return None
     for item in group:
         if item.origin is not None and item.origin.rest:
@@ -280,7 +279,10 @@ def _as_it_came(*group: ChatItemEvent) -> OpenAIMessage | None:
 
 
 def _is_complete(message: OpenAIMessage, group: Sequence[ChatItemEvent]) -> bool:
-    """A message holds one `function_call` at most, and what is left of two may have come together."""
+    """
+    Whether the message has all calls of the group. A message has at most one `function_call`, and edits may have left
+    the calls of two messages in one group.
+    """
     calls = sum(type(item) is FunctionCalled for item in group)
     return calls == len(message.get("tool_calls", ())) + bool(message.get("function_call"))
 
@@ -303,12 +305,12 @@ def _call(call: FunctionCalled) -> dict[str, Any]:
 
 
 def _role(message: MessageAdded) -> str:
-    """Return the role: a message that was imported as a developer's stays one."""
+    """Return the role: a developer message keeps its role only if it was imported."""
     return "system" if message.role == "developer" and message.origin is None else message.role
 
 
 def _content(message: MessageAdded) -> str | list[dict[str, Any]]:
-    """An empty list is refused, and instructions are text alone."""
+    """Return the content in a valid form: the API refuses an empty list, and instructions can only be text."""
     content = message.content
     if isinstance(content, str):
         return content

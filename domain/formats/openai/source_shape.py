@@ -1,15 +1,15 @@
 """
-OpenAI messages as they are recorded: each item, or row of items, in the shape it had where it came from (`Origin`),
-and items made by calls in the plain one. Nothing is moved, left out or mended here.
+OpenAI messages in their recorded form: imported items in their original shape (`Origin`), others in the plain one.
 
-`Origin.rest` is canonical JSON with these keys, each left out where it has nothing to say:
+Nothing is moved, left out or repaired. `Origin.rest` is canonical JSON with these keys, which are left out if they have
+no value:
 
     message   patch of the message without its calls       call     patch of this call
-    parts     `[index, part]` of parts that are no text    named    a tool message that carries its name
-              and no image                                 legacy   a call that was a `function_call`
-    cuts      lengths of the text parts of an output       whole    the message as it was, of `items` items
-    responses what an item of the Responses API had beside its plain form: see there, too
-    anthropic what an item of an Anthropic message had beside its plain form: see that provider's `source_shape`
+    parts     `[index, part]` of parts other than texts    named    a tool message with a name
+              and images                                   legacy   a call that was a `function_call`
+    cuts      lengths of the text parts of an output       whole    the original message, of `items` items
+    responses data of an item of the Responses API besides its plain form: see there, too
+    anthropic data of an item of an Anthropic message besides its plain form: see that provider's `source_shape`
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ OpenAIMessage = dict[str, Any]
 
 def grouped(items: Sequence[ChatItemEvent]) -> list[list[int]]:
     """
-    Return the indexes of the items that make one message each.
+    Return the indexes of the items of each message.
 
-    Handoffs and config updates have no message of their own, and do not part calls that belong together.
+    Handoffs and config updates have no message of their own, and do not separate calls of one message.
     """
     groups: list[list[int]] = []
     last: ChatItemEvent | None = None
@@ -54,7 +54,7 @@ def grouped(items: Sequence[ChatItemEvent]) -> list[list[int]]:
 
 
 def _belongs(call: ChatItemEvent, last: ChatItemEvent) -> bool:
-    """Calls made here belong to other such calls, imported ones to what they followed in their message."""
+    """Calls made here are grouped with other such calls, imported ones with the item before them in their message."""
     if call.origin is None:
         return last.origin is None and type(last) is FunctionCalled
     is_assistant = type(last) is FunctionCalled or (isinstance(last, MessageAdded) and last.role == "assistant")
@@ -63,9 +63,9 @@ def _belongs(call: ChatItemEvent, last: ChatItemEvent) -> bool:
 
 def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
     """
-    Return the message that was, or is to be, made of these neighbouring items.
+    Return the message of these consecutive items.
 
-    An origin of a shape that no import gives is ignored.
+    An origin with a shape that no import creates is ignored.
     """
     try:
         return _message_of(group, [rest_of(item) for item in group])
@@ -75,7 +75,7 @@ def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
 
 def require_shape(items: Sequence[ChatItemEvent]) -> None:
     """
-    Require that messages can be made of items and of their origins, before they are recorded.
+    Check, before items are recorded, that messages can be built from them and their origins.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: they cannot.
@@ -121,7 +121,7 @@ def rest_of(item: ChatItemEvent) -> dict[str, Any]:
 
 
 def _is_whole(rest: dict[str, Any], group: Sequence[ChatItemEvent]) -> bool:
-    """A message that was kept whole is given back only while all of its items, and no others, are there."""
+    """Whether the original message is returned: only while all of its items, and no others, are there."""
     if "whole" not in rest or rest.get("items") != len(group):
         return False
     asked = [call.get("id") for call in rest["whole"].get("tool_calls") or ()]
@@ -167,5 +167,5 @@ def _add_call(message: OpenAIMessage, item: FunctionCalled, rest: dict[str, Any]
     if rest.get("legacy"):
         message["function_call"] = call["function"]
     else:
-        # An imported message may have said `tool_calls: null`.
+        # An imported message may have had `tool_calls: null`.
         message["tool_calls"] = [*(message.get("tool_calls") or ()), call]

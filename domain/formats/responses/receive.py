@@ -1,10 +1,10 @@
 """
-From the input or the output of OpenAI's Responses API to items that give them back.
+From the input or the output of OpenAI's Responses API to items that can be converted back.
 
-Messages, function calls and their outputs become items; what the items do not say themselves lies in `Origin.rest`
-(see `responses_origin`). Reasoning and the calls of tools that run at OpenAI, which carry their results in them, are
-kept as they came beside the next message or call. Kinds that only mean something together with others, such as a
-computer's calls and outputs, are refused: parted, they would be refused later, by the API.
+Messages, function calls and their outputs become items; data for which items have no field is stored in `Origin.rest`
+(see `source_shape`). Reasoning and the calls of tools that run at OpenAI, which contain their results, are kept
+unchanged beside the next message or call. Some kinds are valid only together with others, such as the calls and outputs
+of a computer. They are refused here: the API would refuse them later if they were separated.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def items_from_openai_responses(
     entries: Iterable[Any], instructions: str | None = None, *, system_clock: System
 ) -> list[ChatItemEvent]:
     """
-    Return the items that a request's `input`, or a response's `output`, stands for, with new ids, as of one moment.
+    Return the items of a request's `input`, or of a response's `output`, with new ids, all with the same time.
 
     Entries are plain data or objects of the openai package. `instructions` become a system message in front.
-    `openai_responses_input` gives back what is valid as it came, and `instructions` beside it.
+    `openai_responses_input` returns valid entries unchanged, and `instructions` beside them.
 
     Raises:
         InvalidInputError: an entry is of a kind that cannot be kept, a field is missing or wrong, or text is not
-            Unicode; or there is nothing that entries of a kept kind could lie beside. The error names the entry.
+            Unicode; or there is no item beside which entries of a kept kind can be stored. The error names the entry.
     """
     reader = _Reader(system_clock)
     if instructions is not None:
@@ -64,7 +64,7 @@ def items_from_openai_responses(
 
 
 class _Reader:
-    """Goes through the entries of one request or response, in order."""
+    """Reads the entries of one request or response, in order."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -74,11 +74,11 @@ class _Reader:
         self._names: dict[str, str] = {}
 
     def instruct(self, instructions: str) -> None:
-        """Take the instructions of a request."""
+        """Add the instructions of a request."""
         self._drafts.append((self._message("system", instructions), {"instructions": True}))
 
     def read(self, fields: Fields) -> None:
-        """Take the next entry."""
+        """Add the next entry."""
         kind = fields.value.get("type", "message")
         if kind == "message":
             self._read_message(fields)
@@ -100,7 +100,7 @@ class _Reader:
             self._drafts[-1][1]["after"] = self._kept
         items: list[ChatItemEvent] = []
         for item, beside in self._drafts:
-            # Instructions in the input are marked as coming from here, whatever their origin holds.
+            # Instructions from the input always get the mark `responses`, even if it is empty.
             rest = canonical_json({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
             starts = not (type(item) is FunctionCalled and items and _speaks(items[-1]))
             items.append(msgspec.structs.replace(item, origin=Origin(starts=starts, rest=rest)))

@@ -1,9 +1,9 @@
 """
-From items to the input of OpenAI's Responses API, always valid.
+From items to the input of OpenAI's Responses API; the result is always valid.
 
-The rules are those of chat completions. Instructions go beside the input; call ids and the ids of items are unique
-in the whole input, which the API demands here; outputs follow the row of calls that they belong to. Reasoning and
-other items that came in from the API go back in front of the item that they came before, and leave with it.
+The rules are those of chat completions. Instructions go beside the input; call ids and the ids of items are unique in
+the whole input, as this API requires; outputs follow their calls. Reasoning and other items that were imported from the
+API are sent before the item that they preceded, and leave with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..openai.source_shape import grouped, rest_of
 from ..send import NO_OUTPUT, Config, place_instructions
 from .source_shape import ResponsesItem, Spoken, is_sound_item, item_as_came, message_id, plain_item
 
-# Refused where nothing follows that it led to.
+# The API refuses reasoning that no message or call follows.
 REASONING = "reasoning"
 
 
@@ -60,7 +60,7 @@ class _Input:
         return _with_unique_ids([*self._input, *kept]), instructions
 
     def _instructions(self, config: Config | None) -> tuple[str | None, set[int]]:
-        """Instructions that all came from this API stay where they were, beside the input or in it."""
+        """If all instructions came from this API, they stay where they were, beside the input or in it."""
         placed = place_instructions(self._items, config)
         if not placed.as_recorded:
             return placed.text, set()
@@ -92,7 +92,7 @@ class _Input:
         beside = rest_of(item).get("responses") if item.origin is not None and item.origin.rest else None
         made = None
         if beside:
-            # An origin of a shape that no import gives is ignored.
+            # An origin with a shape that no import creates is ignored.
             with suppress(*MISSHAPEN):
                 came = item_as_came(item, beside)
                 before, after = list(beside.get("before", ())), list(beside.get("after", ()))
@@ -111,7 +111,7 @@ def _made_anew(item: Spoken) -> ResponsesItem:
 
 
 def _with_unique_ids(items: list[ResponsesItem]) -> list[ResponsesItem]:
-    """Return the items without a second one of the same id: what was imported twice would be refused."""
+    """Return the items with unique ids: the API would refuse an item that was imported twice."""
     seen: dict[Any, int] = {}
     kept: list[ResponsesItem] = []
     for item in items:

@@ -15,12 +15,12 @@ MESSAGE_ID = "msg_"
 
 
 def is_message_id(value: Any) -> bool:
-    """Return whether the API takes this as the id of a message."""
+    """Return whether the API accepts this as the id of a message."""
     return isinstance(value, str) and value.startswith(MESSAGE_ID) and len(value) <= RESPONSES_ID_MAX
 
 
 def is_sound_item(item: dict[str, Any]) -> bool:
-    """Return whether the API would take this message, call or output at a fitting place."""
+    """Return whether the API would accept this message, call or output in a suitable place."""
     if not where_given(item, status=lambda status: status in STATUSES, type=is_text):
         return False
     kind = item.get("type", "message")
@@ -78,13 +78,13 @@ Spoken = MessageAdded | FunctionCalled | FunctionReturned
 
 
 def item_as_came(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
-    """Return an item with what lay beside it at its source."""
+    """Return an item together with the data that is kept beside it."""
     wanted: ResponsesItem = patched(plain_item(item, beside), beside.get("patch", {}))
     return wanted
 
 
 def plain_item(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
-    """Return the plain form of an item: as it is sent when its origin holds parts and cuts alone."""
+    """Return the plain form of an item: it uses only the `parts` and `cuts` of its origin."""
     if isinstance(item, FunctionCalled):
         return {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
     if isinstance(item, FunctionReturned):
@@ -97,7 +97,7 @@ def plain_item(item: Spoken, beside: dict[str, Any]) -> ResponsesItem:
 
 
 def message_id(item_id: str) -> str:
-    """Return the id under which an answer is sent: its own, or one that follows from it and that the API takes."""
+    """Return the id with which an answer is sent: its own if the API accepts that, else one computed from it."""
     if is_message_id(item_id):
         return item_id
     return "msg_" + hashlib.blake2b(item_id.encode(), digest_size=12).hexdigest()
@@ -107,7 +107,7 @@ def _parts(message: MessageAdded, beside: dict[str, Any]) -> str | list[dict[str
     parts = [_part(part, message.role) for part in message.content]
     for index, part in beside.get("parts", ()):
         parts.insert(index, part)
-    # An empty list is refused.
+    # The API refuses an empty list.
     return parts or ""
 
 

@@ -1,1 +1,1 @@
-"""Agents, their turns and tools: the seed's way into queues and pools."""
+"""Agents, their turns and tools: the seed's interface to queues and pools."""

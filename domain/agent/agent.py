@@ -1,8 +1,8 @@
 """
-Agents: the turns that wait, the queue and pool that their results go into, and the loop that runs them.
+Agents: the waiting turns, the queue and pool for their results, and the loop that runs them.
 
-An agent is the way into queues and pools, and no framework: it runs one turn after the other, routes what their
-tools give, and hands tools a view of what it holds.
+An agent is an interface to queues and pools, not a framework: it runs one turn after the other, routes the values of
+their tools, and gives tools a view of its queue and pool.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .turn import Guarded, Turn, safe_execution
 if TYPE_CHECKING:
     import asyncio
 
-# Comes after the last value of a turn.
+# Marks the end of a turn's values.
 END = object()
 
 
 class AgentRegistry(Registry["Agent"]):
-    """All agents by name; making an agent registers it."""
+    """All agents by name; creating an agent registers it."""
 
     _registry: ClassVar[dict[str, Any]] = {}
     _name_attribute: ClassVar[str] = "name"
@@ -48,9 +48,9 @@ class AgentRegistry(Registry["Agent"]):
 
 class Gate:
     """
-    Holds up one task while it is closed.
+    Blocks one task while it is closed.
 
-    An `asyncio.Event` would belong to the first loop that waited for it, and could be set in its thread only.
+    An `asyncio.Event` would belong to the first loop that waited for it, and could be set only in that loop's thread.
     """
 
     def __init__(self) -> None:
@@ -58,17 +58,17 @@ class Gate:
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def close(self) -> None:
-        """Hold up who comes by; closing a closed gate is fine."""
+        """Block callers of `passed`; closing a closed gate has no effect."""
         self.is_closed = True
 
     def open(self) -> None:
-        """Let through who waits; opening an open gate is fine."""
+        """Release the waiting task; opening an open gate has no effect."""
         self.is_closed = False
-        # Read once: whoever waits may go on in another thread at this moment.
+        # Read once: the waiting task may continue in another thread at this moment.
         waiting = self._waiting
         if waiting is not None:
             loop, opened = waiting
-            # Nobody waits any more in a loop that was closed.
+            # The loop may be closed; then no task waits in it.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(opened.set)
 
@@ -80,7 +80,7 @@ class Gate:
             while self.is_closed:
                 opened = asyncio.Event()
                 self._waiting = asyncio.get_running_loop(), opened
-                # It may have been opened between the question and the event.
+                # The gate may have been opened after the loop's condition was checked.
                 if self.is_closed:
                     await opened.wait()
         finally:
@@ -99,7 +99,7 @@ class Routing(NamedTuple):
         Refuse items that the queue or the pool would refuse, before any of them is routed.
 
         Raises:
-            UnroutableItemError: one has an id and no description, or holds what cannot be stored.
+            UnroutableItemError: an item has an id and no description, or content that cannot be stored.
         """
         for item in self.pooled:
             if item.description is None:
@@ -118,9 +118,9 @@ class Routing(NamedTuple):
 
 def routing_of(value: object) -> Routing | None:
     """
-    Return what a value is routed as, or None where it is a plain value.
+    Return the routing of a value, or None for a plain value.
 
-    A list or tuple is routed when it holds nothing but items and turns.
+    A list or tuple is routed if it holds only items and turns.
     """
     parts = value if isinstance(value, list | tuple) else (value,)
     if not parts or not all(isinstance(part, ContextItem | Turn) for part in parts):
@@ -137,15 +137,14 @@ class Agent(Guarded):
     """
     Runs turns one after the other.
 
-    The values that tools give are routed: an item without an id is appended to `context_queue`, one with an id is added
-    to `context_pool`, a turn is put behind the others. A list of these is routed one by one, its items for the queue
-    all or none. `run()` yields all other values.
-
-    With `store` the queue and the pool are kept, under `context_id` or else `agent-` and the name, and an agent of
-    the same name goes on with them; given ones are used as they are.
+    The values of tools are routed: an item without an id is appended to `context_queue`, an item with one is added to
+    `context_pool`, and a turn is put behind the waiting turns. The parts of a list of these are routed one by one; its
+    items for the queue are appended all or none. `run()` yields all other values.
+    With `store` the queue and the pool are stored, under `context_id` or else `agent-` and the name, and an agent of
+    the same name continues with them; a given queue or pool is used as it is.
 
     Raises:
-        InvalidInputError: the name is taken, or a tool is not the one that is registered (a ValueError).
+        InvalidInputError: the name is in use, or a tool is not the one that is registered (a ValueError).
         UnregisteredToolError: a tool is not registered (a KeyError).
     """
 
@@ -199,12 +198,12 @@ class Agent(Guarded):
         return f"Agent(name={self.name!r}, tools={[tool.metadata.name for tool in self.tools]})"
 
     def __iter__(self) -> Iterator[Turn[Any]]:
-        """Iterate over the turns that wait."""
+        """Iterate over the waiting turns."""
         return iter(self.turns)
 
     @property
     def turns(self) -> list[Turn[Any]]:
-        """The turns that wait, in order."""
+        """The waiting turns, in order."""
         return list(self._queue.queue)
 
     # Pausing
@@ -215,15 +214,15 @@ class Agent(Guarded):
         return self._gate.is_closed
 
     def pause(self) -> None:
-        """Start no turn after the one that runs; nothing of the agent can be set meanwhile."""
+        """Start no turn after the running one; meanwhile no attribute of the agent can be set."""
         self._gate.close()
 
     def resume(self) -> None:
-        """Go on with the turns that wait."""
+        """Continue with the waiting turns."""
         self._gate.open()
 
     def _why_guarded(self) -> str | None:
-        # A subclass may set things before there is a gate.
+        # A subclass may set attributes before the gate is created.
         is_paused = "_gate" in self.__dict__ and self.is_paused
         return super()._why_guarded() or ("paused" if is_paused else None)
 
@@ -231,10 +230,10 @@ class Agent(Guarded):
 
     async def put(self, turn: Turn[Any]) -> None:
         """
-        Put a turn behind those that wait.
+        Put a turn behind the waiting ones.
 
         Raises:
-            InvalidInputError: its tool is none of this agent's (a ValueError).
+            InvalidInputError: its tool is not one of this agent's (a ValueError).
         """
         self._require_accepted(turn)
         await self._run_hooks(AgentHook.BEFORE_PUT, self, turn)
@@ -243,28 +242,28 @@ class Agent(Guarded):
 
     async def send(self, agent_name: str, turn: Turn[Any]) -> None:
         """
-        Put a turn to another agent.
+        Put a turn into another agent's queue of turns.
 
         Raises:
             UnregisteredAgentError: no agent has this name (a KeyError).
-            InvalidInputError: the tool is none of that agent's (a ValueError).
+            InvalidInputError: the tool is not one of that agent's (a ValueError).
         """
         await AgentRegistry.get(agent_name).put(turn)
 
     @safe_execution
     async def run(self) -> AsyncGenerator[tuple[Turn[Any], Any]]:
         """
-        Run the turns until none waits, and yield each value that is not routed, with its turn.
+        Run turns until none waits, and yield each value that is not routed, with its turn.
 
-        An error of a tool ends the run and its turn; the turns behind it wait for the next run. Leaving the run early
-        does the same: the turn that runs is stopped, as `StopReason.CANCELLED`, and is not put back.
+        An error of a tool ends its turn and the run; the turns behind it wait for the next run. Leaving the run early
+        has the same effect: the running turn stops, as `StopReason.CANCELLED`, and is not put back.
 
         Raises:
-            SafeExecutionError: the agent runs already.
+            SafeExecutionError: the agent is already running.
             TurnTimeoutError: a turn took too long.
-            UnroutableItemError: a tool gave an item that neither queue nor pool can take (a ValueError).
-            InvalidInputError: a tool gave a turn for a tool that is none of this agent's.
-            whatever a tool or a hook raises.
+            UnroutableItemError: a tool returned an item that neither queue nor pool can hold (a ValueError).
+            InvalidInputError: a tool returned a turn whose tool is not one of this agent's.
+            Exception: any error of a tool or a hook.
         """
         self._is_running = True
         try:
@@ -312,7 +311,7 @@ class Agent(Guarded):
         routing.require_items(self.name, turn.tool.__name__, self.context_queue, self.context_pool)
         for given in routing.turns:
             self._require_accepted(given)
-        # The caller of `run()` may have said who acts; else it is the agent.
+        # The actor is the one that the caller of `run()` has set, or else the agent.
         actor = current_meta(default_actor=self.name, idempotency_key=None).actor
         with acting(actor=actor):
             if routing.queued:
@@ -347,13 +346,13 @@ class Agent(Guarded):
         context_id: str | None = None,
     ) -> Agent:
         """
-        Return an agent that begins as this one is, and goes its own way.
+        Return a new agent that begins with the state of this one; later changes of either do not affect the other.
 
-        It has branches of the queue and pool, and copies of the turns that wait, but not the one that runs. In a
-        store the branches are kept as those of a new agent are, so `Agent(name, ..., store=store)` goes on with them.
+        It has branches of the queue and pool, and copies of the waiting turns, but not the running turn. In a store the
+        branches are stored like those of a new agent, so `Agent(name, ..., store=store)` continues with them.
 
         Raises:
-            InvalidInputError: the name or the id is taken, or a tool is not the one that is registered (a ValueError).
+            InvalidInputError: the name or the id is in use, or a tool is not the one that is registered (a ValueError).
         """
         given = self.tools if tools is None else list(tools)
         _require_registered(given)
@@ -381,7 +380,7 @@ class Agent(Guarded):
         """
         Return the agent as a dict: names of its tools and hooks, its turns, its queue and pool.
 
-        Where these are kept in a store, `kept_as` has their ids.
+        If the queue or the pool is in a store, `kept_as` has its id.
 
         Raises:
             UnserializableHookError: a hook could not be found again by its name.
@@ -407,14 +406,15 @@ class Agent(Guarded):
         """
         Return the agent of `to_dict()`, registered.
 
-        Without a store its queue and pool are detached, and hold what the dict does. With one it goes on with those
-        that the dict names, as they are by now; what was detached is kept from now on, as that of a new agent is.
+        Without a store its queue and pool are detached, with the content of the dict. With a store it continues with
+        the stored ones that the dict names, in their present state; detached ones are stored from now on, like those of
+        a new agent.
 
         Raises:
-            InvalidInputError: the name is taken (a ValueError), or what was detached would be kept where the store
-                has another.
-            NotFoundError: the store does not have what the dict names (a KeyError).
-            UnregisteredToolError, UnregisteredHookError: what it had is not registered (KeyErrors).
+            InvalidInputError: the name is in use (a ValueError), or the store already has a context under the id that a
+                detached one would get.
+            NotFoundError: the store does not have a context that the dict names (a KeyError).
+            UnregisteredToolError, UnregisteredHookError: a tool or a hook is not registered (KeyErrors).
         """
         AgentRegistry.require_free(data["name"])
         tools = [ToolRegistry.get(name) for name in data["tool_names"]]

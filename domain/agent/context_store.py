@@ -1,4 +1,4 @@
-"""The queue and the pool of an agent in a store, so that they outlive it: opening them, and going on with them."""
+"""The queue and the pool of an agent in a store, so that they outlive it: opening, restoring and adopting them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C", ContextPool[Any], ContextQueue[Any])
 
 
 class ContextStore(Protocol):
-    """A store that opens pools and queues by their id, or creates them, and takes detached ones in."""
+    """A store that opens or creates pools and queues by their id, and adopts detached ones."""
 
     def pool(self, context_id: str, *, create: bool = True) -> ContextPool[Any]:
         """Open a pool, or create it."""
@@ -27,30 +27,30 @@ class ContextStore(Protocol):
         """Open a queue, or create it."""
 
     def adopt(self, context: C, context_id: str) -> C:
-        """Keep a detached pool or queue from now on."""
+        """Store a detached pool or queue from now on."""
 
 
 def context_id_of(agent_name: str) -> str:
     """
-    Return the id under which an agent's pool and queue are kept, if nobody says another.
+    Return the default id of an agent's pool and queue in a store.
 
     Raises:
-        InvalidInputError: the name is too long for one.
+        InvalidInputError: the name is too long for an id.
     """
     return encoded_id(f"agent-{agent_name}", f"the agent's name {agent_name!r}")
 
 
 def kept_as(*contexts: ContextPool[Any] | ContextQueue[Any]) -> dict[str, str]:
-    """Return under which ids those of an agent's contexts are kept that are not detached."""
+    """Return the ids of those of an agent's contexts that are not detached."""
     return {_saved_as(context): context.id for context in contexts if not context.is_detached}
 
 
 def require_new(context_id: str, *contexts: ContextPool[Any] | ContextQueue[Any]) -> None:
     """
-    Refuse an id under which the log of one of these contexts has one of its kind, before any of them is branched.
+    Refuse an id that is already in use in the log of one of these contexts, before any of them is branched.
 
     Raises:
-        InvalidInputError: it has, or the id cannot be one.
+        InvalidInputError: the id is in use or invalid.
     """
     for context in contexts:
         stream = stream_id(context.kind.name, context_id)
@@ -64,12 +64,12 @@ def restored_contexts(
     """
     Return the pool and the queue of an agent's dict.
 
-    Without a store they are detached, with what the dict holds. With one, what was kept is opened and is as it is by
-    now; what was detached is kept from now on, under the agent's own id.
+    Without a store they are detached, with the content of the dict. With a store, stored ones are opened in their
+    present state; detached ones are stored from now on, under the agent's own id.
 
     Raises:
         NotFoundError: the store has no context under an id that the dict names.
-        InvalidInputError: what was detached cannot be kept, since the store has one under the agent's own id.
+        InvalidInputError: a detached one cannot be stored, because the store has one under the agent's own id.
         UnregisteredHookError: the name of a hook is not registered.
     """
     pool, queue = _restored(ContextPool, data, store), _restored(ContextQueue, data, store)
@@ -79,7 +79,7 @@ def restored_contexts(
 
 
 def _keep(detached: Sequence[Any], agent_name: str, store: ContextStore) -> None:
-    # All are asked about before one is taken in, so that a refusal leaves nothing behind.
+    # All are checked before one is adopted, so that a refusal changes nothing.
     for context in detached:
         _require_free(store, context.kind.name, context_id_of(agent_name))
     for context in detached:

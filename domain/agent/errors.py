@@ -4,14 +4,14 @@ The errors of agents, turns and tools, in the tree of `domain/errors.py` and und
     RefoldError
     ├── RefusedError
     │   ├── InvalidInputError
-    │   │   └── UnroutableItemError     an item that a tool gave and no context can take (also a ValueError)
+    │   │   └── UnroutableItemError     an item of a tool that no context can hold (also a ValueError)
     │   ├── NotFoundError
     │   │   ├── UnregisteredAgentError  no agent of this name (also a KeyError)
     │   │   └── UnregisteredToolError   no tool of this name (also a KeyError)
     │   ├── DecisionRefusedError
     │   │   └── SafeExecutionError      not while it runs or is paused
     │   └── WrongRunMethodError         returning() for a tool that yields, or the other way round
-    └── TurnTimeoutError                a turn took longer than it may (also a TimeoutError)
+    └── TurnTimeoutError                a turn took longer than its timeout (also a TimeoutError)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..pool.items import ContextItem
 
 
 class SafeExecutionError(DecisionRefusedError):
-    """A turn or an agent was to be run or changed while it runs, or an agent while it is paused."""
+    """A turn or an agent was run or changed while it was running, or an agent while it was paused."""
 
 
 class WrongRunMethodError(RefusedError):
@@ -42,10 +42,10 @@ class UnregisteredAgentError(NotFoundError):
 
 class UnroutableItemError(InvalidInputError):
     """
-    An item that neither queue nor pool can take: without a description, or with what cannot be stored.
+    An item that neither queue nor pool can hold: it has no description, or content that cannot be stored.
 
-    Nothing of what the tool gave with it was routed, and the run ends with this turn. The turns behind it stay in the
-    agent's queue, and the item is in `item` and in the turn's `output`.
+    No value of the same result was routed, and the run ends with this turn. The turns behind it stay in the agent's
+    queue, and the item is in `item` and in the turn's `output`.
     """
 
     def __init__(self, agent: str, tool: str, item: ContextItem[object], why: str) -> None:

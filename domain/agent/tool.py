@@ -1,8 +1,8 @@
 """
 Tools: async functions with a name, which agents run in turns.
 
-A call merges the fixed arguments with the given ones, hands out the agent's queue and pool where the annotations
-ask for them, leaves out what the function does not take, and tells the tool's hooks.
+A call merges the fixed arguments with the given ones, passes the agent's queue and pool where annotations ask for them,
+leaves out arguments that the function does not accept, and calls the tool's hooks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .errors import UnregisteredToolError
 
 
 class ToolRegistry(Registry["BaseTool"]):
-    """All tools by name; `tool` registers what it makes."""
+    """All tools by name; `tool` registers the tools that it creates."""
 
     _registry: ClassVar[dict[str, Any]] = {}
     _not_found: ClassVar[type[NotFoundError]] = UnregisteredToolError
@@ -35,7 +35,7 @@ class ToolRegistry(Registry["BaseTool"]):
 
 
 def utc_now() -> datetime:
-    """Return the present, in UTC."""
+    """Return the current time, in UTC."""
     return datetime.fromtimestamp(REAL_SYSTEM.now(), UTC)
 
 
@@ -47,7 +47,7 @@ ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass
 class ToolMetadata:
-    """A tool's name and description, and when it last ran."""
+    """A tool's name and description, and the times of its last run."""
 
     name: str
     description: str | None
@@ -75,9 +75,9 @@ class _Call(NamedTuple):
 
 class BaseTool:
     """
-    The base of tools; `tool` makes them.
+    The base of tools; `tool` creates them.
 
-    Its `hooks` are pairs of a type and a hook.
+    `hooks` are pairs of a type and a hook.
     """
 
     __name__: str
@@ -129,7 +129,7 @@ class BaseTool:
         try:
             yield
         finally:
-            # Set together, so that two runs at a time never show a mixture of both.
+            # Set together, so that two concurrent runs never show a mixture of both.
             self.metadata.start_time, self.metadata.end_time = started, utc_now()
 
 
@@ -161,7 +161,7 @@ class AsyncGenTool(BaseTool, Generic[Y]):
     on_yield = HookDecorator(ToolHook.ON_YIELD, "For each value: (value).", paired=True)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Y]:
-        """Run the tool; the hooks after it get what it had yielded when it is closed early, too."""
+        """Run the tool; if it is closed early, the hooks after it also get the values yielded so far."""
         yielded: list[Y] = []
         try:
             with self._timed():
@@ -179,14 +179,14 @@ class AsyncGenTool(BaseTool, Generic[Y]):
         except Exception:
             raise
         except BaseException:
-            # Closed or cancelled, which is no failure of the tool.
+            # The tool was closed or cancelled, which is not a failure of the tool.
             await self._run_hooks(ToolHook.AFTER_INVOKE, yielded)
             raise
         await self._run_hooks(ToolHook.AFTER_INVOKE, yielded)
 
 
 class ToolDecorator(Protocol):
-    """The decorator that `tool(...)` returns: it makes a tool of a function."""
+    """The decorator that `tool(...)` returns: it turns a function into a tool."""
 
     @overload
     def __call__(self, fn: Callable[..., AsyncIterator[Y]]) -> AsyncGenTool[Y]: ...
@@ -217,14 +217,14 @@ def tool(
     **fixed_kwargs: Any,
 ) -> Any:
     """
-    Make an async function a tool and register it by its name; with `@tool` or `@tool(...)`.
+    Turn an async function into a tool and register it by its name; use `@tool` or `@tool(...)`.
 
-    `lock` lets one call wait for the other. The fixed keyword arguments go into every call, where those of the call
-    win; a lambda among them is called each time. `tags` are for global hooks to choose by.
+    With `lock`, calls run one after the other. The fixed keyword arguments are passed to every call; arguments of the
+    call override them, and a lambda among them is called each time. Global hooks can select tools by `tags`.
 
     Raises:
         NotAsyncError: the function is neither a coroutine function nor an async generator (a TypeError).
-        InvalidInputError: the name is taken (a ValueError).
+        InvalidInputError: the name is in use (a ValueError).
     """
 
     def decorate(fn: Callable[..., Any]) -> BaseTool:
@@ -241,7 +241,7 @@ def tool(
 def _taken(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Leave out arguments that `fn` does not take; one that it misses it misses."""
+    """Leave out arguments that `fn` does not accept; missing ones are not added."""
     parameters = inspect.signature(fn).parameters.values()
     kinds = [parameter.kind for parameter in parameters]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:

@@ -1,4 +1,4 @@
-"""A turn: one call of a tool, to be made later, with what came of it."""
+"""A turn: one call of a tool, to be run later, and its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Guarded:
-    """Something that runs, and whose public attributes stay as they are meanwhile."""
+    """Base of objects whose public attributes cannot be set while they run."""
 
     _kind: ClassVar[str]
     _settable_while_running: ClassVar[frozenset[str]] = frozenset()
@@ -37,7 +37,7 @@ class Guarded:
         Set an attribute.
 
         Raises:
-            SafeExecutionError: it is a public one, and this runs.
+            SafeExecutionError: the attribute is public and the object is running.
         """
         is_free = name.startswith("_") or name in self._settable_while_running
         why = None if is_free else self._why_guarded()
@@ -48,10 +48,10 @@ class Guarded:
 
 def safe_execution(method: C) -> C:
     """
-    Refuse calls of an async method, or async generator, of something that runs already.
+    Refuse calls of an async method, or async generator, while its object is running.
 
     Raises:
-        SafeExecutionError: when it is called, or first asked for a value.
+        SafeExecutionError: raised by the call or, for a generator, by the first request for a value.
     """
 
     def refuse_if_running(owner: Any) -> None:
@@ -61,7 +61,7 @@ def safe_execution(method: C) -> C:
     @functools.wraps(method)
     async def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_if_running(self)
-        # Closed here, so that leaving early has tidied up by the time that the caller goes on.
+        # Closed here, so that the cleanup is complete before the caller continues after leaving early.
         async with aclosing(method(self, *args, **kwargs)) as values:
             async for value in values:
                 yield value
@@ -75,15 +75,15 @@ def safe_execution(method: C) -> C:
 
 
 class ExpiredError(Exception):
-    """The time that was given is over."""
+    """The time limit was reached."""
 
 
 async def within(seconds: float, awaitable: Awaitable[T]) -> T:
     """
-    Return what `awaitable` gives.
+    Return the result of `awaitable`.
 
     Raises:
-        ExpiredError: it took longer. A TimeoutError of its own is another matter, and raised as it is.
+        ExpiredError: it took longer. A TimeoutError that it raises itself is passed on unchanged.
     """
     import asyncio
 
@@ -99,7 +99,8 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
 
 async def produced(start: Callable[[], AsyncGenerator[T]], seconds: float) -> AsyncGenerator[T]:
     """
-    Yield the values of `start()`, which may take `seconds` in all; what its consumer does in between does not count.
+    Yield the values of `start()`, which may take `seconds` in total; the time of the consumer in between does not
+    count.
 
     Raises:
         ExpiredError: it took longer.
@@ -133,13 +134,13 @@ async def produced(start: Callable[[], AsyncGenerator[T]], seconds: float) -> As
     finally:
         producer.cancel()
         await asyncio.wait([producer])
-        # An error that it raised when it was stopped concerns nobody, but asyncio warns of one that nobody looked at.
+        # The producer may have raised an error when it was stopped. The error is read only to avoid asyncio's warning.
         if not producer.cancelled():
             producer.exception()
 
 
 class StopReason(str, Enum):  # noqa: UP042 - the seed's base classes
-    """Why a turn came to its end."""
+    """The reason why a turn ended."""
 
     COMPLETED = "completed"
     TIMEOUT = "timeout"
@@ -176,10 +177,10 @@ class TurnMetadata:
 
 class Turn(Guarded, Generic[T]):
     """
-    A call to be made: a tool, by its name or itself, and its arguments.
+    A call to be run: a tool, by its name or itself, and its arguments.
 
-    Functions among the arguments are called when the turn runs. It may take `timeout` seconds of the tool's time;
-    what the consumer of a tool that yields does in between does not count.
+    Functions among the arguments are called when the turn runs. `timeout` limits the tool's time in seconds; the time
+    of the consumer of a tool that yields does not count.
 
     Raises:
         UnregisteredToolError: no tool has this name (a KeyError).
@@ -210,7 +211,7 @@ class Turn(Guarded, Generic[T]):
         self.output: T | list[T] | None = None
         self.metadata = TurnMetadata()
         self.hooks: list[Hook] = []
-        # The hooks that the agent gives all its turns, while it runs this one.
+        # The hooks that the agent gives to all its turns, set while it runs this one.
         self._lent_hooks: list[Hook] = []
 
     def __repr__(self) -> str:
@@ -220,12 +221,13 @@ class Turn(Guarded, Generic[T]):
     @contextmanager
     def lending(self, hooks: Iterable[Hook]) -> Iterator[None]:
         """
-        Give the turn these hooks for the block, behind its own; they are not saved with it.
+        Add these hooks behind the turn's own for the block; they are not saved with it.
 
-        Hooks that are added within the block are removed at its end: they would pile up when the turn runs again.
+        Hooks that are added within the block are removed at its end; otherwise they would accumulate if the turn runs
+        again.
 
         Raises:
-            SafeExecutionError: the turn runs already, with the hooks of somebody else.
+            SafeExecutionError: the turn is already running, with the hooks of another run.
         """
         if self._is_running:
             raise SafeExecutionError(f"{self!r} is running: a turn runs once at a time")
@@ -234,12 +236,12 @@ class Turn(Guarded, Generic[T]):
             yield
         finally:
             self._lent_hooks = []
-            # A loop that shuts down closes what it finds in any order, so that this may come first.
+            # A loop that shuts down closes generators in any order, so this may run while the turn is still running.
             if not self._is_running:
                 self.hooks = own
 
     def copy(self) -> Self:
-        """Return a turn of its own for the same call, which is not running."""
+        """Return a separate turn for the same call, which is not running."""
         twin = copy.copy(self)
         twin.__dict__.update(_is_running=False, _lent_hooks=[])
         twin.args, twin.kwargs, twin.hooks = list(self.args), dict(self.kwargs), list(self.hooks)
@@ -254,7 +256,7 @@ class Turn(Guarded, Generic[T]):
         Raises:
             WrongRunMethodError: the tool yields; nothing was run.
             TurnTimeoutError: it took too long.
-            SafeExecutionError: the turn runs already.
+            SafeExecutionError: the turn is already running.
         """
         if isinstance(self.tool, AsyncGenTool):
             raise WrongRunMethodError(f"tool {self.tool.__name__!r} is an async generator: use yielding()")
@@ -266,12 +268,12 @@ class Turn(Guarded, Generic[T]):
     @safe_execution
     async def yielding(self) -> AsyncGenerator[T]:
         """
-        Run a tool that yields, and yield its values as they come; `output` has them all when it is done.
+        Run a tool that yields, and yield its values as they come; `output` has them all at the end.
 
         Raises:
             WrongRunMethodError: the tool returns; nothing was run.
             TurnTimeoutError: it took too long.
-            SafeExecutionError: the turn runs already.
+            SafeExecutionError: the turn is already running.
         """
         if not isinstance(self.tool, AsyncGenTool):
             raise WrongRunMethodError(f"tool {self.tool.__name__!r} is not an async generator: use returning()")
@@ -319,7 +321,7 @@ class Turn(Guarded, Generic[T]):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return the turn as a dict; functions among its arguments are called for it.
+        Return the turn as a dict; functions among its arguments are called and replaced by their results.
 
         Raises:
             UnserializableHookError: a hook could not be found again by its name.

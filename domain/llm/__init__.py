@@ -1,1 +1,1 @@
-"""Asking models: the base of adapters, their answers and errors, and several of them behind one."""
+"""Asking models: the base of adapters, their answers and errors, and a model that falls back to others."""

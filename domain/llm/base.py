@@ -1,4 +1,4 @@
-"""The base of every model adapter, those that users write among them: its answers, its errors, its retries."""
+"""The base of every model adapter, also of those that users write: its answers and its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class LLMError(RefoldError):
-    """A provider gave no whole answer; `status` is that of HTTP where there was one."""
+    """A provider gave no complete answer; `status` is the HTTP status, if there was one."""
 
     advice = "look at its message"
 
@@ -31,13 +31,13 @@ class LLMError(RefoldError):
 
 
 class LLMAuthenticationError(LLMError):
-    """The key is missing, wrong, or may not do this."""
+    """The key is missing, wrong, or lacks a permission."""
 
     advice = "check the API key and what it is allowed to do"
 
 
 class LLMRateLimitError(LLMError):
-    """Too many requests, or a quota is used up; `retry_after_seconds` is what the provider asks for, or None."""
+    """Too many requests, or a quota is used up; `retry_after_seconds` is the provider's advice, or None."""
 
     advice = "wait, or let a FallbackLLM ask another provider"
 
@@ -49,19 +49,19 @@ class LLMRateLimitError(LLMError):
 
 
 class LLMUnavailableError(LLMError):
-    """The provider cannot be reached, is overloaded, or broke off in the middle of an answer."""
+    """The provider cannot be reached, is overloaded, or stopped in the middle of an answer."""
 
     advice = "try again, or let a FallbackLLM ask another provider"
 
 
 class LLMRequestError(LLMError):
-    """The provider does not take this request: too long, an unknown model, a wrong parameter."""
+    """The provider does not accept this request: it is too long, or has an unknown model or a wrong parameter."""
 
     advice = "change the request"
 
 
 class TokenBudget(BaseModel):
-    """Tokens of one answer as the provider counted them."""
+    """Token counts of one answer, as counted by the provider."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -73,9 +73,9 @@ class LLMResponse(BaseModel):
     """
     A piece of an answer.
 
-    Known keys of `metadata`: `usage` (a TokenBudget), `finish_reason`, `tool_calls` (a list of what
-    `ChatContext.add_function_call(**call)` takes), and `restart`: true where an answer starts again, so that
-    the text before it is to be thrown away.
+    Known keys of `metadata`: `usage` (a TokenBudget), `finish_reason`, `tool_calls` (a list of arguments for
+    `ChatContext.add_function_call(**call)`), and `restart`: true if an answer starts again, so that the text before
+    this piece must be discarded.
     """
 
     content: str
@@ -84,7 +84,7 @@ class LLMResponse(BaseModel):
 
 
 class ResponseChunk(str):
-    """A piece of text that knows its metadata and role."""
+    """A piece of text with its metadata and role."""
 
     metadata: dict[str, Any] | None
     role: str | None
@@ -92,7 +92,7 @@ class ResponseChunk(str):
     def __new__(
         cls, content: str | None, metadata: dict[str, Any] | None = None, role: str | None = None
     ) -> ResponseChunk:
-        """Make a chunk; None counts as no text."""
+        """Return a chunk; None means no text."""
         chunk = super().__new__(cls, content or "")
         chunk.metadata, chunk.role = metadata, role
         return chunk
@@ -105,9 +105,9 @@ class ResponseChunk(str):
 
 async def collect(answer: AsyncIterable[LLMResponse | ResponseChunk]) -> LLMResponse:
     """
-    Return the whole of an answer: its text joined, and the metadata of all its pieces, later ones winning.
+    Return the whole answer: its text joined, and the metadata of all its pieces; later values replace earlier ones.
 
-    Pieces before one with `restart` in its metadata are thrown away (`FallbackLLM(buffer=False)`).
+    Pieces before one with `restart` in its metadata are discarded (`FallbackLLM(buffer=False)`).
     """
     texts: list[str] = []
     metadata: dict[str, Any] = {}
@@ -121,7 +121,7 @@ async def collect(answer: AsyncIterable[LLMResponse | ResponseChunk]) -> LLMResp
 
 
 if TYPE_CHECKING:
-    # Contexts ask models for summaries, so at run time this would be a circle.
+    # Contexts ask models for summaries, so at run time this import would be a circle.
     from ..chat.view import ChatView
 
 
@@ -130,7 +130,7 @@ H = TypeVar("H", bound=Handler)
 
 
 class EventEmitter(Generic[EventName]):
-    """Something that can be listened to."""
+    """An object with events for which callbacks can be registered."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Handler]] = {}
@@ -143,10 +143,10 @@ class EventEmitter(Generic[EventName]):
 
     def on(self, event: EventName, callback: Handler | None = None) -> Handler:
         """
-        Call `callback` at each `event`, once however often it is added; without one, be a decorator.
+        Call `callback` at each `event`; adding it again has no effect. Without a callback, return a decorator.
 
         Raises:
-            InvalidInputError: the callback is an async function, which nobody would await.
+            InvalidInputError: the callback is an async function, which would never be awaited.
         """
         if callback is None:
             return lambda later: self.on(event, later)
@@ -158,7 +158,7 @@ class EventEmitter(Generic[EventName]):
         return callback
 
     def off(self, event: EventName, callback: Handler) -> None:
-        """Call `callback` no more; one that was never added is fine."""
+        """Stop calling `callback`; one that was never added is ignored."""
         handlers = self._handlers.get(event, [])
         if callback in handlers:
             handlers.remove(callback)
@@ -166,7 +166,7 @@ class EventEmitter(Generic[EventName]):
             self._handlers.pop(event, None)
 
     def emit(self, event: EventName, *args: Any) -> None:
-        """Call the handlers of `event`, each with as many of `args` as it takes; without any, with an empty dict."""
+        """Call the handlers of `event`, each with as many of `args` as it accepts; without args, with an empty dict."""
         for handler in list(self._handlers.get(event, ())):
             try:
                 handler(*_accepted(handler, args or ({},)))
@@ -178,7 +178,7 @@ def _accepted(handler: Handler, args: tuple[Any, ...]) -> tuple[Any, ...]:
     try:
         kinds = [parameter.kind for parameter in inspect.signature(handler).parameters.values()]
     except (TypeError, ValueError):
-        # Some built-in functions do not say what they take.
+        # Some built-in functions have no signature to inspect.
         return args
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return args
@@ -189,8 +189,8 @@ class LLM(EventEmitter[Literal["error"]]):
     """
     Base of models.
 
-    A subclass writes `chat` as an async generator of `LLMResponse`, and `cancel_current_generation`. One that
-    notices an error outside of a call tells it with `emit("error", text)`.
+    A subclass implements `chat` as an async generator of `LLMResponse`, and `cancel_current_generation`. A subclass
+    that detects an error outside of a call reports it with `emit("error", text)`.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class LLM(EventEmitter[Literal["error"]]):
 
     @property
     def label(self) -> str:
-        """Which adapter this is: `module.Class`."""
+        """The name of the adapter: `module.Class`."""
         return self._label
 
     @abstractmethod
@@ -213,20 +213,20 @@ class LLM(EventEmitter[Literal["error"]]):
         """
         Yield the answer to a context piece by piece.
 
-        `tools` are functions with `_tool_info` or JSON schemas, `kwargs` go to the provider, and
-        `conversational_graph` is for adapters that know what to do with it.
+        `tools` are functions with `_tool_info` or JSON schemas, `kwargs` are passed to the provider, and
+        `conversational_graph` is for adapters that support it.
 
         Raises:
-            NotImplementedError: when the base's own is awaited.
+            NotImplementedError: the subclass does not implement `chat`, and the result of this one is awaited.
         """
         return cast("AsyncIterator[LLMResponse]", _missing_chat(self.label))
 
     @abstractmethod
     async def cancel_current_generation(self) -> None:
-        """Stop the answers that are being given; the base has none."""
+        """Stop the answers in progress; the base class has none."""
 
     async def aclose(self) -> None:
-        """Stop and let go of what the model holds."""
+        """Stop, and release the resources of the model."""
         await self.cancel_current_generation()
 
     async def __aenter__(self) -> Self:

@@ -1,10 +1,10 @@
 """
-Several models behind one: when one fails or has become slow, the next is asked, and later the first again.
+Several models behind one: if one fails or becomes slow, the next is asked, and later the first again.
 
-A provider that breaks off in the middle of an answer leaves text behind, and the next one's answer starts from
-its beginning. Text that was handed on cannot be taken back, so by default an answer is handed on when it is
-whole: whoever joins the pieces has one answer, never one and a half. `buffer=False` streams instead, and says
-by a piece with `{"restart": True}` that the text before it is to be thrown away, as `collect` does.
+A provider may fail in the middle of an answer, and the next one's answer begins from the start. Text that was already
+yielded cannot be taken back. So by default an answer is yielded only when it is complete: joining the pieces gives
+exactly one answer. `buffer=False` streams instead; a piece with `{"restart": True}` then means that the text before it
+must be discarded, as `collect` does.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 class Standing:
     """
-    The place of each provider in a list.
+    The state of each provider in a list.
 
-    One that failed rests for `rest_seconds`, and for good after `attempts_allowed` failures. The last one
-    stays in place when there is no other.
+    A failed provider is not used for `rest_seconds`, and never again after `attempts_allowed` failures. The last one
+    stays in use, because no other follows it.
     """
 
     def __init__(self, count: int, *, rest_seconds: float, attempts_allowed: int) -> None:
@@ -41,14 +41,14 @@ class Standing:
         self.attempts: dict[int, int] = {}
 
     def next_after(self, index: int) -> int | None:
-        """Return the provider to go on with when this one failed, or None."""
-        # Those behind it have failed no more often than it has, so none of them is out before it is.
+        """Return the provider that follows a failed one, or None."""
+        # The following providers have failed no more often than this one, so none of them has been excluded before it.
         return index + 1 if index + 1 < self._count else None
 
     def fail(self, index: int, now: float) -> None:
-        """Count a failure of the active provider and go on to the next; that of another one changes nothing."""
+        """Count a failure and switch to the next provider; a failure of an inactive provider changes nothing."""
         if index != self.active:
-            # Somebody else's call failed there as well, and has moved on: one outage counts once.
+            # Another call failed there too and has already switched: one outage counts once.
             return
         self.attempts[index] = self.attempts.get(index, 0) + 1
         self._failed_at[index] = now
@@ -56,9 +56,12 @@ class Standing:
         self.active = index if following is None else following
 
     def recover(self, now: float) -> bool:
-        """Go back to the first provider before the active one that has rested enough; return whether there is one."""
+        """
+        Switch back to the first provider before the active one that has rested long enough; return whether there is
+        one.
+        """
         for index in range(self.active):
-            # All before the active one have failed, or it would not be active.
+            # All providers before the active one have failed at least once.
             is_out = self.attempts[index] >= self._attempts_allowed
             if not is_out and now - self._failed_at[index] > self._rest_seconds:
                 self.active = index
@@ -67,14 +70,14 @@ class Standing:
 
 
 class LatencyWatch:
-    """Counts answers in a row that began late; without a threshold none is late."""
+    """Counts consecutive answers that began late; without a threshold no answer is late."""
 
     def __init__(self, threshold_ms: float | None, hits_needed: int) -> None:
         self._threshold_ms, self._hits_needed = threshold_ms, max(1, hits_needed)
         self.hits = 0
 
     def is_too_slow(self, latency_ms: float) -> bool:
-        """Take in one more answer; return whether enough of them in a row were late."""
+        """Add the latency of an answer; return whether enough consecutive answers were late."""
         if self._threshold_ms is None:
             return False
         self.hits = self.hits + 1 if latency_ms > self._threshold_ms else 0
@@ -85,19 +88,19 @@ logger = logging.getLogger(__name__)
 
 
 def _this_task() -> asyncio.Task[Any] | None:
-    # Imported when a model is asked, since it takes a third of the time of `import refold`.
+    # Imported only when a model is asked, because this import takes a third of the time of `import refold`.
     import asyncio
 
     try:
         return asyncio.current_task()
     except RuntimeError:
-        # An event may come from a thread without a loop.
+        # An event may come from a thread without an event loop.
         return None
 
 
 @dataclass(eq=False)
 class _Call:
-    """One request to one provider, while it lasts."""
+    """One request in progress to one provider."""
 
     index: int
     task: asyncio.Task[Any] | None = field(default_factory=_this_task)
@@ -107,12 +110,12 @@ class _Call:
 
 class FallbackLLM(LLM):
     """
-    A model that asks the first of `providers` that works.
+    A model that asks the first working provider of `providers`.
 
-    A failed provider rests for `temporary_disable_sec` seconds, and for good after
-    `permanent_disable_after_attempts` failures. `consecutive_latency_hits` answers in a row whose first piece
-    takes longer than `latency_threshold_ms` count as a failure; that time is measured here, or, with
-    `measure_latency=False`, reported by `record_latency` or `on_turn_metrics`. Each failure is one "error" event.
+    A failed provider is not used for `temporary_disable_sec` seconds, and never again after
+    `permanent_disable_after_attempts` failures. If the first piece takes longer than `latency_threshold_ms` in
+    `consecutive_latency_hits` consecutive answers, that is a failure. The time is measured here or, with
+    `measure_latency=False`, reported by `record_latency` or `on_turn_metrics`. Each failure emits one "error" event.
 
     Raises:
         InvalidInputError: there is no provider (a ValueError).
@@ -147,16 +150,16 @@ class FallbackLLM(LLM):
 
     @property
     def active_provider(self) -> LLM:
-        """The provider that the next call goes to, unless an earlier one has rested enough by then."""
+        """The provider of the next call, unless an earlier one has rested long enough by then."""
         return self.providers[self._standing.active]
 
     @property
     def attempts(self) -> Mapping[int, int]:
-        """How often each provider has failed, by its index; those that never did are left out."""
+        """The number of failures of each provider, by its index; providers without failures are left out."""
         return dict(self._standing.attempts)
 
     def check_recovery(self) -> bool:
-        """Go back to an earlier provider that has rested enough; return whether there was one."""
+        """Switch back to an earlier provider that has rested long enough; return whether there was one."""
         recovered = self._standing.recover(self._system.monotonic())
         self._listen_to_active()
         return recovered
@@ -169,13 +172,13 @@ class FallbackLLM(LLM):
         **kwargs: Any,
     ) -> AsyncIterator[LLMResponse]:
         """
-        Yield the answer of the first provider that gives a whole one.
+        Yield the answer of the first provider that gives a complete one.
 
         Raises:
-            Exception: that of the last provider, when none is left to ask.
+            Exception: the error of the last provider, if no other is left to ask.
         """
         given = {"tools": tools, "conversational_graph": conversational_graph}
-        # Providers need not know parameters that nobody uses.
+        # Parameters that were not given are not passed on, so providers need not support them.
         kwargs |= {name: value for name, value in given.items() if value is not None}
         self.check_recovery()
         asked: set[int] = set()
@@ -198,12 +201,12 @@ class FallbackLLM(LLM):
                 yield LLMResponse(content="", role=ChatRole.ASSISTANT, metadata={"restart": True})
 
     def record_latency(self, latency_ms: float) -> None:
-        """Take in how long the active provider took to begin, in milliseconds, where it is measured elsewhere."""
+        """Record the time, in milliseconds, until the active provider's first piece, if it is measured elsewhere."""
         if not self._latency.is_too_slow(latency_ms):
             return
         index = self._standing.active
         if self._standing.next_after(index) is None:
-            # A slow provider is better than none, so nothing is counted against it.
+            # A slow provider is better than none, so its slowness does not count as a failure.
             return
         logger.warning("%s is too slow (%.0f ms); going on with the next", self.active_provider.label, latency_ms)
         self._standing.fail(index, self._system.monotonic())
@@ -211,14 +214,14 @@ class FallbackLLM(LLM):
         self._listen_to_active()
 
     def on_turn_metrics(self, event: Mapping[str, Any]) -> None:
-        """Take in the seed's `TURN_METRICS_ADDED` event; a turn that called tools does not count."""
+        """Record the latency in the seed's `TURN_METRICS_ADDED` event; a turn that called tools does not count."""
         metrics = event.get("metrics") or {}
         if metrics.get("functionToolsCalled") or metrics.get("mcpToolMetrics") or metrics.get("ttft") is None:
             return
         self.record_latency(float(metrics["ttft"]))
 
     async def cancel_current_generation(self) -> None:
-        """Stop what the active provider is saying."""
+        """Stop the answer of the active provider."""
         await self.active_provider.cancel_current_generation()
 
     async def aclose(self) -> None:
@@ -246,7 +249,7 @@ class FallbackLLM(LLM):
                 call.has_spoken = True
                 yield response
         finally:
-            # Not every iterator can be closed; one that can must not go on when nobody listens.
+            # Not every iterator can be closed; one that can must stop when its answer is no longer read.
             close = getattr(answer, "aclose", None)
             if close is not None:
                 await close()
@@ -262,7 +265,7 @@ class FallbackLLM(LLM):
     def _on_provider_error(self, error: object) -> None:
         calls = [call for call in self._calls if call.index == self._standing.active]
         here = _this_task()
-        # An event that is emitted within a call belongs to it, and to no other where several go on.
+        # An event that is emitted within a call belongs to that call, even if several calls are in progress.
         call = next((call for call in reversed(calls) if call.task is here), calls[-1] if calls else None)
         if call is None:
             self._failed(self._standing.active, str(error))
@@ -271,7 +274,7 @@ class FallbackLLM(LLM):
 
     def _call_failed(self, call: _Call, reason: str) -> None:
         if call.has_failed:
-            # It has sent an event of this failure, and raises now: that is one failure.
+            # The provider sent an event for this failure and then raised; both together are one failure.
             return
         call.has_failed = True
         self._failed(call.index, reason)

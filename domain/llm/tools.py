@@ -16,7 +16,7 @@ NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 class ToolSchema(msgspec.Struct, frozen=True):
-    """A tool's name, what it is for, and its parameters as a JSON schema."""
+    """A tool's name, its purpose, and its parameters as a JSON schema."""
 
     name: str
     description: str
@@ -25,7 +25,7 @@ class ToolSchema(msgspec.Struct, frozen=True):
 
 def tool_schemas(tools: Sequence[Any] | None) -> list[ToolSchema]:
     """
-    Return what to tell a model about tools: functions with `_tool_info`, or schemas as dicts.
+    Return the descriptions of tools for a model; tools are functions with `_tool_info`, or schemas as dicts.
 
     Dicts may have OpenAI's form, `{"type": "function", "function": {...}}`, or Anthropic's `input_schema`.
 
@@ -45,7 +45,7 @@ def _of_dict(tool: Mapping[str, Any]) -> ToolSchema:
 
 
 def _of_function(tool: Any) -> ToolSchema:
-    # A method's info lies on its function.
+    # The info of a method is an attribute of its function.
     info = getattr(getattr(tool, "__func__", tool), "_tool_info", None)
     if info is None:
         raise InvalidInputError(f"{tool!r} is not a tool: pass {FORMS}")

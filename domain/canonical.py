@@ -1,8 +1,8 @@
 """
-Canonical JSON: one text for one value, keys sorted, no blanks, UTF-8.
+Canonical JSON: one text for each value, with sorted keys, no blanks, and UTF-8.
 
-Open JSON in events lies in this form, so that equal values have equal bytes and equal digests. Calls are hashed in
-it, so that two different calls under the same idempotency key are known as different.
+Open JSON in events is stored in this form, so that equal values have equal bytes and equal digests. Calls are hashed in
+it, so that two different calls under the same idempotency key are detected.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import msgspec
 from .errors import DamagedError, InvalidInputError
 
 FINGERPRINT_BYTES = 16
-# PostgreSQL's index takes 2,704 with what else is in it.
+# An index entry of PostgreSQL can have 2,704 bytes, which include other columns.
 KEY_BYTES_MAX = 1_000
 ID_BYTES_MAX = 255
 
 
 class Without:
     """
-    A Struct as its caller gave it: without fields that were made up for the call, such as ids and times, and with
-    others in another form.
+    A Struct as its caller gave it.
+
+    Fields that were generated for the call, such as ids and times, are left out, and other fields may have another
+    form.
     """
 
     __slots__ = ("fields", "others", "value")
@@ -35,14 +37,15 @@ class Without:
 
 def fingerprint(call: object) -> bytes:
     """
-    Return the hash of a call: of a command, by its name and its fields, or of what stands for one, as it is or as a
-    function without arguments returns it.
+    Return the hash of a call.
 
-    It is kept in the log, so it must stay the same from one version to the next: tests/golden holds some. A field
-    that has its default counts for nothing, so that commands may get new ones.
+    The call is a command, which is hashed by its name and its fields, or a value that represents the call, or a
+    function without arguments that returns that value. The hash is stored in the log, so it must stay the same in all
+    versions of Refold: tests/golden has examples. A field with its default value is left out, so that commands may get
+    new fields.
 
     Raises:
-        InvalidInputError: the call holds what is no JSON.
+        InvalidInputError: the call holds a value that is not JSON.
     """
     given = call() if callable(call) else call
     named = Without(given) if isinstance(given, msgspec.Struct) else given
@@ -64,7 +67,7 @@ def _as_given(value: Any) -> Any:
     default_of = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     said = ((name, getattr(given, name)) for name in names if name not in left_out)
     fields = {name: held for name, held in said if name not in default_of or held != default_of[name]}
-    # Events keep their tags for ever, and commands, which have none, their names.
+    # Events keep their tags for ever; commands have no tags, so they keep their names.
     return [given.__struct_config__.tag or type(given).__name__, {**fields, **value.others}]
 
 
@@ -86,7 +89,7 @@ def canonical_json(value: Any, *, what: str) -> bytes:
 
 
 def _require_text_keys(value: Any, what: str) -> None:
-    """JSON would turn other keys into texts silently, and two of them perhaps into the same one."""
+    """JSON would silently convert other keys to texts, and two of them might become the same text."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
@@ -102,7 +105,7 @@ def parse_json(data: bytes) -> Any:
     Return the value of canonical JSON; None for no bytes.
 
     Raises:
-        DamagedError: it is none, as where another program wrote it.
+        DamagedError: the bytes are not JSON, for example because another program wrote them.
     """
     try:
         return json.loads(data) if data else None
@@ -112,10 +115,10 @@ def parse_json(data: bytes) -> Any:
 
 def require_key(key: object) -> str:
     """
-    Return an idempotency key if it can be one.
+    Return an idempotency key, if it is valid.
 
     Raises:
-        InvalidInputError: it is no text, longer than KEY_BYTES_MAX, or holds a lone surrogate or a NUL.
+        InvalidInputError: it is not a text, is longer than KEY_BYTES_MAX, or holds a lone surrogate or a NUL.
     """
     text = require_short(require_unicode(key, "the idempotency key"), "the idempotency key", KEY_BYTES_MAX)
     if "\0" in text:
@@ -125,12 +128,12 @@ def require_key(key: object) -> str:
 
 def require_short(text: str, what: str, bytes_max: int = ID_BYTES_MAX) -> str:
     """
-    Return `text` if it is no longer than an id, or another name, can be; `what` names it in the error.
+    Return `text`, if it is not too long for an id or another name; `what` names it in the error.
 
     Raises:
         InvalidInputError: it has more than `bytes_max` bytes of UTF-8.
     """
-    # A character takes four bytes at most, so that most need not be encoded.
+    # A character has at most four bytes, so most texts need not be encoded.
     if len(text) * 4 > bytes_max and len(text.encode(errors="replace")) > bytes_max:
         raise InvalidInputError(f"{what} {text!r} is longer than {bytes_max:,} bytes of UTF-8: take a shorter one")
     return text
@@ -138,10 +141,10 @@ def require_short(text: str, what: str, bytes_max: int = ID_BYTES_MAX) -> str:
 
 def require_unicode(text: object, what: str) -> str:
     """
-    Return `text` if it is one that can be written as UTF-8; `what` names it in the error.
+    Return `text`, if it can be written as UTF-8; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it is no text, or holds a lone surrogate; the message gives its index.
+        InvalidInputError: it is not a text, or holds a lone surrogate; the message gives its index.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"{what} is {text!r}: it is a text")

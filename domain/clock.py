@@ -1,7 +1,7 @@
 """
-The one place in the domain that knows the time and makes up ids.
+The one place in the domain that reads the time and generates ids.
 
-Everything else is handed a `System`, so that a test can say what time it is and which id comes next.
+All other code gets a `System`, so that a test can decide the time and the next id.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from .errors import InvalidInputError
 
 
 class System(Protocol):
-    """Time and ids, as the domain needs them."""
+    """The time and new ids."""
 
     def now(self) -> float:
-        """Return the present in seconds since 1970, UTC."""
+        """Return the current time in seconds since 1970, UTC."""
 
     def new_id(self, prefix: str) -> str:
         """Return `prefix` and 12 random hexadecimal digits."""
 
 
 class Stopwatch(Protocol):
-    """Time as it passes, for those who only measure how long something takes."""
+    """A clock that only measures durations."""
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start, never going back: for measuring how long something takes."""
+        """Return seconds from an arbitrary start, which never decrease."""
 
 
 class RealSystem:
@@ -49,10 +49,10 @@ REAL_SYSTEM = RealSystem()
 
 def require_time(seconds: float, what: str) -> float:
     """
-    Return a time if it is one; `what` names it in the error.
+    Return a time, if it is a finite number; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it is no number, or infinite: nothing comes before or after such a time.
+        InvalidInputError: it is NaN or infinite, so times could not be ordered.
     """
     if not isfinite(seconds):
         raise InvalidInputError(f"{what} is {seconds}: it is in seconds since 1970")

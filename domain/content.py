@@ -1,8 +1,8 @@
 """
-The content of an item of a queue, a pool or a memory, as an event keeps it.
+The content of an item of a queue, a pool or a memory, in the form that an event stores.
 
-A text stays a text, other JSON is kept in its canonical form, and an msgspec Struct, a pydantic model or a dataclass
-as JSON beside the name of its class. A content that would not come back equal is refused.
+A text is stored as text, other JSON in its canonical form, and an msgspec Struct, a pydantic model or a dataclass as
+JSON beside the name of its class. A content is refused if reading it again would not give an equal value.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
 from .log.admission import JSON_DEPTH_MAX, Json, is_deeper
 
-# As for chats: four characters, here bytes, make a token.
+# As for chats, where four characters count as a token; here four bytes do.
 TOKEN_BYTES = 4
-# Classes seen in this process, also those that no module gives by name.
+# Classes of stored contents in this process, also those that are not attributes of a module.
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """`text`, or else `json` in canonical form, of an instance of the class `type` (`module:name`) if that is set."""
+    """A text, or `json` in canonical form; `type` (`module:name`) is the class if the content is an instance of one."""
 
     text: str | None = None
     json: Json = b""
     type: str = ""
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where it is two things at once."""
+        """Raise InvalidInputError if it is both a text and JSON."""
         if self.text is not None and (self.json or self.type):
             raise InvalidInputError("content is a text or JSON, and not both")
 
 
 def stored_content(value: Any, what: str = "content") -> Content:
     """
-    Return `value` as an event keeps it; `what` names it in the error.
+    Return `value` in the form that an event stores; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it is neither JSON nor a Struct, model or dataclass that comes back equal.
+        InvalidInputError: it is neither JSON nor a Struct, model or dataclass that is equal when it is read again.
         LimitExceededError: its lists and dicts are nested too deep.
     """
     if isinstance(value, str):
-        # A member of a str enum is a text, but its str() is another one.
+        # A member of a str enum is a text, but its str() may differ from that text.
         return Content(text=str.__str__(require_unicode(value, what)))
     if is_typed(value):
         return _stored_instance(value, what)
@@ -63,10 +63,10 @@ def stored_content(value: Any, what: str = "content") -> Content:
 
 def restored_content(content: Content) -> Any:
     """
-    Return the value that was stored: JSON read-only all the way down, anything else made anew at each call.
+    Return the stored value: JSON is read-only at every depth, any other value is created anew at each call.
 
     Raises:
-        InvalidInputError: its class was not imported in this process, or does not fit what was stored any more.
+        InvalidInputError: its class was not imported in this process, or the stored data no longer fits the class.
     """
     if content.text is not None:
         return content.text
@@ -75,12 +75,12 @@ def restored_content(content: Content) -> Any:
 
 
 def plain_content(content: Content) -> Any:
-    """Return the JSON value that was stored, without need of its class."""
+    """Return the stored JSON value; its class is not needed."""
     return content.text if content.text is not None else parse_json(content.json)
 
 
 def estimated_tokens(content: Content, beside: str) -> int:
-    """Return about how many tokens content makes, with the text beside it: four bytes of what is stored make one."""
+    """Return the estimated tokens of a content and of the text beside it: four stored bytes make one."""
     size = len(content.text.encode() if content.text is not None else content.json)
     return (size + len(beside.encode())) // TOKEN_BYTES
 
@@ -123,7 +123,7 @@ def _stored_instance(value: Any, what: str) -> Content:
         back = restored_content(content)
     except InvalidInputError as error:
         raise InvalidInputError(f"{what} would not come back as it is: {error}") from error
-    # A class that compares by identity is never equal to its copy: then what is stored must be.
+    # A class that compares by identity is never equal to its copy, so the stored forms are compared.
     by_identity: object = object.__eq__
     is_same = _plain_instance(back) == plain if cls.__eq__ is by_identity else back == value
     if not is_same:
@@ -132,7 +132,7 @@ def _stored_instance(value: Any, what: str) -> Content:
 
 
 def _plain_instance(value: Any) -> Any:
-    """A model is stored as it is validated, by its aliases."""
+    """Return the form in which an instance is stored; a model uses its aliases, as in validation."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     return msgspec.to_builtins(value)
@@ -140,14 +140,14 @@ def _plain_instance(value: Any) -> Any:
 
 def _json(value: Any, what: str) -> bytes:
     data = canonical_json(value, what=what)
-    # There is no more depth than there are brackets, and most contents have few.
+    # The depth is at most the number of brackets, and most contents have few, so the exact check is rare.
     if data.count(b"[") + data.count(b"{") > JSON_DEPTH_MAX and is_deeper(value, JSON_DEPTH_MAX):
         raise LimitExceededError(f"the depth of {what}", allowed=JSON_DEPTH_MAX, actual=JSON_DEPTH_MAX + 1)
     return data
 
 
 def _imported(type_name: str) -> type | None:
-    """Find a class in what the program has imported; nothing is imported because an event names it."""
+    """Find a class among the imported modules; a module is never imported because an event names it."""
     module, _, path = type_name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MESSAGE_CHARACTERS_MAX = 2_000
-# Raised by Python where a stored value is of another shape than the code that uses it relies on.
+# Python raises these if a stored value has another shape than the code expects.
 MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -36,14 +36,14 @@ class RefoldError(Exception):
     """
     The root of every error that Refold raises on purpose; all of them can be sent to another process.
 
-    A message that repeats something long leaves its middle out; what is an attribute is whole.
+    A message that contains a long text is shortened in the middle; attributes are complete.
     """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*[_shortened(one) if isinstance(one, str) else one for one in args])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own would call the class with the message alone.
+        # `Exception.__reduce__` would call the class with only the message.
         return _received, (type(self), self.args, self.__dict__)
 
 
@@ -51,7 +51,7 @@ def _shortened(message: str) -> str:
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message
     left_out = len(message) - MESSAGE_CHARACTERS_MAX
-    # Both ends say something: what is wrong stands in front, what to do behind.
+    # Both ends are kept: a message begins with the fault and ends with the remedy.
     half = MESSAGE_CHARACTERS_MAX // 2
     return f"{message[:half]} ... ({left_out:,} characters left out) ... {message[-half:]}"
 
@@ -63,15 +63,15 @@ def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[st
 
 
 class RefusedError(RefoldError):
-    """The request cannot be carried out as it stands; nothing was changed."""
+    """The request cannot be carried out in its present form; nothing was changed."""
 
 
 class InvalidInputError(RefusedError, ValueError):
-    """A value that cannot be taken; the message names it and what would be right."""
+    """An invalid value; the message names it and describes a valid one."""
 
 
 class NotFoundError(RefusedError, KeyError):
-    """Something that was asked for by name, id, version or position does not exist."""
+    """A name, id, version or position that was asked for does not exist."""
 
     def __str__(self) -> str:
         # KeyError would show the message in quotation marks.
@@ -79,7 +79,7 @@ class NotFoundError(RefusedError, KeyError):
 
 
 class DuplicateItemError(RefusedError):
-    """An item id that is taken by an item with other content."""
+    """The id of an item belongs to another item with other content."""
 
     def __init__(self, stream: str, item_id: str, *, is_evicted: bool = False) -> None:
         self.stream, self.item_id = stream, item_id
@@ -94,14 +94,15 @@ class DecisionRefusedError(RefusedError):
 
 
 class ReadOnlyError(DecisionRefusedError, RuntimeError):
-    """A view that can be read only was asked to change."""
+    """A change was requested of a view that can only be read."""
 
 
 class IdempotencyError(RefusedError):
     """
-    Another call was recorded under this idempotency key of `stream`: `recorded` are its events, with their envelopes.
+    The idempotency key of `stream` belongs to another call.
 
-    `refused` are the events of queued calls that did not get in.
+    `recorded` are the events of that call, with their envelopes. `refused` are the events of queued calls that were not
+    recorded.
     """
 
     def __init__(self, stream: str, key: str, recorded: Sequence[Any], *, refused: Sequence[object] = ()) -> None:
@@ -136,7 +137,7 @@ class ConcurrencyError(RefoldError):
 
 
 class StorageError(RefoldError):
-    """The database could not do what was asked; `refused` holds events that did not get in."""
+    """The database could not do what was asked; `refused` holds the events that were not recorded."""
 
     def __init__(self, message: str, *, refused: Sequence[object] = ()) -> None:
         self.refused = tuple(refused)
@@ -144,11 +145,11 @@ class StorageError(RefoldError):
 
 
 class StorageBusyError(StorageError):
-    """The database stayed locked for longer than the wait that was allowed."""
+    """The database stayed locked for longer than the allowed wait."""
 
 
 class StorageFullError(StorageError):
-    """There is no room left on the disk."""
+    """There is no space left on the disk."""
 
 
 class StorageReadOnlyError(StorageError):
@@ -164,7 +165,7 @@ class StorageClosedError(StorageError):
 
 
 class Lost(NamedTuple):
-    """An event that was acknowledged and is gone: `stream@version`, and the event where this process still has it."""
+    """An acknowledged event that is gone: `stream@version`, and the event if this process still has it."""
 
     reference: str
     event: object | None = None
@@ -175,11 +176,11 @@ LOST_NAMED = 5
 
 class LogWentBackError(StorageError):
     """
-    The database lacks what it had acknowledged to this process, as after the restore of an older copy.
+    The database lacks events that it had acknowledged to this process, for example after an older copy was restored.
 
-    `stream` (empty where it concerns the log as a whole) was acknowledged at version `acknowledged`, and the
-    database has `found`. `lost` lists what this process knows to be gone, with the events as far as it has them.
-    Nothing was recorded, and views are as they were; `cleanup()` makes a context go on from what the database has.
+    `stream` (empty if the log as a whole is meant) was acknowledged at version `acknowledged`, and the database has
+    `found`. `lost` lists the events that this process knows to be gone, with their content if it still has it. Nothing
+    was recorded, and views are unchanged; after `cleanup()` a context continues from the state of the database.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class LogWentBackError(StorageError):
 
 
 class ProjectionError(RefoldError):
-    """A projection cannot fold an event, `stream@version`; it stands right before it, and others go on."""
+    """A projection cannot fold an event, `stream@version`: it stops before it, and other projections continue."""
 
     def __init__(self, projection: str, event: str, reason: str) -> None:
         self.projection, self.event, self.reason = projection, event, reason
@@ -215,7 +216,7 @@ class ProjectionError(RefoldError):
 
 
 class DamagedError(RefoldError):
-    """Stored bytes do not match their digest or cannot be read; `what` names them, `remedy` says what to do."""
+    """Stored bytes do not match their digest or cannot be read; `what` names them, and `remedy` is the advice."""
 
     def __init__(self, what: str, reason: str, *, remedy: str = "restore it from a copy, nothing was changed") -> None:
         self.what, self.reason, self.remedy = what, reason, remedy

@@ -1,7 +1,7 @@
 """
-Lists and dicts that refuse to change but are equal to plain ones.
+Lists and dicts that refuse changes but are equal to plain ones.
 
-A change of a context is an event; what a view hands out can therefore not be changed in place.
+A context changes only by events; so a value that a view returns cannot be changed in place.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FrozenDict(dict[K, V], Generic[K, V]):
 
 
 def freeze(value: Any) -> Any:
-    """Return `value` with all its lists and dicts frozen, all the way down."""
+    """Return `value` with all its lists and dicts frozen, at every depth."""
     if isinstance(value, dict):
         return FrozenDict({key: freeze(inner) for key, inner in value.items()})
     if isinstance(value, (list, tuple)):
@@ -61,7 +61,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Return `value` with plain lists and dicts all the way down: who changes them does not change what was frozen."""
+    """Return `value` with plain lists and dicts at every depth; changing them does not change the frozen ones."""
     if isinstance(value, Mapping):
         return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

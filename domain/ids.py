@@ -1,8 +1,8 @@
 """
 Stream ids and slices.
 
-A stream is the unit of order and conflict; its id is `kind:id`. A slice is one of 1,024 lanes of the log:
-streams that belong together (a session, a fork and its parent) share one, and with it a transaction.
+A stream is the unit of order and conflict; its id is `kind:id`. A slice is one of 1,024 parts of the log: streams that
+belong together (a session, a fork and its parent) share a slice, and so they can share a transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLICES = 1024
 
 def stream_id(kind: str, context_id: str) -> str:
     """
-    Return the id of the stream that holds `context_id` of this kind.
+    Return the id of the stream of the context `context_id` of this kind.
 
     Raises:
         InvalidInputError: the id is empty, too long, or holds a control character, `@` or `..`.
@@ -34,19 +34,19 @@ def stream_id(kind: str, context_id: str) -> str:
 
 
 def split_stream_id(stream: str) -> tuple[str, str]:
-    """Return `(kind, id)` of a stream id; the id itself may hold colons."""
+    """Return `(kind, id)` of a stream id; the id itself may contain colons."""
     kind, _, context_id = stream.partition(":")
     return kind, context_id
 
 
 def derived_id(root_id: str, ending: str) -> str:
-    """Return an id that is made of a root's and an ending, cut where both together would be too long."""
+    """Return an id made of a root's id and an ending; the root's id is cut if both together would be too long."""
     room = ID_BYTES_MAX - len(ending.encode())
     return root_id.encode()[:room].decode(errors="ignore") + ending
 
 
 def slice_of(root: str) -> int:
-    """Return the slice, 0 to 1,023, of everything that belongs to `root` (a session's or a context's id)."""
+    """Return the slice, 0 to 1,023, of all streams of `root` (the id of a session or a context)."""
     digest = hashlib.blake2b(root.encode()).digest()
     return int.from_bytes(digest[:8], "big") % SLICES
 
@@ -72,10 +72,10 @@ VERSION = re.compile(r"[+-]?[0-9]{1,18}")
 
 def parse_address(address: int | datetime | str | Moment) -> Address:
     """
-    Return what an address means: a version, an aware time, a moment of the log, or a name.
+    Return the meaning of an address: a version, an aware time, a moment of the log, or a name.
 
     Raises:
-        InvalidInputError: it is none of these; a time without a zone is not guessed at.
+        InvalidInputError: it has none of these forms, or is a time without a zone.
     """
     if isinstance(address, bool) or not isinstance(address, int | datetime | str | Moment):
         raise InvalidInputError(f"{address!r} names no moment: give a version, a time, `pos:P` or a name")
@@ -94,10 +94,10 @@ def parse_address(address: int | datetime | str | Moment) -> Address:
 
 def require_name(name: str) -> str:
     """
-    Return `name` if it can name a version.
+    Return `name`, if it is valid as the name of a version.
 
     Raises:
-        InvalidInputError: it does not start with a letter, is too long, or holds `@`, `..` or a blank.
+        InvalidInputError: it does not start with a letter, is too long, or holds `@`, `:`, `..` or a blank.
     """
     usable = name[:1].isalpha() and len(name) <= 100 and name.isprintable() and not set(name) & set("@: ")
     usable = usable and ".." not in name
@@ -131,7 +131,8 @@ def _require_zone(time: datetime, text: str) -> datetime:
     return time
 
 
-# The percent sign itself, what addresses need, a dot behind a dot, and control characters (see `stream_id`).
+# The percent sign itself, `@`, the second of two dots, and control characters: ids cannot contain these (see
+# `stream_id`).
 RESERVED = re.compile("[%@\x00-\x1f\x7f-\x9f]|(?<=\\.)\\.")
 
 
@@ -140,7 +141,7 @@ def encoded_id(name: str, what: str) -> str:
     Return the id of the context that belongs to `name`; `what` names it in the error.
 
     Raises:
-        InvalidInputError: it is empty, no Unicode, or longer than an id can be.
+        InvalidInputError: the name is empty, not Unicode, or too long for an id.
     """
     encoded = RESERVED.sub(_percent_encoded, require_unicode(name, what))
     size = len(encoded.encode())
@@ -152,7 +153,7 @@ def encoded_id(name: str, what: str) -> str:
 
 
 def decoded_id(context_id: str) -> str:
-    """Return the name that `encoded_id` was given."""
+    """Return the name from which `encoded_id` made this id."""
     return unquote(context_id)
 
 

@@ -1,9 +1,8 @@
 """
-Messages in the form of agent frameworks: records of them, cleaning, and a compact text.
+Messages in the form of agent frameworks: their records, cleaning, and a compact text.
 
-Messages may be those of this module, objects of other packages, and dicts. Objects are known by the names of their
-classes, those of base classes among them, else by `type` or `role`; dicts by `type` or `role`. Nothing is imported for
-them.
+Messages may be those of this module, objects of other packages, or dicts. Objects are recognised by the names of their
+classes and base classes, or else by `type` or `role`; dicts by `type` or `role`. No other package is imported for this.
 """
 
 from __future__ import annotations
@@ -38,36 +37,36 @@ CALL_PARTS = ("tool_use", "server_tool_use", "function_call", "tool_call")
 HEADING = "=== CURRENT CONTEXT ===\n"
 SEPARATOR = "\n\n---\n\n"
 NOTHING = "None"
-# Within parts that are not text: a picture's data would drown what is said.
+# Limits for values within parts that are not text: the data of a picture would hide the text.
 VALUE_CHARACTERS_MAX = 200
 VALUE_CHARACTERS_SHOWN = 40
 
 
 def field(message: Any, name: str) -> Any:
-    """Return a field of a message, None where it has none."""
+    """Return a field of a message, or None."""
     return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
 def kind_of(message: Any) -> Kind | None:
-    """Return whose message it is, or None for what is no message of the four kinds."""
+    """Return the kind of a message, or None for any other object."""
     names: list[Any] = [] if isinstance(message, Mapping) else [base.__name__ for base in type(message).__mro__]
     names += [field(message, "type"), field(message, "role")]
     return next((KINDS[name] for name in names if isinstance(name, str) and name in KINDS), None)
 
 
 def calls_of(message: Any) -> list[Any]:
-    """Return an assistant message's tool calls; those in `additional_kwargs` where it has no others."""
+    """Return an assistant message's tool calls; if there are none, those in `additional_kwargs`."""
     calls = field(message, "tool_calls") or (field(message, "additional_kwargs") or {}).get("tool_calls")
     return list(calls or ())
 
 
 def invalid_calls_of(message: Any) -> list[Any]:
-    """Return the calls that a model asked for in a form that cannot be read."""
+    """Return the calls that a model wrote in a form that cannot be read."""
     return list(field(message, "invalid_tool_calls") or ())
 
 
 def is_blank(value: Any) -> bool:
-    """Return whether an id is no id: absent, or nothing but white space."""
+    """Return whether an id is absent or only white space."""
     return value is None or not str(value).strip()
 
 
@@ -91,7 +90,7 @@ class Message:
             object.__setattr__(self, one.name, freeze(getattr(self, one.name)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record of the message, and `id` where it has one."""
+        """Return the record of the message, with `id` if it has one."""
         record = {
             "type": type(self).__name__,
             "content": thaw(self.content),
@@ -120,7 +119,7 @@ class SystemMessage(Message):
 
 @dataclass(frozen=True)
 class AIMessage(Message):
-    """A message of the model, with the tools that it asked for: dicts with `name`, `args` and `id`."""
+    """A message of the model, with its tool calls: dicts with `name`, `args` and `id`."""
 
     tool_calls: Sequence[Any] = ()
     invalid_tool_calls: Sequence[Any] = ()
@@ -132,7 +131,7 @@ class AIMessage(Message):
 
 @dataclass(frozen=True)
 class ToolMessage(Message):
-    """The answer of a tool; `status` is "success" or "error", and recorded where it is not the first."""
+    """The answer of a tool; `status` is "success" or "error", and is recorded only if it is not "success"."""
 
     tool_call_id: str = ""
     status: str = "success"
@@ -153,7 +152,7 @@ CLASSES: dict[Kind, type[Message]] = {
 
 def message_of(message: Any) -> Message:
     """
-    Return a message of any make as one of these classes.
+    Return a message of any form as one of these classes.
 
     Raises:
         InvalidInputError: it is not one of the four kinds.
@@ -181,7 +180,7 @@ def message_of(message: Any) -> Message:
 
 def message_to_dict(message: Any) -> dict[str, Any]:
     """
-    Return the record of a message of any make.
+    Return the record of a message of any form.
 
     Raises:
         InvalidInputError: it is not one of the four kinds.
@@ -191,9 +190,9 @@ def message_to_dict(message: Any) -> dict[str, Any]:
 
 def message_from_dict(record: Any) -> Message | None:
     """
-    Return the message of a record, or None for an unknown type and for a tool's without an id.
+    Return the message of a record, or None for an unknown type and for a tool message without a call id.
 
-    System messages come back, which the seed promises and does not do.
+    System messages are returned too; the seed promises this but does not do it.
     """
     if not isinstance(record, Mapping):
         return None
@@ -208,7 +207,7 @@ def _or(value: Any, absent: Any) -> Any:
 
 
 class _Waiting:
-    """An assistant message whose calls are being answered, and the answers so far, in the order they came."""
+    """An assistant message with calls that wait for answers, and the answers so far, in the order they came."""
 
     def __init__(self, message: Any, ids: Iterable[str]) -> None:
         self.message = message
@@ -220,7 +219,7 @@ class _Waiting:
         return not self._missing
 
     def take(self, result: Any) -> None:
-        """Keep a result that was waited for; another one, or the same again, is nobody's."""
+        """Store the result of a waiting call; other results and repeated ones are ignored."""
         answered = str(field(result, "tool_call_id"))
         if answered in self._missing:
             self._missing -= Counter([answered])
@@ -229,11 +228,11 @@ class _Waiting:
 
 def clean_messages(messages: Iterable[Any]) -> list[Any]:
     """
-    Return the messages that can be replayed, the very objects that were given, in their order.
+    Return the messages that can be replayed: the given objects themselves, in their order.
 
-    System messages are left out. An assistant message with calls is kept as it is if a result of every call follows
-    before anybody else speaks. Else its calls and their results are left out, and a copy with its text alone stays if
-    it has any. Calls without an id wait for nothing.
+    System messages are left out. An assistant message with calls is kept if a result of every call follows before any
+    other message. Otherwise its calls and their results are left out, and if it has text, a copy with only the text is
+    kept. Calls without an id wait for no result.
     """
     kept: list[Any] = []
     waiting: _Waiting | None = None
@@ -268,7 +267,7 @@ def _ids_called(message: Any) -> list[str]:
 
 
 def _without_calls(content: Any) -> Any:
-    """Return content without the calls among its parts; nothing where only blank texts are left."""
+    """Return content without the calls among its parts; it is empty if only blank texts are left."""
     if isinstance(content, str):
         return content if content.strip() else ""
     given = content if isinstance(content, Sequence) else ()
@@ -282,7 +281,7 @@ def _says_something(part: Any) -> bool:
 
 
 def _said_only(message: Any, content: Any) -> Any:
-    """Return a message with this content and no calls, of the same make where that is possible."""
+    """Return a message with this content and no calls, of the same class if possible."""
     extra = field(message, "additional_kwargs") or {}
     change: dict[str, Any] = {
         "content": content,
@@ -300,9 +299,9 @@ def _said_only(message: Any, content: Any) -> Any:
 
 def build_current_context(messages: Iterable[Any]) -> str:
     """
-    Return messages as blocks of text under a heading, "None" for none at all.
+    Return messages as blocks of text under a heading; "None" if there are no messages.
 
-    The first message, the user's query, is left out, whatever it is. Calls are shown by name and arguments alone.
+    The first message, usually the user's query, is always left out. Of calls only name and arguments are shown.
     """
     given = list(messages)
     if not given:
@@ -328,7 +327,7 @@ def _user(message: Any) -> str:
 
 
 def _tool(message: Any) -> str:
-    # The blank before the line's end is the seed's.
+    # The blank before the newline is the seed's.
     return f"<results>\n[Tool:{field(message, 'name') or 'tool'}]\n{_text_of(field(message, 'content'))} \n</results>"
 
 
@@ -351,7 +350,7 @@ _BLOCKS: dict[Kind, Callable[[Any], str]] = {
 
 
 def _compact_call(call: Any) -> dict[str, Any]:
-    # In `additional_kwargs` a call lies one level deeper, under `function`.
+    # In `additional_kwargs` the data of a call is one level deeper, under `function`.
     said = field(call, "function") or call
     args = field(said, "args")
     return {"name": field(said, "name"), "args": field(said, "arguments") if args is None else args}
@@ -366,7 +365,7 @@ def _json(value: Any) -> str:
 
 
 def _text_of(content: Any) -> str:
-    """Return content as text: of a list, texts as they are and other parts as JSON."""
+    """Return content as text; in a list, texts are unchanged and other parts become JSON."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list | tuple):

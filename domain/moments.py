@@ -1,4 +1,4 @@
-"""Moments of a whole store that have a name: a stream of its own, so that who named them and when is known, too."""
+"""Named moments of a whole store. They are events of their own stream, so their actors and times are recorded too."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STREAM = "store:moments"
 
 
 class MomentNamed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="t", tag="store.moment_named.v1"):
-    """A moment of the log got a name; the same name given again moves it. `moment` is its text."""
+    """A moment of the log got a name; the same name given again moves it. `moment` is the moment as text."""
 
     name: VersionName
     moment: str
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where its moment is the text of none."""
+        """Raise InvalidInputError if `moment` is not the text of a moment."""
         Moment.parse(self.moment)
 
 
@@ -41,10 +41,10 @@ class NameMoment(msgspec.Struct, frozen=True):
 
 def decide(command: NameMoment, state: Names) -> Sequence[MomentNamed]:
     """
-    Return the event that gives a moment a name; none where it has it already.
+    Return the event that gives a moment a name; none if the moment has that name already.
 
     Raises:
-        InvalidInputError: the name cannot be one.
+        InvalidInputError: the name is invalid.
     """
     is_so = state.get(require_name(command.name)) == command.moment
     return [] if is_so else [MomentNamed(name=command.name, moment=command.moment)]
@@ -59,7 +59,7 @@ MOMENTS: Decider[Names] = Decider(decide, fold, {}, is_opened=False)
 
 
 class MomentNames:
-    """The named moments of a store, its own names and those that other processes give."""
+    """The named moments of a store, including those that other processes name."""
 
     def __init__(self, home: Home) -> None:
         version, digest = home.log.end(STREAM)
@@ -68,7 +68,7 @@ class MomentNames:
 
     def name(self, name: str, moment: Moment) -> None:
         """
-        Give a moment a name; the same name given to another one moves it.
+        Give a moment a name; a name that is in use moves to this moment.
 
         Raises:
             InvalidInputError: the name does not start with a letter, or holds `@`, `:`, `..` or a blank.
@@ -77,6 +77,6 @@ class MomentNames:
         self._journal.execute(NameMoment(name, str(moment)))
 
     def moments(self) -> dict[str, Moment]:
-        """Return the named moments, those too that others named just now."""
+        """Return the named moments, including those that other writers have just named."""
         self._journal.refresh()
         return {name: Moment.parse(text) for name, text in self._journal.state.items()}

@@ -1,4 +1,4 @@
-"""The events that spans name, read where they were recorded."""
+"""The events that spans name, read from their streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .spans import Ref, Span
 
 
 class Seen(Protocol):
-    """Where the events of streams are read."""
+    """A source of the events of streams."""
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """Return the events of a stream with versions above `after`, up to and including `until`."""
@@ -23,13 +23,13 @@ class Seen(Protocol):
 
 
 class SeenLog:
-    """A log as one context sees it: with those of its own events that are not known to be in the log yet."""
+    """A log as one context sees it: its own events are included even if they are not yet known to be in the log."""
 
     def __init__(self, log: Seen, stream: str, events: Sequence[Event]) -> None:
         self._log, self._stream, self._events = log, stream, events
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of a stream; those of the context's own are at hand."""
+        """Return the events of a stream; events of the context's own stream are not read from the log."""
         if stream == self._stream:
             return list(self._events[after:until])
         return self._log.read_events(stream, after=after, until=until)
@@ -42,7 +42,7 @@ class SeenLog:
 
 def read_named(log: Seen, spans: Iterable[Span], kinds: tuple[type[Event], ...]) -> Iterator[tuple[Ref, Any]]:
     """
-    Yield the name and the event of each item that `spans` name, in their order; an item is of one of `kinds`.
+    Yield the name and the event of each item that `spans` name, in their order; each event is one of `kinds`.
 
     Raises:
         DamagedError: there is no such item.

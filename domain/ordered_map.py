@@ -1,9 +1,9 @@
 """
-A mapping that keeps the order of insertion and is a value: a change gives a new one, and the old one stays.
+A mapping that keeps the order of insertion and is a value: a change returns a new one, and the old one is unchanged.
 
-A change costs the same whatever the size. The newest version of a family holds the one real dict; every other
-version holds a note of what is different on the way to it, and takes the dict over when somebody looks at it (Baker's
-way to persistent arrays). So a decision that is taken back costs as many steps as it had.
+The cost of a change does not depend on the size. Of all versions that come from one map, the one that was used last
+holds the one real dict. Every other version holds a note of its difference to a newer one, and takes the dict over when
+it is read (Baker's persistent arrays). So undoing a decision takes as many steps as the decision had.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .concurrency.locks import fork_safe_lock, locked, synchronized
 K = TypeVar("K", bound=Hashable)
 K_in = TypeVar("K_in", bound=Hashable, contravariant=True)
 V = TypeVar("V")
-# A version that is further away than this gets a dict of its own, or two readers would toss one to and fro.
+# A version that is further away than this gets its own dict; otherwise two readers could make the dict move to and fro.
 STEPS_MAX = 64
 
 
@@ -30,7 +30,7 @@ class _Entry(NamedTuple, Generic[V]):
 
 
 class _Step(NamedTuple, Generic[K, V]):
-    """The entry under `key` in a version whose `newer` neighbour has another one there; None: no entry."""
+    """The entry under `key` in a version; its `newer` neighbour has another entry there. None means no entry."""
 
     newer: OrderedMap[K, V]
     key: K
@@ -38,48 +38,48 @@ class _Step(NamedTuple, Generic[K, V]):
 
 
 class _Unfinished(NamedTuple, Generic[K, V]):
-    """An entry that is to be put into the dict, or None to take it away."""
+    """An entry that must still be put into the dict; None means that the key must still be removed."""
 
     key: K
     entry: _Entry[V] | None
 
 
 class OrderedMap(Generic[K, V]):
-    """An immutable mapping in the order of insertion; a key that is put again keeps its place."""
+    """An immutable mapping in the order of insertion; a key that is set again keeps its place."""
 
     __slots__ = ("_data", "_lock", "_next_rank", "_plain", "_size", "_step", "_unfinished")
 
     def __init__(self) -> None:
         self._data: OrderedDict[K, _Entry[V]] | None = OrderedDict()
         self._step: _Step[K, V] | None = None
-        # With the dict, an entry that still has to be put into it: an interrupt may come before that.
+        # Set together with the dict: an entry that must still be put into it. An interrupt may come in between.
         self._unfinished: _Unfinished[K, V] | None = None
         self._lock = fork_safe_lock()
         self._next_rank = 0
         self._size = 0
-        # What was made at once stays as it came, and is read without a lock, until it is first changed.
+        # A mapping that was made from a dict keeps that dict, and is read without a lock, until its first change.
         self._plain: dict[K, V] | None = None
 
     @classmethod
     def of(cls, values: dict[K, V]) -> OrderedMap[K, V]:
-        """Return a mapping with these values, in their order; the dict must not be changed any more."""
+        """Return a mapping with these values, in their order; the caller must not change the dict afterwards."""
         made: OrderedMap[K, V] = cls()
         made._plain = values
         made._next_rank = made._size = len(values)
         return made
 
     def plus(self, key: K, value: V) -> OrderedMap[K, V]:
-        """Return a mapping with `value` under `key`: in its old place if there is one, else at the end."""
+        """Return a mapping with `value` under `key`: at its old place if there is one, or at the end."""
         if not self._size:
-            # Nothing is shared with an empty map. One that is kept for ever, as a first state is, would keep all that
-            # ever came of it.
+            # Nothing is shared with an empty map: an empty map that exists for ever, such as an initial state, would
+            # otherwise keep all later versions in memory.
             fresh: OrderedMap[K, V] = OrderedMap()
             return fresh._with(key, value)
         return self._with(key, value)
 
     @synchronized
     def minus(self, key: K) -> OrderedMap[K, V]:
-        """Return a mapping without `key`, which must be there."""
+        """Return a mapping without `key`, which must exist."""
         return self._changed(key, self._own()[key], None)
 
     def get(self, key: K) -> V | None:
@@ -122,7 +122,7 @@ class OrderedMap(Generic[K, V]):
     def __contains__(self, key: object) -> bool:
         if (plain := self._plain) is not None:
             return key in plain
-        # One of another type is not there.
+        # A key of another type is simply not there.
         return locked(self._lock, self._own_entry, key) is not None  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
@@ -145,13 +145,13 @@ class OrderedMap(Generic[K, V]):
         changed._next_rank = max(self._next_rank, new.rank + 1 if new else 0)
         changed._size = self._size + (new is not None) - (old is not None)
         assert self._data is not None, "the version that is changed holds the dict"
-        # At once, so that an interrupt finds the dict with one version, and a way to it from the other.
+        # In one statement, so that after an interrupt one version has the dict and the other has a step to it.
         changed._data, self._data, self._step = self._data, None, _Step(changed, key, old)
         changed._data = _with_entry(changed._data, key, new)
         return changed
 
     def _own(self) -> OrderedDict[K, _Entry[V]]:
-        """Take the family's dict over, or a copy where the way is long; the lock is held."""
+        """Take over the dict, or a copy if there are too many steps; the caller holds the lock."""
         if self._plain is not None:
             self._data = OrderedDict(
                 (key, _Entry(rank, value)) for rank, (key, value) in enumerate(self._plain.items())
@@ -171,13 +171,13 @@ class OrderedMap(Generic[K, V]):
             step = older._step
             assert step is not None, "only the last one on the way has no step"
             older._unfinished, back = _Unfinished(step.key, step.entry), _Step(older, step.key, data.get(step.key))
-            # At once, as above.
+            # In one statement, for the same reason as above.
             newer._step, newer._data, older._step, older._data = back, None, None, data
             data = older._finished(data)
         return data
 
     def _finished(self, data: OrderedDict[K, _Entry[V]]) -> OrderedDict[K, _Entry[V]]:
-        """Return the dict that this version holds, with the entry that was still to be put into it."""
+        """Return the dict of this version, after putting in the entry that was still missing."""
         if self._unfinished is not None:
             data = self._data = _with_entry(data, *self._unfinished)
             self._unfinished = None
@@ -193,30 +193,30 @@ class OrderedMap(Generic[K, V]):
 
 
 class MapDraft(Protocol[K_in, V]):
-    """A mapping under change by a fold, from `draft_of` to `settled`."""
+    """A mapping that a fold changes, from `draft_of` to `settled`."""
 
     def get(self, key: K_in, /) -> V | None:
         """Return the value under `key`, or None."""
 
     def __setitem__(self, key: K_in, value: V, /) -> None:
-        """Put `value` under `key`: in its old place if there is one, else at the end."""
+        """Put `value` under `key`: at its old place if there is one, or at the end."""
 
     def pop(self, key: K_in, default: None, /) -> V | None:
-        """Take `key` away, if it is there."""
+        """Remove `key`, if it is there."""
 
 
 def draft_of(base: OrderedMap[K, V]) -> MapDraft[K, V]:
     """
-    Return a draft that begins with what is in `base`.
+    Return a draft that begins with the entries of `base`.
 
-    A map that begins empty is a plain dict until it is settled: a fold of ten thousand events makes no versions in
-    between.
+    A map that begins empty is a plain dict until it is settled, so that a fold of ten thousand events creates no
+    versions in between.
     """
     return _Versions(base) if base else {}
 
 
 def settled(draft: MapDraft[K, V], base: OrderedMap[K, V]) -> OrderedMap[K, V]:
-    """Return the mapping that a draft of `base` has become; the draft must not be changed any more."""
+    """Return the mapping that a draft of `base` has become; the draft must not be changed afterwards."""
     if isinstance(draft, _Versions):
         return draft.newest
     assert isinstance(draft, dict), "a draft is one of the two"
@@ -224,7 +224,7 @@ def settled(draft: MapDraft[K, V], base: OrderedMap[K, V]) -> OrderedMap[K, V]:
 
 
 class _Versions(Generic[K, V]):
-    """A draft that is a new version of a mapping after each change."""
+    """A draft that creates a new version of a mapping with each change."""
 
     __slots__ = ("newest",)
 
@@ -243,7 +243,7 @@ class _Versions(Generic[K, V]):
 
 
 def _with_entry(data: OrderedDict[K, _Entry[V]], key: K, entry: _Entry[V] | None) -> OrderedDict[K, _Entry[V]]:
-    """Return a dict with an entry where its rank says, or without one; harmless when it is done twice."""
+    """Return a dict with an entry at the place of its rank, or without the key; doing it twice does no harm."""
     if entry is None:
         data.pop(key, None)
         return data

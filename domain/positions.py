@@ -1,9 +1,9 @@
 """
 Places in the whole log.
 
-A `Position` is where one event lies; a `Moment` is a cut through the whole log: everything up to it has
-happened. On a log with one sequence (memory, SQLite) both are written as one decimal. On a log with slices
-(PostgreSQL) a position is `slice.number` and a moment is a vector. Nobody outside calculates with them.
+A `Position` is the place of one event; a `Moment` is a cut through the whole log that includes all events up to it. On
+a log with one sequence (memory, SQLite) both are written as one decimal number. On a log with slices (PostgreSQL) a
+position is `slice.number` and a moment is a vector. Other modules do not calculate with them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Position(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fals
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """A cut through the log: for each slice the number of the last event that is included."""
+    """A cut through the log: for each slice, the number of the last included event."""
 
     heads: tuple[tuple[int, int], ...] = ()
 
@@ -64,16 +64,16 @@ class Moment(msgspec.Struct, frozen=True):
             ) from error
 
     def head(self, slice_number: int) -> int:
-        """Return the last number that is included of this slice; 0 where nothing is."""
+        """Return the number of the last included event of this slice, or 0."""
         return dict(self.heads).get(slice_number, 0)
 
     @property
     def events(self) -> int:
-        """How many events have happened: positions have no holes."""
+        """The number of included events; positions have no gaps."""
         return sum(number for _, number in self.heads)
 
     def includes(self, other: Moment) -> bool:
-        """Return whether everything up to `other` has happened."""
+        """Return whether this moment includes all events up to `other`."""
         heads = dict(self.heads)
         return all(heads.get(lane, 0) >= number for lane, number in other.heads)
 
@@ -83,7 +83,7 @@ BEGINNING = Moment()
 
 class Partition(NamedTuple):
     """
-    One of `of` partitions of a log: the streams whose slice leaves `number` when it is divided by `of`.
+    One of `of` partitions of a log: the streams whose slice modulo `of` is `number`.
 
     Streams that share a root share a slice, and so a partition: contexts of a session, and forks with their parents.
     """
@@ -92,7 +92,7 @@ class Partition(NamedTuple):
     of: int
 
     def share(self, moment: Moment) -> Moment:
-        """Return what of a moment concerns this partition; on a log with one sequence, that is the moment itself."""
+        """Return the part of a moment that belongs to this partition; on a log with one sequence, the whole moment."""
         heads = [(lane, head) for lane, head in moment.heads if lane < 0 or lane % self.of == self.number]
         return Moment(tuple(heads))
 

@@ -1,8 +1,8 @@
 """
-How an event names items: by the stream and version of the event that brought each of them into the world.
+How an event names items: by the stream and version of the event that created each of them.
 
-The empty stream is the stream that the naming event itself lies in, so that a context can be adopted under
-another id. Versions are kept as runs, a byte or two for each, so that naming 50,000 items stays small.
+The empty stream name means the stream of the naming event itself, so that a context can be adopted under another id.
+Versions are stored as runs, a byte or two for each, so that an event that names 50,000 items stays small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NUMBER_BITS_MAX = 56
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One item: the event with `version` in `stream` brought it."""
+    """One item: the event with `version` in `stream` created it."""
 
     version: VersionNumber
     stream: StreamName = OWN
@@ -34,8 +34,9 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
-    Items of one stream, ascending: `runs` is a row of numbers in LEB128, the gap before each run of consecutive
-    versions and the length of the run, in turn.
+    Items of one stream, ascending.
+
+    `runs` is a sequence of numbers in LEB128: for each run of consecutive versions, the gap before it and its length.
     """
 
     stream: StreamName
@@ -43,13 +44,13 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @classmethod
     def of(cls, stream: str, versions: Iterable[int]) -> Span:
-        """Return the span of these versions, of which there is at least one, and which must ascend."""
+        """Return the span of these versions: at least one, in ascending order."""
         (span,) = spans_of(Ref(version, stream) for version in versions)
         return span
 
     @classmethod
     def of_ranges(cls, stream: str, ranges: Iterable[range]) -> Span:
-        """Return the span of these ranges of versions, which must ascend and not touch."""
+        """Return the span of these ranges of versions, which must ascend and must not be adjacent."""
         numbers: list[int] = []
         end = 0
         for run in ranges:
@@ -70,7 +71,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return ranges
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where it names what cannot be."""
+        """Raise InvalidInputError if it names impossible versions."""
         end = 0
         for run in self.ranges():
             if run.start < max(end, 1) or not run:
@@ -91,13 +92,15 @@ def span_of(ref: Ref) -> Span:
 
 
 def spans_of(refs: Iterable[Ref]) -> tuple[Span, ...]:
-    """Return spans that name these items in this order: a new one wherever the stream changes or a version falls."""
+    """Return spans of these items in order; a new one begins when the stream changes or a version decreases."""
     return joined_spans((ref.stream, range(ref.version, ref.version + 1)) for ref in refs)
 
 
 def joined_spans(runs: Iterable[tuple[str, range]]) -> tuple[Span, ...]:
     """
-    Return spans that name runs of versions in this order: a new one wherever the stream changes or a version falls.
+    Return spans that name runs of versions in this order.
+
+    A new span begins when the stream changes or a version decreases.
     """
     spans: list[Span] = []
     ranges: list[range] = []

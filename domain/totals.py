@@ -1,7 +1,7 @@
 """
-The number of items and tokens of a container, or the change of them by an event.
+The number of items and tokens of a container, or their change by an event.
 
-An event says its change, so that totals can be kept without looking an item up.
+An event contains its change, so that totals can be kept without reading an item.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .log.admission import Total
 
 
 class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A number of items, of user messages among them, and of estimated tokens; negative where they go."""
+    """Numbers of items, of user messages among them, and of estimated tokens; negative for items that leave."""
 
     items: Total = 0
     turns: Total = 0

@@ -1,8 +1,8 @@
 """
-Words: what of a text can be searched, and what a query asks for; the same for every store.
+Words: the searchable words of a text, and the terms of a query; the same for every store.
 
-Text is cut here, and nowhere else: a database is given words with blanks between them, and a query of such words, so
-that its own idea of words, letters and operators never comes into play.
+Only this module splits text. A database gets words separated by blanks, and queries of such words. So its own rules for
+words, letters and operators never matter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .errors import InvalidInputError, LimitExceededError
 
 WORD_LENGTH_MAX = 128
-# What PostgreSQL takes as different words of one text, less what their places need.
+# The limit of PostgreSQL for the different words of one text, minus the space for their positions.
 WORDS_BYTES_MAX = 900_000
 QUERY_WORDS_MAX = 64
 SNIPPET_LENGTH = 160
@@ -24,8 +24,8 @@ SHOWN_LENGTH = 40
 _ASCII = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# Scripts that put no blanks between words, or endings right behind them: Thai, Lao, Burmese, Khmer; kana, ideographs
-# and what stands between them; Hangul. Each of their characters is a word, and a word of theirs a phrase.
+# Scripts without blanks between words, or with endings directly after them: Thai, Lao, Burmese, Khmer; kana, ideographs
+# and the characters between them; Hangul. Each of their characters is a word, and a word in them is a phrase.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -33,29 +33,30 @@ _TERM = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
 
 
 class Term(NamedTuple):
-    """Words that stand side by side; with `is_prefix` the last one may go on."""
+    """Adjacent words; with `is_prefix` the last one may be the beginning of a longer word."""
 
     words: str
     is_prefix: bool = False
 
     def count_in(self, words: str) -> int:
-        """Return how often the term stands in the words of a text."""
+        """Return how often the term occurs in the words of a text."""
         return f" {words} ".count(self.pattern)
 
     @property
     def pattern(self) -> str:
-        """A search in words that have a blank before and behind them."""
+        """The string to search for in words that have a blank before and after them."""
         return f" {self.words}" if self.is_prefix else f" {self.words} "
 
 
 def parse_query(query: str) -> tuple[Term, ...]:
     """
-    Return what must all be found: words, "phrases", and beginnings of words (`begin*`); no other sign has a meaning.
+    Return the terms that must all be found: words, "phrases", and beginnings of words (`begin*`).
 
-    A term of several words, like `foo-bar` or a run of ideographs, is looked for as a phrase.
+    Other signs have no meaning. A term of several words, like `foo-bar` or a sequence of ideographs, is searched as a
+    phrase.
 
     Raises:
-        InvalidInputError: there is no letter or digit in it.
+        InvalidInputError: the query has no letter or digit.
         LimitExceededError: it has more than QUERY_WORDS_MAX words.
     """
     if not isinstance(query, str):
@@ -77,8 +78,8 @@ def words_of(text: str) -> str:
     """
     Return the words of a text, in their order, with a blank between them.
 
-    A word is letters, digits and the marks that belong to them, in lower case, without accents, cut off behind
-    WORD_LENGTH_MAX characters. Words behind WORDS_BYTES_MAX bytes of different words are left out.
+    A word is letters, digits and the marks that belong to them, in lower case, without accents, cut after
+    WORD_LENGTH_MAX characters. When the different words exceed WORDS_BYTES_MAX bytes, the rest of the text is left out.
     """
     words = _spread(text).split()
     if max(map(len, words), default=0) > WORD_LENGTH_MAX:
@@ -91,13 +92,13 @@ def _spread(text: str) -> str:
     """Return the text with a blank wherever a word ends."""
     if text.isascii():
         return text.lower().translate(_ASCII)
-    # Compatibility forms too: a full-width letter is that letter, a ligature its letters.
+    # This also replaces compatibility forms: a full-width letter becomes the plain letter, a ligature its letters.
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold())
     return unicodedata.normalize("NFKC", bare).translate(_Spreading())
 
 
 class _Spreading(dict[int, str | None]):
-    """The folded form of each character, computed when it first comes."""
+    """The folded form of each character, computed when it is first needed."""
 
     def __missing__(self, code: int) -> str | None:
         self[code] = becomes = _spread_character(chr(code))
@@ -107,7 +108,7 @@ class _Spreading(dict[int, str | None]):
 def _spread_character(char: str) -> str | None:
     category = unicodedata.category(char)
     if _SELECTORS.match(char) or category == "Me" or (category == "Cf" and char != "\u200b"):
-        # Characters that are invisible within a word, or only say how it looks, do not end it.
+        # Characters that are invisible within a word, or only change its look, do not end it.
         return None
     if category[0] not in "LN" and category not in ("Mn", "Mc", "Co"):
         return " "
@@ -126,7 +127,7 @@ def _within_limit(words: list[str]) -> list[str]:
 
 
 def snippet_of(text: str, term: Term) -> str:
-    """Return a piece of `text` on one line: from a little before the first place where `term` stands."""
+    """Return a piece of `text` on one line; it begins a little before the first occurrence of `term`."""
     words_before = f" {words_of(text)} ".partition(term.pattern)[0].count(" ")
     start = _place_behind(text, words_before) - SNIPPET_LEAD
     first = max(0, min(start, len(text) - SNIPPET_LENGTH))
@@ -135,12 +136,12 @@ def snippet_of(text: str, term: Term) -> str:
 
 
 def _place_behind(text: str, words_before: int) -> int:
-    """Return an index within this many words of the beginning, or at their end: halves of the text are counted."""
+    """Return an index in the word that follows this many words, by halving the text and counting words."""
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2
         is_within_word = " " not in _spread(text[middle - 1 : middle + 1])
-        # A word that the middle cuts is counted with what follows.
+        # A word that is cut by the middle counts in the second half.
         count = len(_spread(text[low:middle]).split()) - is_within_word
         if words_before < count:
             high = middle

@@ -57,6 +57,7 @@ def _shortened(message: str) -> str:
 
 
 def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[str, object]) -> RefoldError:
+    # `__init__` would build the message again, from arguments that are not there any more.
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error

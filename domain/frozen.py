@@ -34,6 +34,7 @@ class FrozenList(list[T], Generic[T]):
         return (type(self), (list(self),))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenList[T]:
+        # It cannot change, so it is its own copy.
         return self
 
 

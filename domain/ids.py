@@ -110,6 +110,7 @@ def require_name(name: str) -> str:
 
 def microseconds(time: datetime) -> int:
     """Return an aware time in microseconds since 1970, UTC."""
+    # In integers: a float of seconds may be off by a microsecond.
     since = time - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 

@@ -125,6 +125,7 @@ def refs_of(spans: Iterable[Span]) -> Iterator[Ref]:
 
 
 def _packed(numbers: Iterable[int]) -> bytes:
+    # Seven bits a byte, the lowest first; the eighth bit means that another byte follows.
     packed = bytearray()
     for number in numbers:
         while number > 127:

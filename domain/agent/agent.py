@@ -270,6 +270,7 @@ class Agent(Guarded):
             while self._current_turn is not None or not self._queue.empty():
                 await self._pass_gate()
                 await self._run_hooks(AgentHook.BEFORE_TURN, self)
+                # An agent of `from_dict` begins with the turn that was running when it was saved.
                 turn = self._queue.get_nowait() if self._current_turn is None else self._current_turn
                 self._current_turn = turn
                 async with aclosing(self._values_of(turn)) as values:

@@ -115,6 +115,7 @@ async def produced(start: Callable[[], AsyncGenerator[T]], seconds: float) -> As
             async with aclosing(start()) as started:
                 async for value in started:
                     values.put_nowait(value)
+                    # The tool continues only when the consumer asks for the next value.
                     await values.join()
         finally:
             values.put_nowait(end)
@@ -244,6 +245,7 @@ class Turn(Guarded, Generic[T]):
         """Return a separate turn for the same call, which is not running."""
         twin = copy.copy(self)
         twin.__dict__.update(_is_running=False, _lent_hooks=[])
+        # `copy.copy` shares these, so they are copied one by one.
         twin.args, twin.kwargs, twin.hooks = list(self.args), dict(self.kwargs), list(self.hooks)
         twin.metadata = copy.copy(self.metadata)
         return twin

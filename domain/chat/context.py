@@ -380,6 +380,7 @@ class ChatContext(ChatView["ChatContext"]):
     ) -> Item:
         is_fresh = "id" in made_up
         if not is_fresh:
+            # The caller chose the id: see `_record_items`.
             _ = self._writer.state
         command = AddItems(self._writer.place.stream, (event,), fresh=is_fresh)
         outcome = self._writer.execute(

@@ -45,6 +45,7 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
         in_batch = False
         calls = waiting.get(item.call_id) if kind is FunctionReturned else None  # type: ignore[union-attr]
         if calls:
+            # The first call of the newest batch that still waits.
             newest = bisect_left(calls, calls[-1][0], key=lambda call: call[0])
             call = calls.pop(newest)[1]
             pairs.output_of[call] = index

@@ -264,6 +264,7 @@ def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
         if not new:
             continue
         seen.update(item.id for item in new)
+        # Consecutive items of the model are one answer, and so one call.
         is_model = _is_model(new[0])
         # Calls of a parent are not counted here.
         yield _Step(version, new, before, is_model and not was_model and version > 0)

@@ -50,6 +50,7 @@ _OUTPUT_FIELDS = set(FunctionCallOutput.model_fields)
 _HANDOFF_FIELDS = set(AgentHandoff.model_fields)
 _CONFIG_FIELDS = set(AgentConfigUpdate.model_fields)
 _new = object.__new__
+# The slots of a pydantic model, which are set without its validation.
 _put_fields, _put_names, _put_extra, _put_private = (
     BaseModel.__dict__[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")

@@ -151,6 +151,7 @@ class UniqueIds:
             taken[wanted] = 1
             return wanted
         number = taken[wanted] + 1
+        # A recorded id may look like a renamed one.
         while (renamed := f"{wanted}_{number}") in taken:
             number += 1
         taken[wanted] = number

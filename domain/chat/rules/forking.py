@@ -114,6 +114,7 @@ def recent_turns(items: Items, turns: int, keeps: Callable[[ChatItemEvent], bool
     cut = users[-turns] if len(users) > turns else 0
     tail = set(order[cut:])
     passing = matching(items, keeps)
+    # Without its call, the output of an earlier call would be alone in the fork.
     outputs_of_earlier = _answers_to(items, set(order[:cut]))
     instructions = [o for o in passing if is_instructions(items.arena.items[o])]
     hoisted = set(instructions)

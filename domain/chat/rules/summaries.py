@@ -76,6 +76,7 @@ def _going(items: Items, shown: Sequence[ChatItemEvent], cut: int) -> list[ChatI
         partner = pairs.partner(place)
         stays = isinstance(item, HandedOff | ConfigUpdated) or is_instructions(item)
         stays = stays or items.is_pinned(order[place])
+        # A call and its output stay or leave together.
         if partner is not None:
             stays = stays or partner >= cut or items.is_pinned(order[partner])
         if not stays:

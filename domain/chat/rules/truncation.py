@@ -179,6 +179,7 @@ class Truncation:
         return None if outputs and next(reversed(outputs)) > call else call
 
     def _is_open(self, call_id: str) -> bool:
+        # An id with only calls or only outputs is open too: `_orphans` removes those.
         is_called, is_answered = bool(self._calls.get(call_id)), bool(self._outputs.get(call_id))
         return is_called != is_answered or self._waiting(call_id) is not None
 
@@ -192,6 +193,7 @@ class Truncation:
         held: list[int] = []
         while self._loose and self._is_over():
             place, _ = self._loose.popitem(last=False)
+            # Protected only for now: it is put back below, because a later truncation may remove it.
             if place == self._last_user or place in kept:
                 held.append(place)
                 continue

@@ -53,6 +53,7 @@ def mark_messages(messages: Sequence[dict[str, Any]]) -> None:
         _marked(block)
     if len(ends) < 3:
         return
+    # Rounded down to full rows, so that this breakpoint does not move while a row fills up.
     full = ends[-2][0] // BLOCKS_A_ROW * BLOCKS_A_ROW
     still = [block for end, block in ends[:-2] if end <= full]
     if still:
@@ -124,6 +125,7 @@ class _Thread:
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"].extend(blocks)
             return
+        # The first message must be a user's.
         if not messages and role == "assistant":
             messages.append({"role": "user", "content": [_text(DUMMY_FIRST)]})
         messages.append({"role": role, "content": blocks})

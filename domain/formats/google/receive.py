@@ -101,6 +101,7 @@ class _Reader:
         if said or beside or not content.get("parts"):
             self._receiver.say(role, said, {"google": beside} if beside else {}, where)
         if calls:
+            # Calls of earlier contents that were not answered wait no longer.
             self._waiting = [self._called(part, there) for part, there in calls]
 
     def _said(self, part: Part, where: str) -> str | Image | None:
@@ -139,6 +140,7 @@ class _Reader:
 def _output_of(response: Any, where: str) -> tuple[str, bool]:
     if isinstance(response, Mapping) and len(response) == 1:
         (kind, value) = next(iter(response.items()))
+        # Outputs are sent in this form; any other response is kept as JSON.
         if kind in ("output", "error") and isinstance(value, str):
             return value, kind == "error"
     return as_text(response, where), False

@@ -91,6 +91,7 @@ class _Thread:
         if kind == self._kind:
             self._contents[-1]["parts"].extend(parts)
             return
+        # The first content must be a user's.
         if not self._kind and kind == "model":
             self._contents.append({"parts": [{"text": DUMMY_FIRST}], "role": "user"})
         self._kind = kind

@@ -46,10 +46,8 @@ class Inserter:
         self._end = _END.format(p=prefix)
         self._add = f"INSERT INTO {prefix}event VALUES ({', '.join('?' * len(COLUMNS))})"
         self._add_stream = f"INSERT INTO {prefix}stream (id, slice) VALUES (?, ?)"
-        # Adds nothing if the log does not end at its last parameter, a digest: then the id is NULL, which is refused.
-        self._add_stream_behind = (
-            f"INSERT INTO {prefix}stream (id, slice) VALUES (iif(({self._end}) = ?3, ?1, NULL), ?2)"
-        )
+        # Adds nothing if the log does not end at its first parameter, a digest: then the id is NULL, which is refused.
+        self._add_stream_behind = f"INSERT INTO {prefix}stream (id, slice) VALUES (iif(({self._end}) = ?, ?, NULL), ?)"
         self._add_behind = [_add_behind(prefix, count) for count in range(ROWS_IN_ONE_MAX + 1)]
 
     def add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
@@ -94,7 +92,7 @@ class Inserter:
 
         def add(connection: sqlite3.Connection) -> list[int]:
             keys = [
-                int(connection.execute(self._add_stream_behind, (*stream, last)).lastrowid or 0) for stream in streams
+                int(connection.execute(self._add_stream_behind, (last, *stream)).lastrowid or 0) for stream in streams
             ]
             self.add(connection, [(row[0], keys[-row[1] - 1], *row[2:]) if row[1] < 0 else row for row in rows])
             return keys

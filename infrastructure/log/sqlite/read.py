@@ -79,7 +79,7 @@ PARTS_OF_STREAM = (
     # LEFT JOIN: a part whose block is missing is reported, not left out.
     " FROM part LEFT JOIN block ON block.key = part.block"
     # No part is longer than a block, so later parts of the stream need not be read.
-    f" WHERE stream = ?1 AND last_version BETWEEN ?2 AND ?3 + {SLICE_EVENTS} AND first_version <= ?3"
+    f" WHERE stream = ? AND last_version BETWEEN ? AND ? + {SLICE_EVENTS} AND first_version <= ?"
     " ORDER BY last_version"
 )
 ROWS_OF_STREAM = (
@@ -101,24 +101,24 @@ ROWS_BETWEEN = (
     " WHERE position BETWEEN ? AND ? ORDER BY position"
 )
 # Streams whose slice has this remainder: they make up a partition of the log.
-IN_PARTITION = "stream.slice % ?3 = ?4"
+IN_PARTITION = "stream.slice % ? = ?"
 STREAMS_OF_PARTITION = (
     "SELECT DISTINCT stream.id FROM block JOIN part ON part.block = block.key JOIN stream ON stream.key = part.stream"
-    f" WHERE segment BETWEEN ?1 AND ?2 AND {IN_PARTITION}"
+    f" WHERE segment BETWEEN ? AND ? AND {IN_PARTITION}"
 )
 BLOCKS_OF_PARTITION = (
-    f"SELECT {BLOCK_COLUMNS} FROM block WHERE segment BETWEEN ?1 AND ?2 AND EXISTS (SELECT 1 FROM part"
+    f"SELECT {BLOCK_COLUMNS} FROM block WHERE segment BETWEEN ? AND ? AND EXISTS (SELECT 1 FROM part"
     f" JOIN stream ON stream.key = part.stream WHERE part.block = block.key AND {IN_PARTITION})"
 )
 ROWS_OF_PARTITION = (
     "SELECT stream, version, position, recorded_at, meta, payload, digest FROM event"
-    f" JOIN stream ON stream.key = event.stream WHERE position BETWEEN ?1 AND ?2 AND {IN_PARTITION} ORDER BY position"
+    f" JOIN stream ON stream.key = event.stream WHERE position BETWEEN ? AND ? AND {IN_PARTITION} ORDER BY position"
 )
 _place = attrgetter("position.number")
 DIGEST_OF_ROW = "SELECT digest FROM event WHERE stream = ? AND version = ?"
 DIGEST_IN_BLOCK = (
-    "SELECT substr(digests, 32 * (start + ?1 - first_version) + 1, 32) FROM part JOIN block"
-    " ON block.key = part.block WHERE stream = ?2 AND last_version >= ?1 AND first_version <= ?1"
+    "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
+    " ON block.key = part.block WHERE stream = ? AND last_version >= ? AND first_version <= ?"
     " ORDER BY last_version LIMIT 1"
 )
 # For several streams and versions, with the streams given by their ids.
@@ -273,7 +273,7 @@ class Reader:
         is_one, (open_block, open_row) = len(batch.ranges) == 1, openers
         pieces: list[tuple[int, list[Any]]] = []
         digests = {0: NO_DIGEST}
-        for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until)):
+        for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until, until)):
             block, count = Block(*columns[2:]), last - first + 1
             begin, end = max(first, after + 1), min(last, until) + 1
             if block.key is None:
@@ -425,7 +425,7 @@ def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key
         key = named[0] if named else 0
     found = (
         connection.execute(DIGEST_OF_ROW, (key, version)).fetchone()
-        or connection.execute(DIGEST_IN_BLOCK, (version, key)).fetchone()
+        or connection.execute(DIGEST_IN_BLOCK, (version, key, version, version)).fetchone()
     )
     return digest_of_row(f"event {stream}@{version}", found[0]) if found else None
 

@@ -54,15 +54,15 @@ BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
 BORDERS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 FIND = """
     WITH within (stream, last) AS MATERIALIZED
-        (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?3))
+        (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
     SELECT {columns}, -bm25({table}_words) AS fit
     FROM {table}_words JOIN {table} AS r ON r.number = {table}_words.rowid
-    WHERE {table}_words MATCH ?1
-        AND (?2 IS NULL OR r.kind = ?2)
-        AND (?3 IS NULL
+    WHERE {table}_words MATCH ?
+        AND (? IS NULL OR r.kind = ?)
+        AND (? IS NULL
             OR EXISTS (SELECT 1 FROM within WHERE within.stream = r.stream AND r.version <= within.last))
     ORDER BY fit DESC, r.recorded_at DESC, r.version DESC, r.key
-    LIMIT ?4
+    LIMIT ?
 """
 
 
@@ -217,7 +217,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         sql = FIND.format(table=self.sql.table(projection), columns=columns(projection, "r."))
         phrases = " AND ".join(map(_phrase, query.terms))
         streams = None if query.streams is None else json.dumps(list(query.streams.items()))
-        return Statement(sql, (phrases, query.kind, streams, query.limit))
+        return Statement(sql, (streams, phrases, query.kind, query.kind, streams, query.limit))
 
     def index_fault(self, projection: Projection) -> str | None:
         """

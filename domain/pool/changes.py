@@ -1,8 +1,8 @@
 """
-The changes of queues and pools: the command of each, and the hooks that are called before and after it.
+The changes of queues and pools: the command of each change, and the hooks that are called before and after it.
 
-A change is prepared on the present state, announced on a stage and recorded; then the hooks that come after it are
-called. Where it must be recorded behind an event of another writer, it is prepared and announced again.
+A change is prepared on the present state, announced to hooks on a stage, and recorded; then the hooks that follow the
+change are called. When another writer recorded an event first, the change is prepared and announced again behind it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from .state import ContainerState, Departures, Resolved, absolute, fold, named_i
 
 
 class Stage:
-    """A container's state while its hooks are told of a change, step by step."""
+    """A container's state while hooks are called for a change, step by step."""
 
     def __init__(self, owner: object, state: ContainerState) -> None:
         self.owner, self.state = owner, state
-        # A task that a hook started may outlive the change; it then sees what is, like everybody else.
+        # A task that a hook started may run longer than the change; it then sees the container's state as everybody
+        # does.
         self.is_open = True
         self.process = os.getpid()
 
     def see(self, *events: ContainerEvent | Resolved) -> None:
-        """Let the hooks that follow see the container behind `events`."""
+        """Add `events` to the state that the next hooks see."""
         self.state = fold(self.state, events)
 
 
@@ -43,7 +44,7 @@ _STAGES: ContextVar[tuple[Stage, ...]] = ContextVar("refold_stages", default=())
 def stage_of(owner: object) -> Stage | None:
     """Return the stage that is set for the container of a journal in this flow of control, if any."""
     for stage in reversed(_STAGES.get()):
-        # A child that a hook forked is not told of the change either.
+        # In a child process that a hook forked, the stage does not count either.
         if stage.owner is owner and stage.is_open and stage.process == os.getpid():
             return stage
     return None
@@ -51,7 +52,7 @@ def stage_of(owner: object) -> Stage | None:
 
 @contextmanager
 def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
-    """Set a stage for the container of a journal within the block."""
+    """Set a stage for the container of a journal while the block runs."""
     stage = Stage(owner, state)
     token = _STAGES.set((*_STAGES.get(), stage))
     try:
@@ -63,13 +64,13 @@ def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
 
 def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: Sequence[str]) -> list[Held]:
     """
-    Return the items of the container `stream` that left with its events so far under these names: births, or in a
-    pool ids.
+    Return the items that left the container `stream` with its events so far and have these names: their origins, or in
+    a pool also ids.
 
-    An id means the item that left last with it. The items are named with their stream.
+    An id means the last item with this id that left. The items' names include their stream.
 
     Raises:
-        NotFoundError: no such item left, or it is back.
+        NotFoundError: no such item left, or it was restored.
     """
     departures = Departures(stream)
     departures.go_on(events)
@@ -84,12 +85,12 @@ def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: S
     return list(found.values())
 
 
-# Those of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
+# The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
 
 
 class Owner(Protocol):
-    """A queue or a pool, as its changes see it."""
+    """A queue or a pool, as the code of its changes uses it."""
 
     kind: ClassVar[Kind]
 
@@ -99,65 +100,66 @@ class Owner(Protocol):
 
     @property
     def log(self) -> Log:
-        """The log that it lives in."""
+        """The log that stores it."""
 
     def __iter__(self) -> Iterator[ContextItem[Any]]:
         """Yield its items."""
 
     def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
-        """Return the events up to a version as they are folded."""
+        """Return the events up to a version in the form that the fold takes."""
 
     def added_event(self, item: object) -> AddedEvent:
-        """Return the event that brings an item in."""
+        """Return the event that adds an item."""
 
     def has_hooks(self, name: str) -> bool:
-        """Return whether any hook is called for the type with this name."""
+        """Return whether any hook of this type is registered."""
 
     async def fire(self, name: str, *args: Any) -> None:
-        """Call the hooks of the type with this name."""
+        """Call the hooks of this type."""
 
 
 class Change:
     """
-    One change of one container; `asked` names the hook types that are called before it.
+    A change of one container; `asked` names the types of hooks that are called before it.
 
-    What `catches_up` is made once more behind what another writer did first; of an edit its caller is told.
+    When another writer came first, a change with `catches_up` is made again behind that; any other change raises an
+    error.
     """
 
     asked: tuple[str, ...] = ()
     catches_up: bool = True
-    # Whether it takes a look at the log, or at everything that is held: not for a running loop to wait for.
+    # Whether `prepare` reads the log or all items: that takes too long for a running event loop.
     is_long = False
 
     def call(self) -> object:
-        """Return what stands for the change in the fingerprint of a call: what its caller gave."""
+        """Return the arguments that the caller gave; the fingerprint of the call is made from them."""
         raise NotImplementedError
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return what is to be done, given the present state; may read the log."""
+        """Return the command for the present state; may read the log."""
         raise NotImplementedError
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks that may stop the change, each with the container as it then is."""
+        """Call the hooks that may stop the change, each with the container's state at that step."""
 
     def see_result(self, container: Owner) -> None:
-        """Take what `tell` will show, before anybody else changes the container."""
+        """Keep the state that `tell` will pass to hooks, before another change follows."""
 
     async def tell(self, container: Owner) -> None:
-        """Call the hooks that come after the change."""
+        """Call the hooks that follow the change."""
 
 
 class Coming(NamedTuple):
-    """An item that is to come in, and the event that lets hooks see it there."""
+    """An item to be added, and the event that lets hooks see it in the container."""
 
     item: ContextItem[Any]
     event: ContainerEvent | Resolved
 
 
 async def announce_coming(container: Owner, stage: Stage, coming: Sequence[Coming]) -> None:
-    """Tell a container's hooks of items before they come in, and of each that makes room for one."""
+    """Call a container's hooks for items before they are added, and for each item that leaves to make room."""
     if container.has_hooks("BEFORE_APPEND"):
-        # Only where somebody wants the list does a change cost what the queue holds.
+        # The list is made only if a hook takes it, because it costs time for each item in the queue.
         current = [held.item for held in stage.state.items.values()]
         await container.fire("BEFORE_APPEND", container, [one.item for one in coming], current)
     for one in coming:
@@ -169,19 +171,19 @@ async def announce_coming(container: Owner, stage: Stage, coming: Sequence[Comin
 
 
 async def announce_leaving(container: Owner, stage: Stage, leaving: Iterable[Held], reason: str = "limit") -> None:
-    """Tell of items that are evicted, one by one, each while it is still there."""
+    """Call the hooks for items that are evicted, one by one, each while it is still in the container."""
     for held in leaving:
         await fire_with_item(container, "ON_EVICT", held)
         stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
 
 
 def current_for_hooks(container: Owner) -> list[ContextItem[Any]]:
-    """Return what a container holds, if a hook will be shown it: else nobody needs the items, nor their classes."""
+    """Return the items of a container if a hook will take them. Otherwise neither they nor their classes are loaded."""
     return list(container) if container.has_hooks("AFTER_APPEND") else []
 
 
 async def tell_came(container: Owner, came: Sequence[Held | ContextItem[Any]], current: list[ContextItem[Any]]) -> None:
-    """Tell a container's hooks, if it has any, of items that came in."""
+    """Call a container's hooks, if it has any, for items that were added."""
     name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
     if not container.has_hooks(name):
         return
@@ -200,13 +202,13 @@ async def fire_with_item(container: Owner, name: str, held: Held | None) -> None
 
 
 class Clearing(Change):
-    """All items leave."""
+    """Remove all items."""
 
     asked = ("BEFORE_CLEAR",)
     catches_up = False
 
     def call(self) -> object:
-        """Return the name of the change: nothing is given for it."""
+        """Return the name of the change, since it has no arguments."""
         return ("clear",)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
@@ -214,18 +216,18 @@ class Clearing(Change):
         return Clear()
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Show what there was: a list of a queue's items, a dict of a pool's."""
+        """Call the hooks with the present items: a list for a queue, a dict for a pool."""
         items = [held.item for held in stage.state.items.values()]
         shown = {item.id: item for item in items} if container.kind.name == "pool" else items
         await container.fire("BEFORE_CLEAR", container, shown)
 
     async def tell(self, container: Owner) -> None:
-        """Show the empty container."""
+        """Call the hooks with the empty container."""
         await container.fire("AFTER_CLEAR", container)
 
 
 class Evicting(Change):
-    """Named items leave."""
+    """Evict items by name."""
 
     asked = ("ON_EVICT",)
     catches_up = False
@@ -235,7 +237,7 @@ class Evicting(Change):
         self._births, self._reason = births, reason
 
     def call(self) -> object:
-        """Return the births that were given, and the reason."""
+        """Return the origins and the reason that were given."""
         return ("evict", self._births, self._reason)
 
     def _leaving(self, container: Owner, state: ContainerState) -> list[Held]:
@@ -244,16 +246,16 @@ class Evicting(Change):
         return named_items(state, list(refs), stream)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command that names them as the events do."""
+        """Return the command that names the items as events do."""
         return Evict(tuple(held.ref for held in self._leaving(container, state)), self._reason)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Tell of each."""
+        """Call the hooks for each item."""
         await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
 
 
 class Restoring(Change):
-    """Items that had left come back."""
+    """Restore items that had left."""
 
     asked = COMING
     catches_up = False
@@ -269,12 +271,12 @@ class Restoring(Change):
         return ("restore", self._names)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Look them up in the log, since the state holds only what is there."""
+        """Look the items up in the log, since the state holds only present items."""
         self._items = returning(container.stream, container.completed_events(state.version), self._names)
         return Restore(tuple(self._items))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Tell of each as of one that is new."""
+        """Call the same hooks as for new items."""
         coming = [
             Coming(
                 held.item, Resolved(container.kind.restored(items=spans_of([held.ref]), change=held.totals), (held,))
@@ -284,16 +286,16 @@ class Restoring(Change):
         await announce_coming(container, stage, coming)
 
     def see_result(self, container: Owner) -> None:
-        """Take what is there now, if a hook will want it."""
+        """Keep the present items, if a hook will take them."""
         self._current = current_for_hooks(container)
 
     async def tell(self, container: Owner) -> None:
-        """Tell of them as of new ones."""
+        """Call the same hooks as for new items."""
         await tell_came(container, self._items, self._current)
 
 
 class ChangingSettings(Change):
-    """The limit or the tags become others."""
+    """Change the limit or the tags."""
 
     asked = ("ON_EVICT",)
     catches_up = False
@@ -302,25 +304,25 @@ class ChangingSettings(Change):
         self._limit, self._tags = limit, tags
 
     def call(self) -> object:
-        """Return those of the two that were given."""
+        """Return the settings that were given."""
         return ("change_settings", [] if self._limit is ... else [self._limit], self._tags)
 
     def _new_limit(self, state: ContainerState) -> int | None:
         return state.limit if isinstance(self._limit, EllipsisType) else self._limit
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Leave what was not given as it is."""
+        """Return the command; a setting that was not given stays as it is."""
         return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Tell of the items that have no room any more."""
+        """Call the hooks for the items that must leave because of a smaller limit."""
         limit = self._new_limit(stage.state)
         too_many = 0 if limit is None else len(stage.state.items) - limit
         await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])
 
 
 class Adding(Change):
-    """Given items come in."""
+    """Add items."""
 
     asked = COMING
 
@@ -329,7 +331,7 @@ class Adding(Change):
         self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
-        """Return the items as events have them, which is as they were given."""
+        """Return the items as they were given, in the form that events have."""
         return ("add", self._events)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
@@ -337,21 +339,21 @@ class Adding(Change):
         return Add(tuple(self._events))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Tell of what comes, and of what makes room."""
+        """Call the hooks for the items that are added, and for those that make room."""
         coming = [Coming(item, event) for item, event in zip(self._items, self._events, strict=True)]
         await announce_coming(container, stage, coming)
 
     def see_result(self, container: Owner) -> None:
-        """Take what is there now, if a hook will want it."""
+        """Keep the present items, if a hook will take them."""
         self._current = current_for_hooks(container)
 
     async def tell(self, container: Owner) -> None:
-        """Tell of what came."""
+        """Call the hooks for the items that were added."""
         await tell_came(container, self._items, self._current)
 
 
 class Removing(Change):
-    """An item is taken out of a pool."""
+    """Remove an item from a pool."""
 
     asked = ("BEFORE_REMOVE",)
     catches_up = False
@@ -365,7 +367,7 @@ class Removing(Change):
         return ("remove", self._id, self._reason)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Return the command to remove it, if it is there."""
+        """Return the command to remove the item, if it is there."""
         held = state.items.get(self._id)
         if held is None:
             raise NotFoundError(f"the pool has no item {self._id!r}")
@@ -373,9 +375,9 @@ class Removing(Change):
         return Remove(self._id, self._reason)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Tell of it while it is there."""
+        """Call the hooks while the item is still there."""
         await fire_with_item(container, "BEFORE_REMOVE", self._held)
 
     async def tell(self, container: Owner) -> None:
-        """Tell of it when it is gone."""
+        """Call the hooks after the item left."""
         await fire_with_item(container, "AFTER_REMOVE", self._held)

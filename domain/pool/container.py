@@ -1,10 +1,10 @@
 """
-What queues and pools have in common: items that can be read, hooks that are asked, and changes that are recorded.
+The common part of queues and pools: reading items, calling hooks, and recording changes.
 
-Changes of one container are made one after the other. Each is told to the hooks first, who see it step by step and
-may stop it by raising; then it is recorded as one, or not at all. The hooks that come after it are called when it is
-in the log, and no longer hold up others. When another writer came first, what is added is told and recorded once more
-behind that; an edit is refused.
+The changes of one container are made one after the other. Before a change is recorded, its hooks are called; they see
+the change step by step, and may stop it by raising. Then the change is recorded completely, or not at all. The hooks
+that follow it are called when it is in the log; other changes do not wait for them. When another writer came first,
+added items are announced and recorded again behind that, and an edit is refused.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ async def carried_out(
     key: str | None,
 ) -> Outcome:
     """
-    Ask the hooks of a container, if it has any for this, and record a change.
+    Call the hooks that come before a change, if there are any, and record it.
 
     Raises:
-        ConcurrencyError: another writer came first, and it is an edit, or strict by `expected_version`.
-        whatever a hook raises: then nothing was recorded.
+        ConcurrencyError: another writer came first, and the change is an edit, or `expected_version` was given.
+        Any error that a hook raises: then nothing was recorded.
     """
     before = await repeated(journal, change, key)
     if before is not None:
@@ -65,7 +65,7 @@ async def carried_out(
         state, command = await _prepared(container, journal, change)
         expected = state.version if expected_version is None else expected_version
         if expected == state.version and any(container.has_hooks(name) for name in change.asked):
-            # What the rules refuse no hook hears of.
+            # No hook is called for a change that the rules refuse.
             container.decider.decide(command, state)
             with staged(journal, state) as stage:
                 await change.announce(container, stage)
@@ -74,7 +74,7 @@ async def carried_out(
         try:
             outcome = await _waiting(container, journal, record)
         except ConcurrencyError:
-            # Where only this view went on, while its hooks were asked, nobody else came first.
+            # If only this view went on while its hooks ran, no other writer came first.
             is_behind = journal.version == expected
             is_final = expected_version is not None or (is_behind and not change.catches_up)
             if is_final or attempt == CATCH_UPS_MAX - 1:
@@ -87,7 +87,7 @@ async def carried_out(
 
 
 async def repeated(journal: Journal[ContainerState], change: Change, key: str | None) -> Outcome | None:
-    """Return what was recorded by a change under its key, if it was: what it did then may not be possible any more."""
+    """Return the outcome that was recorded under this key, if any: the change itself may not be possible any more."""
     open_transaction = current_transaction(journal.log)
     has_key = key is not None if open_transaction is None else open_transaction.idempotency_key is not None
     return await finished_in_thread(partial(journal.repeated, change.call, key)) if has_key else None
@@ -100,38 +100,38 @@ async def _prepared(
         state = journal.state
         return state, change.prepare(container, state)
 
-    # Most changes need the state alone: a thread would cost more than all of it.
+    # Most changes need only the state; a thread would cost more than the change.
     is_at_hand = journal.is_loaded and not change.is_long
     return prepare() if is_at_hand else await _waiting(container, journal, prepare)
 
 
 def _version_told(now: ContainerState, told: ContainerState) -> int:
-    """Return the version on which what the hooks were told holds: one of them may have given a version a name."""
+    """Return the present version if the hooks saw the present items and settings: a hook may have named a version."""
     is_same = now.items is told.items and (now.limit, now.tags) == (told.limit, told.tags)
     return now.version if is_same else told.version
 
 
 async def _waiting(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:
-    """Do what may wait for a disk in a thread; where there is none to wait for, right here."""
+    """Run `work` in a thread if it may wait for a disk, else directly."""
     may_wait = not container.is_detached and (journal.durability == "commit" or not journal.is_loaded)
     return await finished_in_thread(work) if may_wait else work()
 
 
-# What an integer of an event can hold on every log.
+# The largest integer that an event can hold on every log.
 LIMIT_MAX = 2**63 - 1
 
 
 class NotALimitError(RefusedError, TypeError):
-    """The limit of a queue or a pool was to be something else than a whole number."""
+    """The given limit of a queue or a pool is not a whole number."""
 
 
 def require_limit(limit: Any, kind: Kind) -> int | None:
     """
-    Return a limit as a number, or None, which a pool may have for "no limit".
+    Return a limit as a number, or None, which means "no limit" for a pool.
 
     Raises:
-        InvalidInputError: it is less than 1, or too large.
-        TypeError: it is no whole number.
+        InvalidInputError: the limit is less than 1, or too large.
+        TypeError: the limit is not a whole number.
     """
     if limit is None and kind.name == "pool":
         return None
@@ -151,7 +151,7 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
     Return tags, each once, sorted.
 
     Raises:
-        InvalidInputError: a tag is no text.
+        InvalidInputError: a tag is not a text.
     """
     if not isinstance(tags, Iterable | None):
         raise InvalidInputError(f"the tags are {tags!r}: take a list of texts")
@@ -167,18 +167,20 @@ T = TypeVar("T")
 
 
 class NotAnItemError(RefusedError, TypeError):
-    """Something else than a ContextItem was to be put into a queue or a pool."""
+    """An object that is not a ContextItem was given to a queue or a pool."""
 
 
 class HooksShown:
-    """The hooks of a view: those of what it shows. A container that can be changed has an attribute that hides it."""
+    """
+    The hooks of a view, which are those of the container that it shows. A changeable container hides this attribute.
+    """
 
     def __get__(self, container: Container[Any] | None, _kind: object) -> HooksShown | FrozenList[Hook]:
         return self if container is None else FrozenList(vars(container._shows)["hooks"])
 
 
 class Container(Context[ContainerState], Generic[T]):
-    """A queue or a pool; `hooks` are its own, called before the global ones."""
+    """A queue or a pool; `hooks` are its own hooks, which are called before the global ones."""
 
     kind: ClassVar[Kind]
     decider: ClassVar[Decider[ContainerState]]
@@ -186,7 +188,7 @@ class Container(Context[ContainerState], Generic[T]):
     hooks: list[Hook] = HooksShown()  # type: ignore[assignment]  # hidden by an attribute, but in views
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
-        """Begin a detached container, on a log of its own in memory."""
+        """Begin a detached container, with its own log in memory."""
         home = detached_home()
         journal = detached_journal(home, self.kind.name, self.decider)
         journal.execute(Begin(self.kind.opened(limit=limit, tags=require_tags(tags))))
@@ -199,7 +201,7 @@ class Container(Context[ContainerState], Generic[T]):
 
     def _show(self, shown: Context[ContainerState], version: int | None = None) -> None:
         super()._show(shown, version)
-        # They come and go, and are those of what is shown.
+        # Hooks can be added and removed at any time, so the view reads those of the container that it shows.
         self.__dict__.pop("hooks", None)
 
     def _refusal(self) -> str:
@@ -234,30 +236,30 @@ class Container(Context[ContainerState], Generic[T]):
 
     @property
     def recorded_state(self) -> ContainerState:
-        """The folded state at `version`: a change that hooks are asked about is not in it yet."""
+        """The folded state at `version`: without the change that hooks are called for at this moment."""
         return self._source.state
 
     def completed_events(self, version: int) -> Sequence[ContainerEvent | Resolved]:
-        """Return the events up to a version as they are folded."""
+        """Return the events up to a version in the form that the fold takes."""
         return self._journal.completed(version)
 
     def added_events(self) -> list[AddedEvent]:
-        """Return the events that brought the items in, in order."""
+        """Return the events that added the present items, in order."""
         return [held.event for held in self._state.items.values()]
 
     @property
     def log(self) -> Log:
-        """The log that the container lives in."""
+        """The log that stores the container."""
         return self._journal.log
 
     @property
     def tags(self) -> frozenset[str]:
-        """The labels by which global hooks choose."""
+        """The labels that select the global hooks to call."""
         return frozenset(self._state.tags)
 
     @property
     def births(self) -> list[str]:
-        """The name of each item's birth, `stream@version`, in order: by it `evict` and `restore` know the item."""
+        """The name of each item's origin, `stream@version`, in order. `evict` and `restore` take these names."""
         return [birth_of(held.ref, self.stream) for held in self._state.items.values()]
 
     def _shown(self) -> list[ContextItem[T]]:
@@ -273,18 +275,18 @@ class Container(Context[ContainerState], Generic[T]):
         return len(self) > 0
 
     def evicted(self) -> list[EvictedItem]:
-        """Return the items that left and are not back, in the order in which they left, each with how and why."""
+        """Return the items that left and were not restored, in the order in which they left, each with how and why."""
         return departed(self.stream, self.completed_events(self.version))
 
     # Changing
 
     async def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
-        Have all items leave.
+        Remove all items.
 
         Raises:
             ConcurrencyError: another writer came first.
-            whatever a hook raises: then nothing was changed.
+            Any error that a hook raises: then nothing was changed.
         """
         await self.change(Clearing(), expected_version, idempotency_key)
 
@@ -296,11 +298,11 @@ class Container(Context[ContainerState], Generic[T]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Have items leave that `births` name; `restore` takes them back.
+        Evict the items that `births` name; `restore` brings them back.
 
         Raises:
             NotFoundError: no such item is there.
-            InvalidInputError: the name of a birth is none.
+            InvalidInputError: one of `births` is not the name of an origin.
             ConcurrencyError: another writer came first.
         """
         change = Evicting(births, require_unicode(reason, "the reason"))
@@ -310,13 +312,15 @@ class Container(Context[ContainerState], Generic[T]):
         self, *names: str, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Take items back that had left, as the newest: each is named by its birth (see `evicted()`), a pool's also by
-        its id, which means the one that left last.
+        Restore items that had left, as the newest items.
+
+        Each item is named by its origin (see `evicted()`). An item of a pool can also be named by its id, which means
+        the last item with this id that left.
 
         Raises:
             NotFoundError: no such item left.
-            InvalidInputError: an item with its id is there now, or two of them have one id.
-            LimitExceededError: there are more of them than the limit lets in.
+            InvalidInputError: an item with this id is there now, or two of the items have the same id.
+            LimitExceededError: there are more items than the limit allows.
             ConcurrencyError: another writer came first.
         """
         await self.change(Restoring(names), expected_version, idempotency_key)
@@ -330,7 +334,7 @@ class Container(Context[ContainerState], Generic[T]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Set another limit or other tags; items that have no room any more are evicted, the oldest first.
+        Change the limit or the tags; where there is no room any more, the oldest items are evicted.
 
         Raises:
             InvalidInputError: the limit is less than 1.
@@ -342,10 +346,10 @@ class Container(Context[ContainerState], Generic[T]):
 
     async def rebase(self, change: Callable[[Self], Awaitable[R]]) -> R:  # type: ignore[override]  # its calls are async
         """
-        Refresh, await `change(self)`, and do so again as long as another writer comes first.
+        Refresh, await `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: it did so a hundred times.
+            ConcurrencyError: another writer came first a hundred times.
         """
         self._require_writer()
         for _ in range(CATCH_UPS_MAX - 1):
@@ -364,7 +368,7 @@ class Container(Context[ContainerState], Generic[T]):
         Carry a command out without calling any hook.
 
         Raises:
-            DecisionRefusedError: a hook that is asked before a change wants to make another one.
+            DecisionRefusedError: a hook that is called before a change tries to make another change.
             ConcurrencyError: another writer came first.
         """
         writer = self._writer
@@ -383,12 +387,12 @@ class Container(Context[ContainerState], Generic[T]):
         self, change: Change, expected_version: int | None, idempotency_key: str | None, *, tells: bool = True
     ) -> Outcome:
         """
-        Tell the hooks, if there are any to ask, and record. Then tell those that come after it, if it `tells`.
+        Call the hooks that come before the change, record it, and then call the hooks that follow it if `tells`.
 
-        What was done before under its key is not told again.
+        For a change that was recorded before under its key, no hooks are called.
 
         Raises:
-            DecisionRefusedError: a hook that is asked before a change wants to make another one.
+            DecisionRefusedError: a hook that is called before a change tries to make another change.
             ConcurrencyError: another writer came first.
         """
         writer = self._writer
@@ -402,32 +406,32 @@ class Container(Context[ContainerState], Generic[T]):
 
     async def repeated(self, change: Change, idempotency_key: str | None) -> bool:
         """
-        Return whether a change was made before under its key, or that of the open transaction.
+        Return whether a change was recorded before under its key, or under that of the open transaction.
 
         Raises:
-            IdempotencyError: another call was.
+            IdempotencyError: another call was recorded under the key.
         """
         return await repeated(self._writer, change, idempotency_key) is not None
 
     def has_hooks(self, name: str) -> bool:
-        """Return whether any hook is called for the type with this name."""
+        """Return whether any hook of this type is registered."""
         hook_type: Any = self.hook_types.__members__.get(name)
         if hook_type is None:
             return False
         return bool(HookRegistry.get_by_type(hook_type, self.hooks) or HookRegistry.get_global_by_type(hook_type))
 
     async def fire(self, name: str, *args: Any) -> None:
-        """Call the hooks of the type with this name: the container's own, then the global ones."""
+        """Call the hooks of this type: the container's own hooks first, then the global ones."""
         hook_type: Any = self.hook_types[name]
         own = HookRegistry.get_by_type(hook_type, self.hooks)
         await HookRegistry.fire(hook_type, own, *args, _source_tags=self.tags)
 
     def added_event(self, item: object) -> AddedEvent:
         """
-        Return the event that brings an item in.
+        Return the event that adds an item.
 
         Raises:
-            TypeError: it is no ContextItem.
+            TypeError: it is not a ContextItem.
             InvalidInputError: its content cannot be stored.
         """
         if not isinstance(item, ContextItem):
@@ -444,12 +448,12 @@ class Container(Context[ContainerState], Generic[T]):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return a dict that is JSON: limit, items, hooks by type and name, and tags.
+        Return a dict of JSON values: limit, items, hooks by type and name, and tags.
 
-        An item whose content is an instance of a class has that as JSON, with `content_type` beside it.
+        Content that is an instance of a class is written as JSON, with its class in `content_type`.
 
         Raises:
-            UnserializableHookError: a hook could not be found again by its name.
+            UnserializableHookError: a hook cannot be found by its name.
         """
         return {
             "limit": self._state.limit,
@@ -464,7 +468,7 @@ class Container(Context[ContainerState], Generic[T]):
 
         Raises:
             KeyError: an item has no content.
-            InvalidInputError: content that cannot be stored.
+            InvalidInputError: the content of an item cannot be stored.
             UnregisteredHookError: a hook's name is not registered.
         """
         items = tuple(self.added_event(_item_from_dict(item)) for item in data.get("items", ()))
@@ -478,7 +482,7 @@ def _text_or_none(text: Any, what: str) -> str | None:
         return None
     if not isinstance(text, str):
         raise InvalidInputError(f"the {what} of an item is {text!r}: take a text, or None")
-    # A member of a str enum is a text, but its str() is another one.
+    # A member of a str enum is a text, but its str() is a different text.
     require_unicode(text, f"the {what} of an item")
     return str.__str__(require_short(text, "the item id") if what == "id" else text)
 

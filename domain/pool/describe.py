@@ -46,11 +46,11 @@ from .events import (
     SettingsEvent,
 )
 
-# The reasons that are recorded where nobody gave one.
+# The reasons that are recorded where the caller gave none.
 REASONS = {"limit": "to make room", "evict": ""}
 
 
-# By type and not by `match`: projections ask for every event.
+# A dict by type is used instead of `match`, since projections call this for every event.
 _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
     **dict.fromkeys((QueueEvicted, PoolEvicted), lambda event: Left(event.items, "evict", event.reason)),
     **dict.fromkeys((QueueMerged, PoolMerged), lambda event: Left(event.dropped, "merge")),
@@ -61,7 +61,7 @@ _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
 
 
 def left_by(event: Event) -> Left | None:
-    """Return which items left with an event that names them; None where none did. A branch names none."""
+    """Return which items left with an event, or None. A branch names no items that left."""
     left = _LEFT_BY.get(type(event))
     return None if left is None else left(event)
 
@@ -110,7 +110,7 @@ def describe(event: ContainerEvent) -> Change:
 
 
 def text_of(content: Content, write: WriteJson) -> str:
-    """Return a content as text: a text as it is, everything else as JSON."""
+    """Return content as text: a text as it is, any other content as JSON."""
     return content.text if content.text is not None else write(plain_content(content))
 
 

@@ -1,9 +1,9 @@
 """
 The events of queues and pools.
 
-Both are containers of items, and the same things happen to both; a tag of its own says to which. A tag is kept for
-ever; a field is never renamed, retyped or reused, and a new one has a default. An item is brought into the world by
-one event and named by it ever after (`refold.domain.spans`).
+Both are containers of items, and both have the same kinds of events; an event's tag says to which of the two it
+belongs. A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. Each item is
+added by one event, its origin, and all later events name the item by it (`refold.domain.spans`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class OpenedEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """The container came to be; `limit` is the most items that it holds, None is no limit."""
+    """The container was created; `limit` is the maximum number of items, None is no limit."""
 
     limit: int | None = None
     tags: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class OpenedEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 class BranchedEvent(_Event, frozen=True, kw_only=True, gc=False):
     """
-    The container came to be as a branch of `parent` at `version`, with its newest items, as many as `limit` lets in.
+    The container was created as a branch of `parent` at `version`, with as many of its newest items as `limit` allows.
 
-    `lineage` has all ancestors, the root first and the parent last, each up to the version that counts here.
-    `root` decides the slice. `change` is what the branch begins with.
+    `lineage` has all ancestors, the root first and the parent last, each up to the version that the branch includes.
+    `root` decides the slice. `change` is the totals that the branch begins with.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("parent",)
@@ -56,20 +56,20 @@ class BranchedEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 
 class AddedEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """An item came in. A pool's has an id and a description."""
+    """An item was added. An item of a pool has an id and a description."""
 
     content: Content
     description: str | None = None
     id: str | None = None
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where a pool's item has no id."""
+        """Raise InvalidInputError where an item of a pool has no id."""
         if self.id is None and not isinstance(self, QueueAppended):
             raise InvalidInputError("an item of a pool has an id")
 
 
 class EvictedEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """Items left to make room (`reason` is `limit`), or because somebody said so; each is named by its birth."""
+    """Items left to make room (`reason` is `limit`), or on request; each is named by its origin."""
 
     items: tuple[Span, ...]
     change: Totals
@@ -77,7 +77,7 @@ class EvictedEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 
 class RestoredEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """Items that had left are back, as the newest. They are named with their stream, the own one too."""
+    """Items that had left were restored, as the newest. Their names include the stream, also where it is this one."""
 
     items: tuple[Span, ...]
     change: Totals
@@ -93,8 +93,8 @@ class MergedEvent(_Event, frozen=True, kw_only=True, gc=False):
     """
     Another container, `source` at `version`, was merged into this one.
 
-    `base` is where both were the same, and None where they never were. `taken` names what came in, in order;
-    `dropped` the own items that left because the other side had let go of them, or had something else in their place.
+    `base` is the last point at which both were the same, or None. `taken` names the items that were added, in order;
+    `dropped` names this container's items that left because the other side had removed or replaced them.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
@@ -108,25 +108,25 @@ class MergedEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 
 class SettingsEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """The limit and the tags are these from now on."""
+    """The limit and the tags were changed to these values."""
 
     limit: int | None
     tags: tuple[str, ...] = ()
 
 
 class NamedEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """A version got a name; the same name given again moves it."""
+    """A version was named; giving the same name again moves it."""
 
     name: VersionName
     version: VersionNumber
 
 
 class QueueOpened(OpenedEvent, frozen=True, kw_only=True, gc=False, tag="queue.opened.v1"):
-    """A queue came to be."""
+    """A queue was created."""
 
 
 class QueueBranched(BranchedEvent, frozen=True, kw_only=True, gc=False, tag="queue.branched.v1"):
-    """A queue came to be as a branch."""
+    """A queue was created as a branch."""
 
 
 class QueueAppended(AddedEvent, frozen=True, kw_only=True, gc=False, tag="queue.appended.v1"):
@@ -138,11 +138,11 @@ class QueueEvicted(EvictedEvent, frozen=True, kw_only=True, gc=False, tag="queue
 
 
 class QueueRestored(RestoredEvent, frozen=True, kw_only=True, gc=False, tag="queue.restored.v1"):
-    """Items are back in a queue."""
+    """Items were restored to a queue."""
 
 
 class QueueCleared(ClearedEvent, frozen=True, kw_only=True, gc=False, tag="queue.cleared.v1"):
-    """A queue was emptied."""
+    """All items left a queue."""
 
 
 class QueueMerged(MergedEvent, frozen=True, kw_only=True, gc=False, tag="queue.merged.v1"):
@@ -150,34 +150,34 @@ class QueueMerged(MergedEvent, frozen=True, kw_only=True, gc=False, tag="queue.m
 
 
 class QueueSettingsChanged(SettingsEvent, frozen=True, kw_only=True, gc=False, tag="queue.settings_changed.v1"):
-    """A queue has another limit, or other tags."""
+    """The limit or the tags of a queue were changed."""
 
 
 class QueueNamed(NamedEvent, frozen=True, kw_only=True, gc=False, tag="queue.named.v1"):
-    """A version of a queue got a name."""
+    """A version of a queue was named."""
 
 
 class PoolOpened(OpenedEvent, frozen=True, kw_only=True, gc=False, tag="pool.opened.v1"):
-    """A pool came to be."""
+    """A pool was created."""
 
 
 class PoolBranched(BranchedEvent, frozen=True, kw_only=True, gc=False, tag="pool.branched.v1"):
-    """A pool came to be as a branch."""
+    """A pool was created as a branch."""
 
 
 class PoolAdded(AddedEvent, frozen=True, kw_only=True, gc=False, tag="pool.added.v1"):
-    """An item came into a pool under a new id."""
+    """An item was added to a pool under a new id."""
 
 
 class PoolReplaced(AddedEvent, frozen=True, kw_only=True, gc=False, tag="pool.replaced.v1"):
-    """An item took the place of `old`, which has the same id."""
+    """An item replaced `old`, which has the same id."""
 
     old: Ref
     change: Totals
 
 
 class PoolRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="pool.removed.v1"):
-    """An item was taken out of a pool; `item` is its birth."""
+    """An item was removed from a pool; `item` is its origin."""
 
     id: str
     item: Ref
@@ -190,11 +190,11 @@ class PoolEvicted(EvictedEvent, frozen=True, kw_only=True, gc=False, tag="pool.e
 
 
 class PoolRestored(RestoredEvent, frozen=True, kw_only=True, gc=False, tag="pool.restored.v1"):
-    """Items are back in a pool."""
+    """Items were restored to a pool."""
 
 
 class PoolCleared(ClearedEvent, frozen=True, kw_only=True, gc=False, tag="pool.cleared.v1"):
-    """A pool was emptied."""
+    """All items left a pool."""
 
 
 class PoolMerged(MergedEvent, frozen=True, kw_only=True, gc=False, tag="pool.merged.v1"):
@@ -203,9 +203,9 @@ class PoolMerged(MergedEvent, frozen=True, kw_only=True, gc=False, tag="pool.mer
 
 class PoolConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="pool.conflict_resolved.v1"):
     """
-    In a merge both sides had changed the item `id`; None stands for an item that its side had removed.
+    In a merge, both sides had changed the item `id`; None means that a side had removed it.
 
-    `rule` is what the caller asked for (`ours`, `theirs`, `newest`, `function`), `kept` the side it chose.
+    `rule` is what the caller asked for (`ours`, `theirs`, `newest`, `function`), `kept` is the side that it chose.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
@@ -219,11 +219,11 @@ class PoolConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="poo
 
 
 class PoolSettingsChanged(SettingsEvent, frozen=True, kw_only=True, gc=False, tag="pool.settings_changed.v1"):
-    """A pool has another limit, or other tags."""
+    """The limit or the tags of a pool were changed."""
 
 
 class PoolNamed(NamedEvent, frozen=True, kw_only=True, gc=False, tag="pool.named.v1"):
-    """A version of a pool got a name."""
+    """A version of a pool was named."""
 
 
 ITEM_EVENTS = (QueueAppended, PoolAdded, PoolReplaced)
@@ -252,7 +252,7 @@ PoolEvent = (
     | PoolSettingsChanged
     | PoolNamed
 )
-# What a fold is told, whichever of the two it happened to.
+# The events that a fold takes, of either kind of container.
 ContainerEvent = (
     OpenedEvent
     | BranchedEvent

@@ -1,4 +1,4 @@
-"""Items of queues and pools: the item that a user gives and gets, and the recorded one behind it."""
+"""Items of queues and pools: the item that users give and get, and the recorded item behind it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class ContextItem(Generic[T]):
     """
-    An item of context: what it holds, what it is about, and its name in a pool.
+    An item of context: its content, its description, and its id in a pool.
 
-    `content` is JSON, or an msgspec Struct, a pydantic model or a dataclass.
+    `content` is a JSON value, or an msgspec Struct, a pydantic model or a dataclass.
     """
 
     content: T
@@ -29,7 +29,7 @@ class ContextItem(Generic[T]):
     id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields; the content as it is."""
+        """Return the fields as a dict; the content stays as it is."""
         return {"id": self.id, "description": self.description, "content": self.content}
 
     @classmethod
@@ -44,7 +44,7 @@ class ContextItem(Generic[T]):
 
 
 class Held:
-    """A recorded item: the event that brought it, and how other events name it."""
+    """A recorded item: the event that added it, and the name that other events use for it."""
 
     __slots__ = ("_item", "event", "ref")
 
@@ -60,7 +60,7 @@ class Held:
         event = self.event
         item: ContextItem[Any] = ContextItem(restored_content(event.content), event.description, event.id)
         if not event.content.type:
-            # JSON is read-only; an instance of a class may be changed by whoever gets it, so each gets a new one.
+            # JSON is read-only; an instance of a class may be changed by its reader, so each reader gets a new one.
             self._item = item
         return item
 
@@ -84,15 +84,15 @@ class Held:
 
 
 def totals_of(event: AddedEvent) -> Totals:
-    """Return what an item counts."""
+    """Return the totals of one item."""
     return Totals(1, 0, estimated_tokens(event.content, event.description or ""))
 
 
 class EvictedItem(msgspec.Struct, frozen=True):
     """
-    An item that left: how (`evict`, `remove`, `replace`, `clear` or `merge`), why, and with which version.
+    An item that left: how (`evict`, `remove`, `replace`, `clear` or `merge`), why, and at which version.
 
-    `born` is the item's own name, `stream@version`: what `restore` takes.
+    `born` is the name of the item's origin, `stream@version`, which `restore` takes.
     """
 
     held: Held

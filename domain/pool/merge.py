@@ -1,10 +1,10 @@
 """
 Merging and branching queues and pools.
 
-A merge takes from a queue what came in on the other side, from a pool what changed there (three-way). Both sides are
-compared with where they were the same: what the last merge of the two took over, or else where their lineages part.
-Items are compared by their births, so nothing is taken twice, and what one side evicted for want of room is no
-statement about it.
+A merge of queues adds the items that were added to the other queue. A merge of pools is three-way: it takes the changes
+of the other pool. Both sides are compared with the last point at which they were the same: the last merge of the two,
+or else the point where their lineages part. Items are compared by their origins, so nothing is taken twice. An item
+that one side evicted only to make room does not count as removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RULES = ("ours", "theirs", "newest")
 
 
 class Side(NamedTuple):
-    """One of the two containers, up to a version: what it holds, and what it let go of."""
+    """One of the two containers up to a version: its items, and the items that left it."""
 
     stream: str
     version: int
@@ -43,11 +43,11 @@ class Side(NamedTuple):
     gone: Mapping[Ref, Departed]
 
     def refs(self) -> dict[str, Ref]:
-        """Return the births of a pool's items by id, with their streams."""
+        """Return the origins of a pool's items by id, with their streams."""
         return {str(key): absolute(held.ref, self.stream) for key, held in self.state.items.items()}
 
     def last_change(self, item_id: str) -> Ref:
-        """Return the event that brought the item with an id in, or let it go."""
+        """Return the last event that added or removed the item with this id."""
         held = self.state.items.get(item_id)
         if held is not None:
             return absolute(held.ref, self.stream)
@@ -55,20 +55,20 @@ class Side(NamedTuple):
         return Ref(left[-1] if left else self.version, self.stream)
 
     def bore(self, ref: Ref) -> bool:
-        """Return whether an item came into the world on this side, or before it branched off."""
+        """Return whether an item was added on this side, or before this side branched off."""
         lineage = (*self.state.ancestry, Segment(self.stream, self.version))
         return any(ref.stream == one.stream and ref.version <= one.version for one in lineage)
 
 
 class Base(NamedTuple):
-    """Where both were the same, if ever: in which stream, and the births of what it then held, by id."""
+    """The last point at which both were the same: its stream, and the origins of the items at that point, by id."""
 
     segment: Segment | None = None
     refs: Mapping[str, Ref] = {}
 
 
 class Conflict(NamedTuple):
-    """An item that both sides changed; None where a side let go of it."""
+    """An item that both sides changed; None where a side removed it."""
 
     id: str
     ours: Held | None
@@ -79,7 +79,7 @@ Decide = Callable[[Conflict], "Choice | ContextItem[object]"]
 
 
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
-    """Return the merge that takes what came into the other queue and is there, and was never here."""
+    """Return the merge that takes the present items of the other queue that were added there and were never here."""
     known = {*(absolute(held.ref, ours.stream) for held in ours.state.items.values()), *ours.gone}
     there = [_named(held, theirs.stream) for held in theirs.state.items.values()]
     new = tuple(held for held in there if held.ref not in known and not ours.bore(held.ref))
@@ -90,8 +90,10 @@ def merged_pool(
     ours: Side, theirs: Side, base: Base, rule: str, decide: Decide, added: Callable[[ContextItem[object]], object]
 ) -> Merge:
     """
-    Return the three-way merge of another pool: what changed there alone is taken, and where both sides changed one
-    item `decide` says which stays, or what takes the place of both.
+    Return the three-way merge of another pool.
+
+    Items that changed only on the other side are taken. Where both sides changed an item, `decide` chooses one of the
+    two, or returns an item that replaces both.
     """
     our_refs, their_refs = ours.refs(), theirs.refs()
     merge = _PoolMerge(ours, theirs, rule)
@@ -109,7 +111,7 @@ def merged_pool(
 
 
 class _PoolMerge:
-    """A merge of pools as it is put together."""
+    """A merge of pools while it is put together."""
 
     def __init__(self, ours: Side, theirs: Side, rule: str) -> None:
         self._ours, self._theirs, self._rule = ours, theirs, rule
@@ -119,7 +121,7 @@ class _PoolMerge:
         self._made: list[object] = []
 
     def take(self, item_id: str) -> None:
-        """Have the item be here as it is there: in its place, or gone."""
+        """Take the other side's state of an item: put the item in place, or remove it."""
         their, our = self._theirs.state.items.get(item_id), self._ours.state.items.get(item_id)
         if their is not None:
             self._taken.append(_named(their, self._theirs.stream))
@@ -129,7 +131,7 @@ class _PoolMerge:
     def settle(
         self, conflict: Conflict, choice: Choice | ContextItem[object], added: Callable[[ContextItem[object]], object]
     ) -> None:
-        """Note a conflict and what became of it."""
+        """Record a conflict and its resolution."""
         if isinstance(choice, ContextItem):
             kept = "made"
             self._made.append(added(ContextItem(choice.content, choice.description, conflict.id)))
@@ -161,7 +163,7 @@ class _PoolMerge:
 
 
 def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
-    """Tell whether an item that is not there left only because there was no room."""
+    """Return whether an item is missing on a side only because it was evicted to make room."""
     if ref is not None:
         return False
     left = [departure for departure in side.gone.values() if departure.held.event.id == item_id]
@@ -186,7 +188,7 @@ async def merge_into(
     Merge `other` into a container of the same kind.
 
     Raises:
-        InvalidInputError: it is the container itself, or of another kind; or there is no such rule.
+        InvalidInputError: `other` is the container itself, or of another kind; or there is no such rule.
     """
     container._require_writer()
     if other.kind is not container.kind:
@@ -225,7 +227,7 @@ async def _adopt_and_merge(
 
 
 class Merging(Change):
-    """Take in the items of the other side, and let go of those that it let go of."""
+    """Add the items of the other side, and remove those that the other side removed."""
 
     asked = (*COMING, "BEFORE_REMOVE")
     is_long = True
@@ -237,13 +239,15 @@ class Merging(Change):
         self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
-        """Return the other side and the rule; of a detached one, whose name says nothing, also what it holds."""
+        """
+        Return the other side and the rule; for a detached container, whose name identifies nothing, also its items.
+        """
         other, rule = self._other, self._rule
         held = other.added_events() if other.is_detached and other.log is not self._log else None
         return ("merge", other.stream, other._version_asked, held, rule if isinstance(rule, str) else "function")
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        """Compare both sides with where they were the same."""
+        """Compare both sides with the last point at which they were the same."""
         ours = _seen(container.stream, state.version, container.completed_events(state.version))
         base = _base_of(ours, self._theirs)
         if container.kind.name == "queue":
@@ -259,7 +263,7 @@ class Merging(Change):
     def _refs_at(self, container: Owner, base: Segment | None) -> dict[str, Ref]:
         if base is None:
             return {}
-        # Of another log everything is known to its own copy only, what is ours to ours.
+        # Where `other` is in another log, only its own copy knows its streams, and only this log knows ours.
         log = container.log if base.stream == container.stream else self._log
         events = complete(log, log.read_events(base.stream, until=base.version))
         held = fold(EMPTY, events).items.items()
@@ -278,7 +282,7 @@ class Merging(Change):
         return "theirs" if _time_of(self._log, self._theirs.last_change(item_id)) > our_time else "ours"
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        """Tell of each item that leaves or comes as of any other."""
+        """Call the same hooks as for any item that leaves or is added."""
         assert self._merge is not None, "a change is prepared before it is announced"
         for held in self._dropped:
             await fire_with_item(container, "BEFORE_REMOVE", held)
@@ -293,11 +297,11 @@ class Merging(Change):
             await announce_coming(container, stage, coming)
 
     def see_result(self, container: Owner) -> None:
-        """Take what is there now, if a hook will want it."""
+        """Keep the present items, if a hook will take them."""
         self._current = current_for_hooks(container)
 
     async def tell(self, container: Owner) -> None:
-        """Tell of what left and what came."""
+        """Call the hooks for the items that left and were added."""
         assert self._merge is not None, "a change is prepared before it is told"
         for held in self._dropped:
             await fire_with_item(container, "AFTER_REMOVE", held)
@@ -317,7 +321,7 @@ def _seen(stream: str, version: int, events: Iterable[ContainerEvent | Resolved]
 
 
 def _base_of(ours: Side, theirs: Side) -> Segment | None:
-    """Return the last point that both know: what one took over from the other, or the end of their common lineage."""
+    """Return the last common point: where one side merged the other, or the end of their common lineage."""
     here, there = ours.state.merged.get(theirs.stream), theirs.state.merged.get(ours.stream)
     if there is not None and (here is None or there[1] > here[0]):
         return Segment(ours.stream, there[0])
@@ -336,7 +340,7 @@ def _item_of(held: Held | None) -> ContextItem[Any] | None:
 
 
 def _time_of(log: Log, change: Ref) -> float:
-    """Return when an event was recorded; what is on its way to the log only now is newer than all."""
+    """Return when an event was recorded; an event that is not in the log yet is newer than all others."""
     recorded = log.read(change.stream, after=change.version - 1, until=change.version)
     return recorded[0].recorded_at if recorded else inf
 
@@ -345,12 +349,12 @@ def branch_of(
     parent: Container[Any], limit: int | None, context_id: str | None, key: str | None
 ) -> tuple[Journal[ContainerState], Home]:
     """
-    Begin a branch of what `parent` shows, and return what it stands on.
+    Begin a branch of what `parent` shows, and return its journal and its attachment.
 
     Raises:
-        InvalidInputError: the id cannot be one or is taken.
+        InvalidInputError: the id is malformed or taken.
     """
-    # What a branch names must not come after it on disk.
+    # The events that a branch names must be on disk before the branch is.
     parent._source.settle()
     event = _branched(parent, limit)
     home = parent._home
@@ -368,7 +372,7 @@ def branch_of(
         journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
     except ConcurrencyError as error:
         raise InvalidInputError(f"{stream} exists already: branch under another id") from error
-    # That a container exists is never queued: everything that is queued on it hangs on that.
+    # The creation of a container is never queued, since all of its queued events depend on it.
     journal.durability = home.durability
     return journal, home
 

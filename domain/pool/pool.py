@@ -1,4 +1,4 @@
-"""The context pool: items by id, to be chosen from by their descriptions."""
+"""The context pool: items by id, which can be chosen by their descriptions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NUMBERS = re.compile(r"\[[\d\s,]*\]")
 
 
 class SelectionError(RefoldError):
-    """A model was to choose, and gave no choice; nothing was changed."""
+    """A model was asked to choose, and gave no valid choice; nothing was changed."""
 
 
 async def chosen_by_model(llm: LLM, query: str, held: Sequence[Held], limit: int) -> list[Held]:
@@ -43,9 +43,9 @@ async def chosen_by_model(llm: LLM, query: str, held: Sequence[Held], limit: int
     Return the items that a model chooses for `query`, in its order.
 
     Raises:
-        SelectionError: the model failed, or its answer is no list of numbers.
+        SelectionError: the model failed, or its answer is not a list of numbers.
     """
-    # Contexts are what models are asked with; most users of pools never need them.
+    # A chat context is needed only to ask a model, which most users of pools never do.
     from ..chat.context import ChatContext
     from ..chat.items import ChatMessage, ChatRole
     from ..llm.base import collect
@@ -74,7 +74,7 @@ def ranked_by_words(query: str, held: Sequence[Held], limit: int) -> list[Held]:
     """
     Return the items whose id and description share words with `query`: rare words count more than frequent ones.
 
-    Without a shared word an item is left out; of equal ones the older stands first.
+    An item without a shared word is left out; of items with equal rank the older comes first.
     """
     wanted = set(words_of(query).split())
     texts = [Counter(words_of(_line(one)).split()) for one in held]
@@ -96,8 +96,8 @@ class ContextPool(Container[T]):
     """
     A pool of context items by id.
 
-    `ContextPool()` is detached, on a log in memory; `store.pool(id)` gives one that is kept. Changing calls take
-    `idempotency_key=` (a repetition gives the first result), most also `expected_version=`.
+    `ContextPool()` is detached, with a log in memory; `store.pool(id)` gives one that is stored. Calls that change the
+    pool take `idempotency_key=` (a repeated call gives the first result), and most also take `expected_version=`.
     """
 
     kind, decider, hook_types = POOL, POOLS, ContextPoolHook
@@ -115,12 +115,12 @@ class ContextPool(Container[T]):
 
     @property
     def limit(self) -> int | None:
-        """The most items that the pool holds; None is no limit."""
+        """The maximum number of items in the pool; None is no limit."""
         return self._state.limit
 
     @property
     def items(self) -> list[ContextItem[T]]:
-        """The items, the oldest first; a list of one's own."""
+        """The items, the oldest first, as a new list."""
         return self._shown()
 
     @property
@@ -132,7 +132,7 @@ class ContextPool(Container[T]):
         Return the item with this id.
 
         Raises:
-            NotFoundError: there is none (a KeyError).
+            NotFoundError: there is no such item (a KeyError).
         """
         held = self._state.items.get(id)
         if held is None:
@@ -143,7 +143,7 @@ class ContextPool(Container[T]):
         return self.get(id)
 
     def __contains__(self, item: object) -> bool:
-        """Tell whether there is an item with this id, or this very item."""
+        """Return whether the pool has an item with this id, or this very item."""
         if isinstance(item, ContextItem):
             held = self._state.items.get(item.id)
             return held is not None and held.item == item
@@ -156,14 +156,14 @@ class ContextPool(Container[T]):
 
     async def select(self, query: str, *, llm: LLM | None = None, limit: int = 5) -> list[ContextItem[T]]:
         """
-        Return the items that fit a query by their descriptions, the best first; only these are loaded.
+        Return the items that fit a query by their descriptions, the best first; only these items are loaded.
 
-        A model is shown the descriptions and chooses; without one the words count that a description shares with
-        the query.
+        A model gets the descriptions and chooses. Without a model, items are ranked by the words that their
+        descriptions share with the query.
 
         Raises:
             InvalidInputError: the limit is less than 1.
-            SelectionError: the model failed, or gave no choice.
+            SelectionError: the model failed, or gave no valid choice.
         """
         if limit < 1:
             raise InvalidInputError(f"limit is {limit}: take 1 or more")
@@ -178,13 +178,12 @@ class ContextPool(Container[T]):
         self, item: ContextItem[T], *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Put an item in; one with the same id is replaced in its place, else the oldest leaves where there is no
-        room.
+        Add an item. It replaces an item with the same id; else the oldest item leaves where there is no room.
 
         Raises:
-            TypeError: it is no ContextItem.
+            TypeError: it is not a ContextItem.
             InvalidInputError: it has no id or no description, or content that cannot be stored.
-            whatever a hook raises: then nothing was changed.
+            Any error that a hook raises: then nothing was changed.
         """
         if isinstance(item, ContextItem) and (item.id is None or item.description is None):
             raise InvalidInputError("ContextPool requires a ContextItem with both 'id' and 'description' set")
@@ -199,11 +198,11 @@ class ContextPool(Container[T]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Take an item out; `restore(id)` brings it back.
+        Remove an item; `restore(id)` brings it back.
 
         Raises:
-            NotFoundError: there is none with this id (a KeyError); no hook was called.
-            whatever a hook raises: then nothing was changed.
+            NotFoundError: there is no item with this id (a KeyError); no hook was called.
+            Any error that a hook raises: then nothing was changed.
         """
         require_unicode(reason or "", "the reason")
         await self.change(Removing(id, reason), expected_version, idempotency_key)
@@ -217,17 +216,17 @@ class ContextPool(Container[T]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Take in what changed in another pool since both were the same: three-way, by id.
+        Take the changes of another pool since both were the same: a three-way merge by id.
 
-        Where both sides changed one item, that is recorded, and `rule` says what stays: "ours", "theirs", "newest"
-        (by when it was recorded here), or a function of the id and both items (None: removed), which returns "ours",
-        "theirs" or an item. What the other side evicted for want of room stays here.
+        Where both sides changed an item, the conflict is recorded, and `rule` decides: "ours", "theirs", "newest" (by
+        the time of recording here), or a function of the id and both items (None: removed), which returns "ours",
+        "theirs" or an item. Items that the other side evicted only to make room stay here.
 
-        One of another log, or a detached one, comes along with its past, in the same transaction.
+        A pool of another log, or a detached one, is imported with its history in the same transaction.
 
         Raises:
             InvalidInputError: it is this pool itself, or there is no such rule.
-            whatever a hook raises: then nothing was changed.
+            Any error that a hook raises: then nothing was changed.
         """
         await merge_into(self, other, rule, expected_version, idempotency_key)
 
@@ -239,12 +238,12 @@ class ContextPool(Container[T]):
         idempotency_key: str | None = None,
     ) -> ContextPool[T]:
         """
-        Return a pool of the same class that begins as this one is, and goes its own way.
+        Return a pool of the same class that begins as a copy of this one and then changes on its own.
 
         With a smaller limit it begins with the newest items; None is no limit.
 
         Raises:
-            InvalidInputError: the limit is less than 1, or the id is taken or cannot be one.
+            InvalidInputError: the limit is less than 1, or the id is taken or malformed.
         """
         new_limit = self.limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
         branch: ContextPool[T] = self._class_of_branches(limit=new_limit, tags=self.tags)
@@ -273,7 +272,7 @@ class ContextPool(Container[T]):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextPool[Any]:
         """
-        Return a detached pool of `to_dict()`; where there are more items than the limit the newest stay.
+        Return a detached pool from `to_dict()`; where there are more items than the limit, the newest stay.
 
         Raises:
             InvalidInputError: an item has no id.
@@ -288,7 +287,7 @@ class ContextPool(Container[T]):
 
 
 class ReadOnlyPool(ContextPool[T]):
-    """A pool that can be read only: as it was at a version, or as it is, live."""
+    """A read-only pool: as it was at a version, or a live view."""
 
     @property
     def _class_of_branches(self) -> type[ContextPool[T]]:

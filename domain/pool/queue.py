@@ -1,4 +1,4 @@
-"""The context queue: a bounded window of items, the oldest of which make room for the newest."""
+"""The context queue: a bounded list of items, in which the oldest items leave to make room for the newest."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class ContextQueue(Container[T]):
     """
     A queue of context items.
 
-    `ContextQueue(limit)` is detached, on a log in memory; `store.queue(id, limit=...)` gives one that is kept.
-    Changing calls take `idempotency_key=` (a repetition gives the first result), most also `expected_version=`.
+    `ContextQueue(limit)` is detached, with a log in memory; `store.queue(id, limit=...)` gives one that is stored.
+    Calls that change the queue take `idempotency_key=` (a repeated call gives the first result), and most also take
+    `expected_version=`.
     """
 
     kind, decider, hook_types = QUEUE, QUEUES, ContextQueueHook
@@ -41,23 +42,23 @@ class ContextQueue(Container[T]):
 
     @property
     def limit(self) -> int:
-        """The most items that the queue holds."""
+        """The maximum number of items in the queue."""
         return self._state.limit or 1
 
     @property
     def items(self) -> list[ContextItem[T]]:
-        """The items, the oldest first; a list of one's own. To set it is to clear and to append."""
+        """The items, the oldest first, as a new list. Setting `items` clears the queue and appends the new ones."""
         return self._shown()
 
     @items.setter
     def items(self, items: Sequence[ContextItem[T]]) -> None:
-        # No hook is called; but what was there leaves with an event, like everything that leaves.
+        # No hook is called; but an event records that the present items leave, as always.
         added = tuple(self.added_event(item) for item in items)
         self.put_in(Refill(added[-self.limit :]))
 
     def history(self, last: int | None = None) -> str:
         """
-        Return the contents as lines of text; with `last` the newest only.
+        Return the contents as lines of text; with `last`, only those of the newest items.
 
         Raises:
             InvalidInputError: `last` is negative.
@@ -74,12 +75,12 @@ class ContextQueue(Container[T]):
         self, *items: ContextItem[T], expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Put items in at the end; where there is no room the oldest leave. All of it, or nothing.
+        Append items; where there is no room, the oldest leave. All items are appended, or none.
 
         Raises:
-            TypeError: one of them is no ContextItem.
-            InvalidInputError: content that cannot be stored.
-            whatever a hook raises: then nothing was changed.
+            TypeError: one of them is not a ContextItem.
+            InvalidInputError: the content of an item cannot be stored.
+            Any error that a hook raises: then nothing was changed.
         """
         change = Adding(items, [self.added_event(item) for item in items])
         await self.change(change, expected_version, idempotency_key)
@@ -92,14 +93,15 @@ class ContextQueue(Container[T]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Take in what came into another queue since both were the same, at the end; where there is no room the oldest
-        leave. What was taken once is not taken again.
+        Append the items that were added to another queue since both were the same; where there is no room, the oldest
+        leave.
 
-        One of another log, or a detached one, comes along with its past, in the same transaction.
+        An item is never taken twice. A queue of another log, or a detached one, is imported with its history in the
+        same transaction.
 
         Raises:
             InvalidInputError: it is this queue itself.
-            whatever a hook raises: then nothing was changed.
+            Any error that a hook raises: then nothing was changed.
         """
         await merge_into(self, other, "ours", expected_version, idempotency_key)
 
@@ -112,12 +114,12 @@ class ContextQueue(Container[T]):
         idempotency_key: str | None = None,
     ) -> ContextQueue[T]:
         """
-        Return a queue that begins as this one is, and goes its own way.
+        Return a queue that begins as a copy of this one and then changes on its own.
 
         With a smaller limit it begins with the newest items. It has the same hooks, unless `hooks` are given.
 
         Raises:
-            InvalidInputError: the limit is less than 1, or the id is taken or cannot be one.
+            InvalidInputError: the limit is less than 1, or the id is taken or malformed.
         """
         new_limit = self.limit if limit is None else require_limit(limit, QUEUE)
         branch: ContextQueue[T] = ContextQueue.standing_on(*branch_of(self, new_limit, context_id, idempotency_key))
@@ -141,7 +143,7 @@ class ContextQueue(Container[T]):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextQueue[Any]:
         """
-        Return a detached queue of `to_dict()`; where there are more items than the limit the newest stay.
+        Return a detached queue from `to_dict()`; where there are more items than the limit, the newest stay.
 
         Raises:
             KeyError: the limit is missing, or the content of an item.
@@ -153,4 +155,4 @@ class ContextQueue(Container[T]):
 
 
 class ReadOnlyQueue(ContextQueue[T]):
-    """A queue that can be read only: as it was at a version, or as it is, live."""
+    """A read-only queue: as it was at a version, or a live view."""

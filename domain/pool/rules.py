@@ -93,51 +93,51 @@ POOL = Kind(
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Open the container, or begin it as a branch."""
+    """Open the container, or create it as a branch."""
 
     event: OpenedEvent | BranchedEvent
 
 
 class Add(msgspec.Struct, frozen=True):
-    """Put items in; into a pool one that has the id of another takes its place."""
+    """Add items; in a pool, an item replaces the one with the same id."""
 
     items: tuple[AddedEvent, ...]
 
 
 class Refill(msgspec.Struct, frozen=True):
-    """Have all items leave, and put others in."""
+    """Remove all items, and add others."""
 
     items: tuple[AddedEvent, ...]
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Take an item out of a pool."""
+    """Remove an item from a pool."""
 
     id: str
     reason: str | None = None
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Have items leave, each named by its birth."""
+    """Evict items, each named by its origin."""
 
     items: tuple[Ref, ...]
     reason: str
 
 
 class Restore(msgspec.Struct, frozen=True):
-    """Take items back that had left; they are named with their stream."""
+    """Restore items that had left; their names include the stream."""
 
     items: tuple[Held, ...]
 
 
 class Clear(msgspec.Struct, frozen=True):
-    """Have all items leave."""
+    """Remove all items."""
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Take what another container has and drop what it had let go of; `conflicts` were resolved, and `made` are items
-    that a function made of both sides.
+    Add the items of another container and drop those that it removed. `conflicts` were resolved; `made` are items that
+    a function returned for both sides.
     """
 
     source: str
@@ -171,12 +171,12 @@ Events = list["ContainerEvent | Resolved"]
 
 def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[ContainerEvent | Resolved]:
     """
-    Return the events that carry out `command`; none where it is so already.
+    Return the events that carry out `command`; no events where nothing would change.
 
     Raises:
-        NotFoundError: an item that is not there.
-        InvalidInputError: a name or a version that cannot be, or an item that is there already.
-        LimitExceededError: more is to be restored than the limit lets in.
+        NotFoundError: an item is not there.
+        InvalidInputError: a name is malformed, a version does not exist, or an item is there already.
+        LimitExceededError: more items would be restored than the limit allows.
     """
     match command:
         case Begin(event=event):
@@ -204,14 +204,14 @@ def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Cont
 
 
 def overflow(state: ContainerState, coming: int) -> list[Held]:
-    """Return the oldest items, as many as have to leave before `coming` more come in."""
+    """Return the oldest items that must leave before `coming` more are added."""
     return (
         [] if state.limit is None else [held for _, held in state.items.first(len(state.items) + coming - state.limit)]
     )
 
 
 def _add(kind: Kind, items: Sequence[AddedEvent], state: ContainerState) -> Events:
-    """As many at a time as the limit lets in, so that at no version there are more than that."""
+    """Add as many items at a time as the limit allows, so that no version holds more than that."""
     events: Events = []
     rest = iter(items)
     while batch := list(islice(rest, state.limit or len(items))):
@@ -285,7 +285,8 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
     after = fold(state, taking)
     made = _add(kind, command.made, after) if command.made else []
     leaving = overflow(fold(after, made), 0)
-    # What makes room goes first, so that at no version there are more than the limit; what came only now goes last.
+    # Items that make room leave first, so that no version holds more items than the limit. Items that were added only
+    # now leave last.
     own = [held for held in leaving if held == state.items.get(_key_of(kind, held))]
     rest = [held for held in leaving if held not in own]
     return [
@@ -301,7 +302,7 @@ def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state
     if (limit, tags) == (state.limit, state.tags):
         return []
     leaving = [] if limit is None else [held for _, held in state.items.first(len(state.items) - limit)]
-    # The items go first, so that at no version there are more than the limit.
+    # The items leave first, so that no version holds more items than the limit.
     return [*_evicted(kind, leaving, "limit"), kind.settings(limit=limit, tags=tags)]
 
 

@@ -1,7 +1,7 @@
 """
-The folded state of a queue or a pool, and the fold: one for both, since the same things happen to both.
+The folded state of a queue or a pool, and the fold; both kinds share them, since they have the same events.
 
-A state is a value: it never changes, and a change costs the same whatever it holds.
+A state is a value: it never changes. The cost of a change does not depend on the number of items.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Resolved(msgspec.Struct, frozen=True):
 
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What a queue or a pool is at one version.
+    A queue or a pool at one version.
 
-    `items` has a pool's items by id and a queue's by birth, the oldest first; `ids` has a pool's ids by birth.
-    `merged` maps a stream to the versions, its and the own one, up to which it was merged; `ancestry` is the
+    `items` has a pool's items by id and a queue's items by origin, the oldest first; `ids` has a pool's ids by origin.
+    `merged` maps a stream to two versions, its own and this container's, up to which it was merged; `ancestry` is the
     lineage of a branch, its parent last.
     """
 
@@ -65,7 +65,7 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pool(self) -> bool:
-        """Whether items have ids here."""
+        """Whether items have ids."""
         return isinstance(self.opened, PoolOpened | PoolBranched)
 
 
@@ -73,16 +73,16 @@ EMPTY = ContainerState()
 
 
 def recorded_event(event: ContainerEvent | Resolved) -> ContainerEvent:
-    """Return the event itself, without what was looked up for it."""
+    """Return the recorded event, without the items that were looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
 def fold(state: ContainerState, events: Iterable[ContainerEvent | Resolved]) -> ContainerState:
     """
-    Return the state after `events`; it trusts them, since they are history.
+    Return the state after `events`; the events are not checked, since they are history.
 
-    A branch goes on where its parent's events end: its own begin with version 1 again. A restoration and a merge
-    come as `Resolved`.
+    A branch continues its parent's events; its own events begin at version 1 again. A restoration and a merge come as
+    `Resolved`.
     """
     step = _Fold(state)
     for event in events:
@@ -91,7 +91,7 @@ def fold(state: ContainerState, events: Iterable[ContainerEvent | Resolved]) -> 
 
 
 class _Fold:
-    """A fold under way."""
+    """A fold in progress."""
 
     def __init__(self, state: ContainerState) -> None:
         self._version, self._opened, self._ancestry = state.version, state.opened, state.ancestry
@@ -143,10 +143,10 @@ class _Fold:
             case BranchedEvent():
                 self._branch(recorded)
             case PoolConflictResolved():
-                pass  # It says how the merge behind it came about, and changes nothing itself.
+                pass  # It records how the conflict in the next merge event was resolved, and changes no state itself.
 
     def _put(self, held: Held) -> None:
-        """Put an item at the end; one whose id is taken goes where the old one was."""
+        """Add an item at the end; an item whose id is taken replaces the old one in its place."""
         if not self._is_pool:
             self._items = self._items.plus(held.ref, held)
             return
@@ -184,7 +184,7 @@ class _Fold:
 
 
 def absolute(ref: Ref, stream: str) -> Ref:
-    """Return a name with its stream, `stream` where it is the own one."""
+    """Return a name with its stream, which is `stream` where the name has none."""
     return ref if ref.stream else Ref(ref.version, stream)
 
 
@@ -195,10 +195,10 @@ def birth_of(ref: Ref, stream: str) -> str:
 
 def ref_of(birth: str, stream: str) -> Ref:
     """
-    Return what `birth_of` was given, with its stream; a number alone is a version of `stream`.
+    Return the Ref of a name that `birth_of` made, with its stream; a number alone is a version of `stream`.
 
     Raises:
-        InvalidInputError: it is no such name.
+        InvalidInputError: it is not such a name.
     """
     named, at, version = str(birth).rpartition("@")
     if not version.isdecimal() or (at and not named):
@@ -208,10 +208,10 @@ def ref_of(birth: str, stream: str) -> Ref:
 
 def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list[Held]:
     """
-    Return the items of the container `stream` that are there under these names, which have their stream.
+    Return the present items of the container `stream` with these names, which include the stream.
 
     Raises:
-        NotFoundError: one is not there.
+        NotFoundError: one of the items is not there.
     """
     by_ref = {absolute(held.ref, stream): held for held in state.items.values()}
     for ref in refs:
@@ -224,11 +224,11 @@ def named_items(state: ContainerState, refs: Iterable[Ref], stream: str) -> list
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[ContainerEvent | Resolved]:
     """
-    Return the events of a container as `fold` wants them; where they begin with a branch, so does the result begin
-    with the events of its ancestors.
+    Return the events of a container in the form that `fold` takes; for a branch, the events of its ancestors come
+    first.
 
     Raises:
-        DamagedError: a stream does not hold what an event says of it.
+        DamagedError: a stream does not hold what an event names.
     """
     first = events[0] if events else None
     parts: list[Sequence[Any]] = [events]
@@ -241,7 +241,7 @@ def complete(log: Seen, events: Sequence[Any]) -> Sequence[ContainerEvent | Reso
 
 def read_items(log: Seen, spans: Iterable[Span]) -> list[Held]:
     """
-    Return the items that spans name, in their order, read where they came into the world.
+    Return the items that spans name, in order, read from the events that added them.
 
     Raises:
         DamagedError: there is no such item.
@@ -268,7 +268,10 @@ NOTHING_LEFT = Left((), "")
 
 
 class Departures:
-    """Items that left a container up to a version and are not back: by birth, with their stream, the last one last."""
+    """
+    Items that left a container up to a version and were not restored: by origin with stream, in the order in which they
+    left.
+    """
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -276,14 +279,15 @@ class Departures:
         self.state: ContainerState = EMPTY
 
     def go_on(self, events: Iterable[ContainerEvent | Resolved]) -> None:
-        """Take note of what leaves with `events`, which follow those before."""
+        """Record the items that leave with `events`, which follow those before."""
         for event in events:
             recorded = recorded_event(event)
-            # Looked up before the fold: to look back at a state costs what it holds.
+            # The leaving items are looked up before the fold, since access to an earlier state costs time for each of
+            # its items.
             left, leaving = _leaving(recorded, self.state)
             self.state = fold(self.state, (event,))
             if isinstance(recorded, BranchedEvent):
-                # What its ancestors had let go of was never the branch's.
+                # Items that had left the ancestors were never in the branch.
                 self._left.clear()
                 leaving = [held.named_in(recorded.parent) for held in leaving]
             staying = self._there() if isinstance(recorded, MergedEvent | BranchedEvent) else ()
@@ -294,7 +298,7 @@ class Departures:
                     self._left[ref] = Departed(left.how, left.reason, self.state.version, held)
 
     def gone(self) -> dict[Ref, Departed]:
-        """Return what left and is not there, each with how, why and with which version."""
+        """Return the items that left and are not there, each with how, why and at which version."""
         there = self._there()
         return {ref: left for ref, left in self._left.items() if ref not in there}
 
@@ -303,7 +307,7 @@ class Departures:
 
 
 def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[EvictedItem]:
-    """Return what left the container `stream` with its events so far, and is not back."""
+    """Return the items that left the container `stream` with its events so far and were not restored."""
     departures = Departures(stream)
     departures.go_on(events)
     return [
@@ -313,8 +317,8 @@ def departed(stream: str, events: Iterable[ContainerEvent | Resolved]) -> list[E
 
 
 def _leaving(event: ContainerEvent, state: ContainerState) -> tuple[Left, list[Held]]:
-    """Return the items that leave with an event, and how; with a merge and a branch all that may."""
-    # What does not fit into a branch leaves, and what a merge brings may take the place of an item with its id.
+    """Return the items that may leave with an event, and how; for a merge and a branch some of them may stay."""
+    # Items that do not fit into a branch leave. An item of a merge may replace one with the same id.
     left = Left(None, "evict", "limit") if isinstance(event, BranchedEvent) else left_by(event)
     if left is None:
         return NOTHING_LEFT, []

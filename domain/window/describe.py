@@ -32,7 +32,7 @@ from .events import (
 
 
 def left_by(event: object) -> Left | None:
-    """Return which items left with an event; None where none did."""
+    """Return which items left with an event; None if no items did."""
     match event:
         case WindowReplaced(old=items):
             return Left(items, "replace")
@@ -85,7 +85,7 @@ def _set(event: WindowOpened | WindowSettingsChanged) -> Change:
     if isinstance(event, WindowOpened):
         fields = {"user": event.user, "session": event.session, "agent": event.agent}
         who = {name: value for name, value in fields.items() if value is not None}
-        # JSON has the policy last where it is the usual one.
+        # In JSON, the policy comes last if it is the usual one.
         is_usual = event.policy == "first_come"
         opened = {"max_tokens": event.max_tokens, **who, **settings} if is_usual else {**settings, **who}
     return Change(lambda _: f"max_tokens={event.max_tokens} policy={event.policy}", opened=opened, settings=settings)

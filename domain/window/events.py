@@ -1,8 +1,9 @@
 """
 The events of context windows.
 
-A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. An item is brought
-into the world by one event, also one that is not let in, and named by it ever after (`refold.domain.spans`).
+A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. Each item, also one
+that is not admitted, is recorded by one event, its origin; all later events name the item by it
+(`refold.domain.spans`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class WindowOpened(_Event, frozen=True, kw_only=True, gc=False, tag="window.opened.v1"):
-    """The window came to be; `policy` says what is let in: `first_come` or `evict_lower_priority`."""
+    """The window was created; `policy` says which items are admitted: `first_come` or `evict_lower_priority`."""
 
     max_tokens: int
     policy: Annotated[str, POLICY] = "first_come"
@@ -34,9 +35,9 @@ class WindowOpened(_Event, frozen=True, kw_only=True, gc=False, tag="window.open
 
 class WindowItemEvent(_Event, frozen=True, kw_only=True, gc=False):
     """
-    An item was brought. `quarters` is its size in quarters of a token, as the counter of that moment had it.
+    An item was given to the window. `quarters` is its size in quarters of a token, as the counter measured it then.
 
-    Quarters, because the seed's estimate rounds the sum of all items and not each of them.
+    Sizes are in quarters because the seed's estimate rounds the sum of all items and not each of them.
     """
 
     key: str
@@ -47,27 +48,27 @@ class WindowItemEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 
 class WindowAdded(WindowItemEvent, frozen=True, kw_only=True, gc=False, tag="window.added.v1"):
-    """An item came in, as the last one."""
+    """An item was added at the end."""
 
     change: Totals
 
 
 class WindowReplaced(WindowItemEvent, frozen=True, kw_only=True, gc=False, tag="window.replaced.v1"):
-    """An item took the place of the first of `old`, all of which had its key and left."""
+    """An item took the place of the first of `old`; all items of `old` had its key and left."""
 
     old: tuple[Span, ...]
     change: Totals
 
 
 class WindowDropped(WindowItemEvent, frozen=True, kw_only=True, gc=False, tag="window.dropped.v1"):
-    """An item was not let in: with it the window would have held `tokens`, more than `max_tokens`."""
+    """An item was not admitted: with it the window would have held `tokens`, more than `max_tokens`."""
 
     tokens: int
     max_tokens: int
 
 
 class WindowEvicted(_Event, frozen=True, kw_only=True, gc=False, tag="window.evicted.v1"):
-    """Items left: `how` is `evict`, `remove`, or `room`, which they made for a more important one."""
+    """Items left: `how` is `evict`, `remove`, or `room` (they made room for a more important item)."""
 
     items: tuple[Span, ...]
     change: Totals
@@ -76,7 +77,7 @@ class WindowEvicted(_Event, frozen=True, kw_only=True, gc=False, tag="window.evi
 
 
 class WindowRestored(_Event, frozen=True, kw_only=True, gc=False, tag="window.restored.v1"):
-    """Items that had left, or had not been let in, are in now, as the last ones. They are named with their stream."""
+    """Items that had left, or had not been admitted, were added at the end. Their names include the stream."""
 
     items: tuple[Span, ...]
     change: Totals
@@ -89,14 +90,14 @@ class WindowCleared(_Event, frozen=True, kw_only=True, gc=False, tag="window.cle
 
 
 class WindowSettingsChanged(_Event, frozen=True, kw_only=True, gc=False, tag="window.settings_changed.v1"):
-    """The budget and the policy are these from now on; nothing leaves because of it."""
+    """The budget and the policy were changed to these values; no item leaves because of it."""
 
     max_tokens: int
     policy: Annotated[str, POLICY] = "first_come"
 
 
 class WindowNamed(_Event, frozen=True, kw_only=True, gc=False, tag="window.named.v1"):
-    """A version got a name; the same name given again moves it."""
+    """A version was named; giving the same name again moves it."""
 
     name: VersionName
     version: VersionNumber

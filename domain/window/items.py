@@ -1,5 +1,6 @@
 """
-What a window holds: the item that a user gives and gets, the recorded one behind it, and what is not in it (any more).
+The items of a window: the item that users give and get, the recorded item behind it, and items that are not in the
+window.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ QUARTERS_PER_TOKEN = 4
 @dataclass(frozen=True, slots=True)
 class ContextItem:
     """
-    A piece of context for a prompt: its name, its text, where it comes from, and how much it matters.
+    A piece of context for a prompt: its name, its text, its source, and its priority.
 
-    Items with a higher priority stand first. Several may have one key.
+    Items with a higher priority come first in the prompt. Several items may have the same key.
     """
 
     key: str
@@ -30,9 +31,9 @@ class ContextItem:
 
 class Held(NamedTuple):
     """
-    A recorded item: the version that brought it, the event of that version, and its place in the order.
+    A recorded item: the version that added it, the event of that version, and its place in the order.
 
-    An item that takes another's place has that place; one that comes back has a new one.
+    An item that replaces another takes its place; an item that is restored gets a new place.
     """
 
     version: int
@@ -43,25 +44,25 @@ class Held(NamedTuple):
     def item(self) -> ContextItem:
         """The item as its user sees it."""
         event = self.event
-        # A priority may be a float, as the seed lets it be; its type says int, and so does ours.
+        # The seed accepts a float as priority although its type says int; so does Refold.
         return ContextItem(event.key, event.value, event.source, event.priority)  # type: ignore[arg-type]
 
     @property
     def quarters(self) -> int:
-        """Its size in quarters of a token."""
+        """The size in quarters of a token."""
         return self.event.quarters
 
     def says(self, value: str, source: str, priority: float) -> bool:
-        """Return whether the item says this."""
+        """Return whether the item has this value, source and priority."""
         return (self.event.value, self.event.source, self.event.priority) == (value, source, priority)
 
 
 class EvictedItem(msgspec.Struct, frozen=True):
     """
-    An item that left: how (`evict`, `remove`, `replace`, `clear`, or `room` for a more important one), why, and with
+    An item that left: how (`evict`, `remove`, `replace`, `clear`, or `room` for a more important item), why, and at
     which version.
 
-    `born` is the item's own name, `stream@version`: what `restore` takes.
+    `born` is the name of the item's origin, `stream@version`, which `restore` takes.
     """
 
     item: ContextItem
@@ -73,9 +74,9 @@ class EvictedItem(msgspec.Struct, frozen=True):
 
 class DroppedItem(msgspec.Struct, frozen=True):
     """
-    An item that was not let in, and why: with it the window would have held `tokens`, and `max_tokens` were allowed.
+    An item that was not admitted. With it the window would have held `tokens`, but only `max_tokens` were allowed.
 
-    `born` is its name, `stream@version`: `restore` lets it in when there is room.
+    `born` is the name of the item's origin, `stream@version`; `restore` adds the item when there is room.
     """
 
     item: ContextItem

@@ -29,7 +29,7 @@ from .state import EMPTY, Resolved, WindowState, complete, fold, recorded_event
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """An item that is to come in, as an event has it, and its size in quarters of a token."""
+    """An item to be added, in the form that an event has, and its size in quarters of a token."""
 
     key: str
     value: str
@@ -45,46 +45,46 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Add(msgspec.Struct, frozen=True):
-    """Let an item in, if there is room or the policy makes some."""
+    """Add an item, if there is room or the policy makes room."""
 
     incoming: Incoming
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Let an item in, in the place of those with its key."""
+    """Add an item in the place of those with its key."""
 
     incoming: Incoming
 
 
 class SetItems(msgspec.Struct, frozen=True):
-    """Have these items in, and no others, whatever the budget is."""
+    """Replace all items by these, whatever the budget is."""
 
     items: tuple[Incoming, ...]
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Have all items with a key leave."""
+    """Remove all items with a key."""
 
     key: str
     reason: str | None
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Have items leave, each named by the version that brought it."""
+    """Evict items, each named by the version that added it."""
 
     versions: tuple[int, ...]
     reason: str | None
 
 
 class Restore(msgspec.Struct, frozen=True):
-    """Take items in that had left `stream`, or were not let in."""
+    """Add items that had left `stream`, or had not been admitted."""
 
     stream: str
     items: tuple[Held, ...]
 
 
 class Clear(msgspec.Struct, frozen=True):
-    """Have all items leave."""
+    """Remove all items."""
 
 
 class ChangeSettings(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ Command = Begin | Add | Put | SetItems | Remove | Evict | Restore | Clear | Chan
 
 
 def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> list[WindowEvent]:
-    """Return the events of an item that wants to come in, in the place of `old` if there are any."""
+    """Return the events of an item to be added; it replaces the items in `old`, if there are any."""
     quarters = state.held.quarters - sum(held.quarters for held in old) + incoming.quarters
     leaving = _leaving(incoming, quarters, old, state)
     if leaving is None:
@@ -119,10 +119,12 @@ def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> lis
 
 def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: WindowState) -> list[Held] | None:
     """
-    Return who makes room where the window would hold `quarters`: nobody, or None where that is not enough.
+    Return the items that must leave where the window would hold `quarters`: none if there is room, None if there is not
+    enough to evict.
 
-    What is shown last leaves first: the lowest priority, and of that the newest. So the beginning of the prompt stays
-    as it is, and who came first has the better right, as in the seed. Only what matters less than the item leaves.
+    The item that is shown last leaves first: the one with the lowest priority, and among equals the newest. So the
+    beginning of the prompt stays as it is, and older items have precedence, as in the seed. Only items with a lower
+    priority than the new one leave.
     """
     excess = quarters - (QUARTERS_PER_TOKEN * (state.max_tokens + 1) - 1)
     if excess <= 0:
@@ -131,7 +133,7 @@ def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: Wi
         return None
     lower = sorted(priority for priority in state.by_priority if priority < incoming.priority)
     groups = [group for priority in lower if (group := state.by_priority.get(priority)) is not None]
-    # Nothing leaves for an item that will not fit all the same.
+    # No item leaves if the new one would still not fit.
     if sum(group.quarters for group in groups) < excess:
         return None
     leaving: list[Held] = []
@@ -144,7 +146,7 @@ def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: Wi
 
 
 def added(incoming: Incoming, before: int) -> WindowAdded:
-    """Return the event of an item that comes to those of `before` quarters."""
+    """Return the event that adds an item to those of `before` quarters."""
     return WindowAdded(**asdict(incoming), change=change_of(before, before + incoming.quarters, 1))
 
 
@@ -156,13 +158,13 @@ def _arrived(incoming: Incoming, old: Sequence[Held], before: int) -> WindowEven
 
 
 def evicted(leaving: Sequence[Held], before: int, *, how: str, reason: str | None = None) -> WindowEvicted:
-    """Return the event of items that leave a window of `before` quarters."""
+    """Return the event of items that leave a window which held `before` quarters."""
     after = before - sum(held.quarters for held in leaving)
     return WindowEvicted(items=named(leaving), change=change_of(before, after, -len(leaving)), how=how, reason=reason)
 
 
 def named(items: Sequence[Held], stream: str = "") -> tuple[Span, ...]:
-    """Return how an event names items."""
+    """Return the names that an event has for items."""
     return spans_of(Ref(held.version, stream) for held in items)
 
 
@@ -173,12 +175,12 @@ def change_of(before: int, after: int, items: int) -> Totals:
 
 def decide(command: Command, state: WindowState) -> Sequence[WindowEvent | Resolved]:
     """
-    Return the events that carry out `command`; none where it is so already.
+    Return the events that carry out `command`; no events where nothing would change.
 
     Raises:
-        NotFoundError: an item that is not there.
-        InvalidInputError: a name that cannot be, or an item that is there already.
-        LimitExceededError: more is to be restored than the budget lets in.
+        NotFoundError: an item is not there.
+        InvalidInputError: a name is malformed, or an item is there already.
+        LimitExceededError: more items would be restored than the budget allows.
     """
     match command:
         case Begin(event=event):

@@ -35,22 +35,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Group(NamedTuple):
-    """Items by the version that brought each, and their size together."""
+    """Items by the version that added each, and their total size."""
 
     items: OrderedMap[int, Held]
     quarters: int
 
     def plus(self, held: Held) -> Group:
-        """Return the group with one item more."""
+        """Return the group with one more item."""
         return Group(self.items.plus(held.version, held), self.quarters + held.quarters)
 
     def minus(self, held: Held) -> Group:
-        """Return the group without an item that is in it."""
+        """Return the group without one of its items."""
         return Group(self.items.minus(held.version), self.quarters - held.quarters)
 
     def in_order(self) -> list[Held]:
         """Return the items in the order in which a window shows them."""
-        # They are nearly in order as they are: only one that took another's place may not be.
+        # The items are nearly in order already: only one that replaced another may not be.
         return sorted(self.items.values(), key=attrgetter("place"))
 
 
@@ -59,13 +59,13 @@ NO_ITEMS = Group(OrderedMap(), 0)
 
 
 def with_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
-    """Return the groups with an item more under `key`."""
+    """Return the groups with one more item under `key`."""
     group = groups.get(key)
     return groups.plus(key, (NO_ITEMS if group is None else group).plus(held))
 
 
 def without_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
-    """Return the groups without an item that is under `key`; where it was the last one there, without the key."""
+    """Return the groups without an item under `key`; where it was the last one, without the key."""
     group = groups.get(key)
     assert group is not None, "what is in a window is in its groups"
     return groups.plus(key, group.minus(held)) if len(group.items) > 1 else groups.minus(key)
@@ -92,7 +92,7 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of all items: one rounding, of the sum."""
+        """The estimated tokens of all items: the sum is rounded once."""
         return self.held.quarters // QUARTERS_PER_TOKEN
 
     def with_key(self, key: str) -> list[Held]:
@@ -105,12 +105,14 @@ EMPTY = WindowState()
 
 
 def recorded_event(event: WindowEvent | Resolved) -> WindowEvent:
-    """Return the event itself, without what was looked up for it."""
+    """Return the recorded event, without the items that were looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
 def fold(state: WindowState, events: Iterable[WindowEvent | Resolved]) -> WindowState:
-    """Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`."""
+    """
+    Return the state after `events`, which are not checked, since they are history. A restoration comes as `Resolved`.
+    """
     step = _Fold(state)
     for event in events:
         step.apply(event)
@@ -118,7 +120,7 @@ def fold(state: WindowState, events: Iterable[WindowEvent | Resolved]) -> Window
 
 
 class _Fold:
-    """A fold under way."""
+    """A fold in progress."""
 
     def __init__(self, state: WindowState) -> None:
         self._version, self._opened = state.version, state.opened
@@ -163,7 +165,7 @@ class _Fold:
             case WindowNamed(name=name, version=version):
                 self._names = {**self._names, name: version}
             case WindowDropped():
-                pass  # It was never in.
+                pass  # It was never in the window.
 
     def _put(self, held: Held) -> None:
         self._held = self._held.plus(held)
@@ -188,10 +190,10 @@ NOWHERE = (0, 0)
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved]:
     """
-    Return the events of a window as `fold` wants them: restorations with the items that they name.
+    Return the events of a window in the form that `fold` takes: restorations together with the items that they name.
 
     Raises:
-        DamagedError: the stream does not hold what an event says of it.
+        DamagedError: the stream does not hold what an event names.
     """
     return [_resolved(log, event) if isinstance(event, WindowRestored) else event for event in events]
 
@@ -214,22 +216,22 @@ class Departures:
             self._apply(number, event)
 
     def evicted(self) -> list[EvictedItem]:
-        """Return the items that left, in the order in which they did."""
+        """Return the items that left, in the order in which they left."""
         return [
             EvictedItem(self._held(version).item, left.how, left.reason, left.version, self._birth(version))
             for version, left in self._left.items()
         ]
 
     def dropped(self) -> list[DroppedItem]:
-        """Return the items that were not let in, in order."""
+        """Return the items that were not admitted, in order."""
         return [self._dropped_item(version) for version in self._dropped]
 
     def returning(self, versions: Iterable[int]) -> list[Held]:
         """
-        Return the items that these versions brought, so that they can come in.
+        Return the items that these versions added, so that they can be added again.
 
         Raises:
-            NotFoundError: no such item left or was dropped, or it is in.
+            NotFoundError: no such item left or was dropped, or it is in the window.
         """
         found: list[Held] = []
         for version in dict.fromkeys(versions):

@@ -1,4 +1,4 @@
-"""The context window: items for a prompt, within a budget of tokens; and a request's context that stands on one."""
+"""The context window, which holds items for a prompt within a budget of tokens; and the context of one request."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ from .state import Departures, WindowState
 MAX_TOKENS = 100_000
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
 
-# The seed counts a character as a quarter of a token, and twenty for what `build` puts around an item.
+# The seed counts a character as a quarter of a token, and twenty characters for the text that `build` puts around an
+# item.
 CHARACTERS_AROUND = 20
 LARGEST = 2**63 - 1
 
 
 class NotAnItemError(RefusedError, TypeError):
-    """Something else than a ContextItem of texts was to be put into a window."""
+    """An object that is not a ContextItem of texts was given to a window."""
 
 
 def section_of(item: ContextItem) -> str:
@@ -57,11 +58,11 @@ def section_of(item: ContextItem) -> str:
 
 def quarters_of(item: ContextItem, counter: TokenCounter | None) -> int:
     """
-    Return the size of an item in quarters of a token: the seed's estimate, or what `counter` says of its section and
-    the blank line behind it.
+    Return the size of an item in quarters of a token: the seed's estimate, or the number that `counter` gives for its
+    section and the blank line behind it.
 
     Raises:
-        InvalidInputError: the counter gives no number of tokens.
+        InvalidInputError: the counter does not return a number of tokens.
     """
     if counter is None:
         return len(item.key) + len(item.value) + len(item.source) + CHARACTERS_AROUND
@@ -73,11 +74,11 @@ def quarters_of(item: ContextItem, counter: TokenCounter | None) -> int:
 
 def incoming_of(item: object, counter: TokenCounter | None) -> Incoming:
     """
-    Return an item as it can be recorded.
+    Return an item in the form that is recorded.
 
     Raises:
-        TypeError: it is no ContextItem, or its key, value or source is no text.
-        InvalidInputError: a text that is no Unicode, or a priority that is no number.
+        TypeError: it is not a ContextItem, or its key, value or source is not a text.
+        InvalidInputError: a text is not valid Unicode, or the priority is not a number.
     """
     if not isinstance(item, ContextItem):
         raise NotAnItemError(f"a ContextWindow takes ContextItem instances, not {type(item).__name__!r}")
@@ -90,7 +91,7 @@ def _text_of(item: ContextItem, field: str) -> str:
     text = getattr(item, field)
     if not isinstance(text, str):
         raise NotAnItemError(f"the {field} of item {item.key!r} is {type(text).__name__}: take a text")
-    # Of a class derived from str the text alone is kept.
+    # For a class derived from str, only the text is kept.
     return require_unicode(str.__str__(text), f"the {field} of item {item.key!r}")
 
 
@@ -105,10 +106,10 @@ def _priority_of(item: ContextItem) -> int | float:
 
 def require_max_tokens(max_tokens: Any) -> int:
     """
-    Return a budget as a number; 0 and less let nothing in.
+    Return a budget as a number; with 0 or less, no item is admitted.
 
     Raises:
-        InvalidInputError: it is no whole number.
+        InvalidInputError: it is not a whole number.
     """
     try:
         number = operator.index(max_tokens)
@@ -121,10 +122,10 @@ def require_max_tokens(max_tokens: Any) -> int:
 
 def require_policy(policy: str) -> AdmissionPolicy:
     """
-    Return `policy` if there is one of that name.
+    Return `policy` if there is a policy of that name.
 
     Raises:
-        InvalidInputError: there is none.
+        InvalidInputError: there is no such policy.
     """
     if policy == "first_come":
         return "first_come"
@@ -145,12 +146,12 @@ class ContextWindow(Context[WindowState]):
     """
     Items for a prompt, within a budget of estimated tokens.
 
-    `ContextWindow()` is detached, on a log in memory; `store.window(id)` gives one that is kept. With the policy
-    `first_come` an item that does not fit is dropped; with `evict_lower_priority` items that matter less make room
-    for it, if that is enough. `counter` counts a text's tokens; the default is the seed's estimate. Changing calls
-    take `expected_version=` and `idempotency_key=` (a repetition gives the first result).
+    `ContextWindow()` is detached, with a log in memory; `store.window(id)` gives one that is stored. With the policy
+    `first_come`, an item that does not fit is dropped; with `evict_lower_priority`, items with a lower priority make
+    room for it, if that is enough. `counter` counts a text's tokens; the default is the seed's estimate. Calls that
+    change the window take `expected_version=` and `idempotency_key=` (a repeated call gives the first result).
 
-    Like the seed's dataclass it is equal by value, unhashable, and takes no other attributes.
+    Like the seed's dataclass, windows are compared by value, are unhashable, and accept no other attributes.
     """
 
     _counter: TokenCounter | None
@@ -182,7 +183,7 @@ class ContextWindow(Context[WindowState]):
         counter: TokenCounter | None = None,
         trace: Trace = NO_TRACE,
     ) -> Self:
-        """Return the window whose events a journal has; a store opens one so."""
+        """Return the window whose events a journal has; a store uses this to open a window."""
         made = super().standing_on(journal, home)
         made._counter, made._trace = counter, trace
         return made
@@ -191,7 +192,7 @@ class ContextWindow(Context[WindowState]):
 
     @property
     def max_tokens(self) -> int:
-        """The budget. To set it is an event; nothing leaves because of it."""
+        """The budget. Setting it records an event; no item leaves because of it."""
         return self._state.max_tokens
 
     @max_tokens.setter
@@ -200,7 +201,7 @@ class ContextWindow(Context[WindowState]):
 
     @property
     def policy(self) -> AdmissionPolicy:
-        """The policy where there is no room: `first_come` or `evict_lower_priority`. Setting it is an event."""
+        """The policy where there is no room: `first_come` or `evict_lower_priority`. Setting it records an event."""
         return require_policy(self._state.policy)
 
     @policy.setter
@@ -210,9 +211,9 @@ class ContextWindow(Context[WindowState]):
     @property
     def items(self) -> FrozenList[ContextItem]:
         """
-        The items as they came, as a read-only list.
+        The items in the order in which they were added, as a read-only list.
 
-        To set it is to clear and to take these in; as in the seed they are not tested against the budget.
+        Setting `items` clears the window and adds the new ones; as in the seed, they are not tested against the budget.
         """
         held = self._state.held
         if self._shown is None or self._shown[0] is not held:
@@ -225,7 +226,7 @@ class ContextWindow(Context[WindowState]):
 
     @property
     def births(self) -> list[str]:
-        """The name of each item's birth, `stream@version`, in order: by it `evict` and `restore` know the item."""
+        """The name of each item's origin, `stream@version`, in order. `evict` and `restore` take these names."""
         return [f"{self.stream}@{held.version}" for held in self._state.held.in_order()]
 
     def get(self, key: str) -> ContextItem | None:
@@ -234,12 +235,12 @@ class ContextWindow(Context[WindowState]):
         return items[-1].item if items else None
 
     def build(self) -> str:
-        """Return the text for the prompt: a section for each item, a higher priority first."""
+        """Return the text for the prompt: a section for each item, those with a higher priority first."""
         in_order = sorted(self.items, key=lambda item: item.priority, reverse=True)
         return "\n\n".join(map(section_of, in_order))
 
     def estimated_tokens(self) -> int:
-        """Return the estimated tokens of all items, a running total."""
+        """Return the estimated tokens of all items; the total is kept up to date, so this is cheap."""
         return self._state.tokens
 
     @staticmethod
@@ -248,11 +249,11 @@ class ContextWindow(Context[WindowState]):
         return quarters_of(item, None) // QUARTERS_PER_TOKEN
 
     def dropped(self) -> list[DroppedItem]:
-        """Return the items that were not let in, and are not in now, each with why."""
+        """Return the items that were not admitted and are not in the window now, each with the reason."""
         return self._departures().dropped()
 
     def evicted(self) -> list[EvictedItem]:
-        """Return the items that left and are not back, in the order in which they left, each with how and why."""
+        """Return the items that left and were not restored, in the order in which they left, each with how and why."""
         return self._departures().evicted()
 
     def _departures(self) -> Departures:
@@ -283,11 +284,11 @@ class ContextWindow(Context[WindowState]):
         self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> bool:
         """
-        Let an item in as the last one, and return whether it is in; if not, it is in `dropped()`.
+        Add an item at the end, and return whether it was admitted; if not, it is in `dropped()`.
 
         Raises:
-            TypeError: it is no ContextItem, or one of its texts is none.
-            InvalidInputError: a text that is no Unicode, or a priority that is no number.
+            TypeError: it is not a ContextItem, or its key, value or source is not a text.
+            InvalidInputError: a text is not valid Unicode, or the priority is not a number.
         """
         incoming = incoming_of(item, self._counter)
         call = ("add", Without(incoming, "quarters"))
@@ -297,7 +298,7 @@ class ContextWindow(Context[WindowState]):
         self, item: ContextItem, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> bool:
         """
-        Let an item in, in the place of all items with its key, and return whether it is in; if not, they stay.
+        Add an item in the place of all items with its key, and return whether it was admitted; if not, they stay.
 
         Raises:
             TypeError, InvalidInputError: as for `add`.
@@ -305,7 +306,7 @@ class ContextWindow(Context[WindowState]):
         command = Put(incoming_of(item, self._counter))
         call = ("put", Without(command.incoming, "quarters"))
         outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
-        # That it is in already may be old news.
+        # The view may be stale where it shows that the item is in already.
         while not outcome.events and not self._journal.is_ahead and self.refresh():
             outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         return _is_in(outcome)
@@ -319,10 +320,10 @@ class ContextWindow(Context[WindowState]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Have all items with a key leave; `restore` takes them back.
+        Remove all items with a key; `restore` brings them back.
 
         Raises:
-            NotFoundError: there is none (a KeyError).
+            NotFoundError: there is no such item (a KeyError).
             ConcurrencyError: another writer came first.
         """
         command = Remove(key, _reason(reason))
@@ -336,11 +337,11 @@ class ContextWindow(Context[WindowState]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Have items leave that `births` name; `restore` takes them back.
+        Evict the items that `births` name; `restore` brings them back.
 
         Raises:
             NotFoundError: no such item is there.
-            InvalidInputError: the name of a birth is none.
+            InvalidInputError: one of `births` is not the name of an origin.
             ConcurrencyError: another writer came first.
         """
         command = Evict(self._versions(births), _reason(reason))
@@ -348,7 +349,7 @@ class ContextWindow(Context[WindowState]):
 
     def restore(self, *births: str, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
-        Take items in, as the last ones, that had left or were not let in; `evicted()` and `dropped()` name them.
+        Add items at the end that had left or were not admitted; `evicted()` and `dropped()` name them.
 
         Raises:
             NotFoundError: no such item left or was dropped.
@@ -364,7 +365,7 @@ class ContextWindow(Context[WindowState]):
 
     def clear(self, *, expected_version: int | None = None, idempotency_key: str | None = None) -> None:
         """
-        Have all items leave.
+        Remove all items.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -385,7 +386,7 @@ class ContextWindow(Context[WindowState]):
         return NameVersion(name, version)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy, or a pickled window, is a detached one that begins with the same items.
+        # A copied or unpickled window is a detached one that begins with the same items.
         return _detached, (self.max_tokens, list(self.items), self._counter, self.policy)
 
     # Views
@@ -406,7 +407,7 @@ class ContextWindow(Context[WindowState]):
 
 
 class ReadOnlyContextWindow(ContextWindow):
-    """A window that can be read only: as it was at a version, or as it is, live."""
+    """A read-only window: as it was at a version, or a live view."""
 
 
 def _is_in(outcome: Outcome) -> bool:
@@ -426,10 +427,11 @@ def _detached(
 @dataclass(slots=True)
 class AgentContext:
     """
-    One request to an agent: its trace, its endpoint, whose it is, the window for the prompt, and the memory.
+    One request to an agent: its trace, its endpoint, its user, the window for the prompt, and the memory.
 
-    Without a store the window lives as long as the request. `store.agent_context(...)` gives one whose window is kept
-    for the session and whose memory is the store's; what is recorded through it bears the trace and the endpoint.
+    Without a store, the window lives as long as the request. `store.agent_context(...)` gives one whose window is
+    stored with the session and whose memory is the store's; events that are recorded through it have the trace and the
+    endpoint.
     """
 
     trace_id: str
@@ -442,10 +444,10 @@ class AgentContext:
 
     def add_context(self, key: str, value: str, *, source: str = "agent", priority: int = 0) -> None:
         """
-        Let an item into the window; one that does not fit is in `context_window.dropped()`.
+        Add an item to the window; an item that does not fit is in `context_window.dropped()`.
 
         Raises:
-            TypeError: key, value or source is no text.
-            InvalidInputError: a text that is no Unicode, or a priority that is no number.
+            TypeError: key, value or source is not a text.
+            InvalidInputError: a text is not valid Unicode, or the priority is not a number.
         """
         self.context_window.add(ContextItem(key, value, source, priority))

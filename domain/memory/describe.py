@@ -9,7 +9,7 @@ from .events import MemoryEvent, MemoryForgotten, MemoryNamed, MemoryRemembered,
 
 
 def left_by(event: object) -> Left | None:
-    """Return which records left with an event; None where none did."""
+    """Return which records left with an event; None if no records did."""
     match event:
         case MemoryForgotten(items=items, reason=reason):
             return Left(items, "forget", reason)

@@ -1,8 +1,8 @@
 """
-The events of memories: one stream for each scope, which they do not name; its id does.
+The events of memories. Each scope has one stream, whose id names the scope; the events do not.
 
-A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. A record is brought
-into the world by one event and named by it ever after (`refold.domain.spans`).
+A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. Each record is added
+by one event, its origin, and all later events name the record by it (`refold.domain.spans`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 class MemoryRemembered(_Event, frozen=True, kw_only=True, gc=False, tag="memory.remembered.v1"):
     """
-    A value was remembered under a key, in the place of `replaced`, if that is set.
+    A value was remembered under a key; it replaced the record `replaced`, if that is set.
 
-    `first_at` is when the key was first remembered, `at` when it was now: microseconds since 1970, UTC.
+    `first_at` is when the key was first remembered, `at` when this value was: microseconds since 1970, UTC.
     """
 
     key: str
@@ -47,14 +47,14 @@ class MemoryForgotten(_Event, frozen=True, kw_only=True, gc=False, tag="memory.f
 
 
 class MemoryRestored(_Event, frozen=True, kw_only=True, gc=False, tag="memory.restored.v1"):
-    """Records that had been forgotten are back as they were. They are named with their stream."""
+    """Records that had been forgotten were restored as they were. Their names include the stream."""
 
     items: tuple[Span, ...]
     change: Totals
 
 
 class MemoryNamed(_Event, frozen=True, kw_only=True, gc=False, tag="memory.named.v1"):
-    """A version of a scope got a name; the same name given again moves it."""
+    """A version of a scope was named; giving the same name again moves it."""
 
     name: VersionName
     version: VersionNumber

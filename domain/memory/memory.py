@@ -1,4 +1,4 @@
-"""A memory store whose every change is an event: what was remembered when, by whom, and what it replaced."""
+"""A memory store that records every change as an event: what was remembered when, by whom, and what it replaced."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ SEARCH_LIMIT = 100
 
 class MemoryScope(Context[MemoryState]):
     """
-    What is remembered of one user, session or whatever a scope stands for: a context with versions and a past.
+    The memory of one user, session or any other scope: a context with versions and a past.
 
-    `memory.scope(name)` gives one. It shows what was there when it was last refreshed; a `Memory` refreshes before
-    it reads.
+    `memory.scope(name)` gives one. It shows the records as of its last refresh; a `Memory` refreshes before each read.
     """
 
     def __init__(self, home: Home, place: Place, trace: Trace) -> None:
@@ -59,7 +58,7 @@ class MemoryScope(Context[MemoryState]):
         limit: int = SEARCH_LIMIT,
     ) -> list[MemoryRecord]:
         """
-        Return the newest records, `limit` at most, of those that pass all filters; `key_prefix` is taken literally.
+        Return the newest records, `limit` at most, that pass all filters; `key_prefix` has no wildcards.
 
         Raises:
             InvalidInputError: there is no such kind, or the limit is negative.
@@ -81,17 +80,17 @@ class MemoryScope(Context[MemoryState]):
 
     @property
     def is_ahead(self) -> bool:
-        """Whether something was put that is not known to be in the log yet."""
+        """Whether a record was put that may not be in the log yet."""
         return self._journal.is_ahead
 
     def put(
         self, record: MemoryRecord, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Remember a record, in the place of the one under its key, whose `timestamp` it keeps.
+        Remember a record. It replaces the record under its key and keeps the `timestamp` of that one.
 
         Raises:
-            InvalidInputError: it is of another scope, or holds what cannot be stored.
+            InvalidInputError: it is of another scope, or has a value that cannot be stored.
         """
         if record.scope != self.scope:
             raise InvalidInputError(f"the record is of the scope {record.scope!r}, not of {self.scope!r}")
@@ -116,7 +115,7 @@ class MemoryScope(Context[MemoryState]):
         idempotency_key: str | None = None,
     ) -> int:
         """
-        Forget a key, or everything, and return how many records that were; `restore` takes them back.
+        Forget a key, or all keys, and return the number of forgotten records; `restore` brings them back.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -129,11 +128,13 @@ class MemoryScope(Context[MemoryState]):
         self, key: str | None = None, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
         """
-        Take back what was forgotten last under a key, or under every key that is not remembered anew; return how many
-        records that were. They are as they were, also their times.
+        Restore the record that was last forgotten under a key, or under every key that has no record now; return their
+        number.
+
+        The records are as they were, with their times.
 
         Raises:
-            NotFoundError: nothing was forgotten under this key that is not back.
+            NotFoundError: no record under this key was forgotten and not restored.
             ConcurrencyError: another writer came first.
         """
         call = ("restore", key)
@@ -145,7 +146,7 @@ class MemoryScope(Context[MemoryState]):
         return sum(event.change.items for event in outcome.events if isinstance(event, MemoryRestored))
 
     def history(self, key: str | None = None) -> list[MemoryChange]:
-        """Return what became of a key, or of every key: who changed it when, from what, to what; the oldest first."""
+        """Return the changes of a key, or of every key, the oldest first: who changed it when, from what, to what."""
         return changes_of(self.recorded_events(until=self.version), self.scope, key)
 
     def at(self, moment: int | str | datetime | Moment) -> ScopeAt:
@@ -159,10 +160,10 @@ class MemoryScope(Context[MemoryState]):
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
         """
-        Return what a store must append so that this detached scope is there as `stream`.
+        Return the events that a store must append to store this detached scope as `stream`.
 
         Raises:
-            InvalidInputError: it is empty, so that there is nothing to take along.
+            InvalidInputError: it is empty, so that there is nothing to append.
         """
         if not self.version:
             raise InvalidInputError(f"nothing was ever remembered in {self.scope!r}: there is nothing to adopt")
@@ -178,7 +179,7 @@ class MemoryScope(Context[MemoryState]):
         call: object = None,
     ) -> Outcome:
         if not self.version and not self.is_ahead:
-            # Nothing opens a scope, so that one whose first records were rolled back just begins again.
+            # No event opens a scope, so a scope whose first records were rolled back can simply begin again.
             self._stand_on(_journal_in(self._home, self._writer.place), self._home)
         return super()._record(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
 
@@ -187,7 +188,7 @@ class MemoryScope(Context[MemoryState]):
 
 
 class ScopeAt(MemoryScope):
-    """A scope that can be read only: as it was at a version, or as it is, live."""
+    """A read-only scope: as it was at a version, or a live view."""
 
 
 def _journal_in(home: Home, place: Place) -> Journal[MemoryState]:
@@ -218,15 +219,15 @@ def _microseconds(time: datetime) -> int:
 
 
 T = TypeVar("T")
-# Scopes whose folded state stays in memory; any other is read again at its next use.
+# The number of scopes whose folded state stays in memory; any other scope is read again at its next use.
 SCOPES_MAX = 256
 
 
 class Memory:
     """
-    A `MemoryStore` on a log: `store.memory()` gives one that is kept, `InMemoryMemoryStore()` one that is not.
+    A `MemoryStore` on a log: `store.memory()` gives one that is stored, `InMemoryMemoryStore()` one in memory only.
 
-    A scope may have any name that takes up to 255 bytes. Reading sees what any writer has put so far.
+    The name of a scope can take up to 255 bytes. A read sees all records that any writer has put so far.
     """
 
     def __init__(self, home: Home, *, trace: Trace = NO_TRACE) -> None:
@@ -240,10 +241,10 @@ class Memory:
 
     def scope(self, scope: str) -> MemoryScope:
         """
-        Return one scope, as a context with versions and a past; it need not hold anything yet.
+        Return one scope, as a context with versions and a past; it may be empty.
 
         Raises:
-            InvalidInputError: there can be no scope of this name.
+            InvalidInputError: this cannot be the name of a scope.
         """
         context_id = encoded_id(scope, f"the scope {scope!r}")
         return self._opened(scope, context_id)
@@ -272,7 +273,7 @@ class Memory:
         limit: int = SEARCH_LIMIT,
     ) -> list[MemoryRecord]:
         """
-        Return the newest records of a scope, `limit` at most, of those that pass all filters.
+        Return the newest records of a scope, `limit` at most, that pass all filters.
 
         Raises:
             InvalidInputError: there is no such kind, or the limit is negative.
@@ -282,11 +283,11 @@ class Memory:
         )
 
     async def history(self, *, scope: str, key: str | None = None) -> list[MemoryChange]:
-        """Return what became of a key, or of every key of a scope: who changed it when, from what, to what."""
+        """Return the changes of a key, or of every key of a scope: who changed it when, from what, to what."""
         return await self._read(scope, lambda found: found.history(key))
 
     def _let_go(self) -> None:
-        """Forget the scopes that were not used for longest; what is on its way to the log stays."""
+        """Release the scopes that were not used for longest, except those with records on the way to the log."""
         too_many = len(self._scopes) - SCOPES_MAX
         if too_many > 0:
             for scope in [name for name, one in self._scopes.items() if not one.is_ahead][:too_many]:
@@ -296,10 +297,10 @@ class Memory:
         self, record: MemoryRecord, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
         """
-        Remember a record, in the place of the one with its scope and key, whose `timestamp` it keeps.
+        Remember a record. It replaces the record with its scope and key and keeps the `timestamp` of that one.
 
         Raises:
-            InvalidInputError: it holds what cannot be stored, or its scope cannot be one.
+            InvalidInputError: it has a value that cannot be stored, or its scope is not valid.
         """
         await self._changed(
             lambda: self.scope(record.scope).put(
@@ -311,9 +312,9 @@ class Memory:
         self, *, scope: str, key: str | None = None, reason: str | None = None, idempotency_key: str | None = None
     ) -> int:
         """
-        Forget a key, or a whole scope, and return how many records that were.
+        Forget a key, or a whole scope, and return the number of forgotten records.
 
-        They can be read in the past, and `restore` takes them back.
+        They can still be read in the past, and `restore` brings them back.
 
         Raises:
             ConcurrencyError: another writer came first.
@@ -324,17 +325,19 @@ class Memory:
 
     async def restore(self, *, scope: str, key: str | None = None, idempotency_key: str | None = None) -> int:
         """
-        Take back what was forgotten last under a key, or under every key that is not remembered anew; return how many
-        records that were.
+        Restore the record that was last forgotten under a key, or under every key that has no record now; return their
+        number.
 
         Raises:
-            NotFoundError: nothing was forgotten under this key that is not back.
+            NotFoundError: no record under this key was forgotten and not restored.
             ConcurrencyError: another writer came first.
         """
         return await self._changed(lambda: self._refreshed(scope).restore(key, idempotency_key=idempotency_key))
 
     def at(self, moment: int | str | datetime | Moment) -> MemoryAt:
-        """Return the memory as it was: at a time or a position of the log; a version or a name is one of each scope."""
+        """
+        Return the memory as it was at a time or a position of the log; a version or a name is applied to each scope.
+        """
         return MemoryAt(self, moment)
 
     async def _read(self, scope: str, read: Callable[[MemoryScope], T]) -> T:
@@ -345,13 +348,13 @@ class Memory:
 
     def _refreshed(self, scope: str) -> MemoryScope:
         found = self.scope(scope)
-        # What was put here and is on its way counts, and what others wrote comes behind it.
+        # A record that was put here and is not in the log yet counts too; events of others come behind it.
         if not found.is_ahead:
             found.refresh()
         return found
 
     async def _waiting(self, work: Callable[[], T]) -> T:
-        """Do what may wait for a disk in a thread, so that the loop goes on; the rest right here."""
+        """Run work that may wait for a disk in a thread, so that the event loop goes on; run other work directly."""
         return work() if self._home.is_detached else await finished_in_thread(work)
 
 
@@ -363,7 +366,7 @@ class InMemoryMemoryStore(Memory):
 
 
 class MemoryAt(Memory):
-    """A memory as it was at a moment; it can be read only."""
+    """A read-only memory as it was at one moment."""
 
     def __init__(self, shown: Memory, moment: int | str | datetime | Moment) -> None:
         self._shown, self._moment, self._home = shown, moment, shown._home

@@ -1,4 +1,4 @@
-"""Records of a memory, and their changes."""
+"""The records of a memory, and their changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryKind(StrEnum):
-    """The kind of a record: an episode, a fact, or a way of doing something."""
+    """The kind of a record: an episode, a fact, or a procedure."""
 
     EPISODIC = "episodic"
     SEMANTIC = "semantic"
@@ -23,7 +23,7 @@ class MemoryKind(StrEnum):
 
 
 def time_of(microseconds: int) -> datetime:
-    """Return the time that is so many microseconds after the beginning of 1970, UTC."""
+    """Return the time that is this many microseconds after the beginning of 1970, UTC."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -33,10 +33,11 @@ def _present() -> datetime:
 
 class MemoryRecord(BaseModel):
     """
-    Something to remember: in a scope (`user:42`), under a key.
+    A thing to remember, in a scope (`user:42`) and under a key.
 
-    `value` is JSON, or an msgspec Struct, a pydantic model or a dataclass. `timestamp` is when the key was first
-    remembered, `updated_at` when it last was. A record that was read is a copy: to change it, `put` it again.
+    `value` is a JSON value, or an msgspec Struct, a pydantic model or a dataclass. `timestamp` is when the key was
+    first remembered, `updated_at` when it was last remembered. A record that was read is a copy: to change it, `put` it
+    again.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -52,10 +53,10 @@ class MemoryRecord(BaseModel):
 
 class MemoryChange(msgspec.Struct, frozen=True):
     """
-    What became of a key at one version of its scope: `how` is `remembered`, `forgotten` or `restored`.
+    The change of a key at one version of its scope: `how` is `remembered`, `forgotten` or `restored`.
 
-    `old` and `new` are the records before and after it; None where there was none. `because` is `stream@version` of
-    what it followed from.
+    `old` and `new` are the records before and after it; None where there was no record. `because` is `stream@version`
+    of the event that caused the change.
     """
 
     key: str
@@ -71,10 +72,10 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class MemoryStore(Protocol):
-    """Records by scope and key, which can be put, got, searched and forgotten."""
+    """A store of records by scope and key, with calls to put, get, search and forget them."""
 
     async def put(self, record: MemoryRecord) -> None:
-        """Remember a record, in the place of the one with its scope and key."""
+        """Remember a record; it replaces the one with its scope and key."""
 
     async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
         """Return the record with this scope and key, or None."""
@@ -91,4 +92,4 @@ class MemoryStore(Protocol):
         """Return the records of a scope that pass all filters, the newest first."""
 
     async def forget(self, *, scope: str, key: str | None = None) -> int:
-        """Forget a key, or a whole scope, and return how many records that were."""
+        """Forget a key, or a whole scope, and return the number of forgotten records."""

@@ -17,7 +17,7 @@ from .state import EMPTY, Held, MemoryState, Resolved, complete, fold, recorded_
 
 
 class Remember(msgspec.Struct, frozen=True):
-    """Remember a value under a key; `first_at` counts where the key is new, and `now` is now."""
+    """Remember a value under a key; `first_at` is used where the key is new, and `now` is the present time."""
 
     key: str
     value: Content
@@ -35,7 +35,7 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 class Restore(msgspec.Struct, frozen=True):
-    """Take records back that `stream` had forgotten."""
+    """Restore records that `stream` had forgotten."""
 
     stream: str
     items: tuple[Held, ...]
@@ -53,10 +53,10 @@ Command = Remember | Forget | Restore | NameVersion
 
 def decide(command: Command, state: MemoryState) -> Sequence[MemoryEvent | Resolved]:
     """
-    Return the events that carry out `command`; none where it is so already.
+    Return the events that carry out `command`; no events where nothing would change.
 
     Raises:
-        InvalidInputError: a name that cannot be, or a key that is to be restored and is remembered anew.
+        InvalidInputError: a name is malformed, or a key to be restored has a new record.
     """
     match command:
         case Remember():
@@ -78,7 +78,7 @@ def _remembered(command: Remember, state: MemoryState) -> MemoryRemembered:
         kind=command.kind,
         tags=command.tags,
         first_at=command.first_at if old is None else old.event.first_at,
-        # Of two records in a scope one is newer, whatever the clocks of their writers say.
+        # Each record in a scope is newer than the one before it, whatever the clocks of their writers say.
         at=max(command.now, state.last_at + 1),
         replaced=None if old is None else Ref(old.version),
         change=Totals(),

@@ -1,4 +1,4 @@
-"""The records of a scope, folded from its events; a value, like every state."""
+"""The records of a scope, folded from its events. The state is a value: it never changes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from .records import MemoryChange, MemoryKind, MemoryRecord, time_of
 
 
 class Held(NamedTuple):
-    """A record as it was recorded: the version that brought it, and the event of that version."""
+    """A recorded record: the version that added it, and the event of that version."""
 
     version: int
     event: MemoryRemembered
 
     def record_in(self, scope: str) -> MemoryRecord:
-        """Return the record as its user sees it, made anew each time, so that changing it changes nothing else."""
+        """
+        Return the record as its user sees it. Each call makes a new object, so a user's change affects nothing else.
+        """
         event = self.event
         content = event.value
         return MemoryRecord(
@@ -55,9 +57,9 @@ class Resolved(msgspec.Struct, frozen=True):
 
 class MemoryState(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What a scope remembers at one version: records by key, and their keys by the version that brought them.
+    The records of a scope at one version: by key, and their keys by the version that added them.
 
-    `last_at` is when the newest of all was remembered.
+    `last_at` is when the newest record was remembered.
     """
 
     version: int = 0
@@ -75,16 +77,16 @@ EMPTY = MemoryState()
 
 
 def recorded_event(event: MemoryEvent | Resolved) -> MemoryEvent:
-    """Return the event itself, without what was looked up for it."""
+    """Return the recorded event, without the records that were looked up for it."""
     return event.event if isinstance(event, Resolved) else event
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[MemoryEvent | Resolved]:
     """
-    Return the events of a scope as `fold` wants them: restorations with the records that they name.
+    Return the events of a scope in the form that `fold` takes: restorations together with the records that they name.
 
     Raises:
-        DamagedError: the stream does not hold what an event says of it.
+        DamagedError: the stream does not hold what an event names.
     """
     return [_resolved(log, event) if isinstance(event, MemoryRestored) else event for event in events]
 
@@ -94,7 +96,9 @@ def _resolved(log: Seen, event: MemoryRestored) -> Resolved:
 
 
 def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> MemoryState:
-    """Return the state after `events`; it trusts them, since they are history. A restoration comes as `Resolved`."""
+    """
+    Return the state after `events`, which are not checked, since they are history. A restoration comes as `Resolved`.
+    """
     step = _Fold(state)
     for event in events:
         step.apply(event)
@@ -102,7 +106,7 @@ def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> Memory
 
 
 class _Fold:
-    """A fold under way."""
+    """A fold in progress."""
 
     def __init__(self, state: MemoryState) -> None:
         self._version, self._last_at, self._names = state.version, state.last_at, state.names
@@ -151,7 +155,7 @@ class _Fold:
 
 
 def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> list[MemoryChange]:
-    """Return what became of a key, or of every key, by the events of a scope, the oldest first."""
+    """Return the changes of a key, or of every key, that the events of a scope record, the oldest first."""
     changes: list[MemoryChange] = []
     present: dict[str, Held] = {}
     for recorded in events:
@@ -163,10 +167,11 @@ def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> 
 
 def forgotten(events: Sequence[RecordedEvent], stream: str, key: str | None) -> list[tuple[Held, Departure]]:
     """
-    Return what was last forgotten under a key, or under each key that is not remembered, and is not back; with how.
+    Return the record that was last forgotten under a key, or under each key, if it was not restored or replaced; with
+    how it left.
 
     Raises:
-        NotFoundError: nothing was forgotten under this key.
+        NotFoundError: there is no such record under this key.
     """
     gone: dict[str, tuple[Held, Departure]] = {}
     present: dict[str, Held] = {}
@@ -193,7 +198,7 @@ class _Touch(NamedTuple):
 
 
 def _touched(recorded: RecordedEvent, present: dict[str, Held], events: Sequence[RecordedEvent]) -> Iterator[_Touch]:
-    """Yield how an event changes keys, and keep `present` up to date."""
+    """Yield the changes of keys by an event, and keep `present` up to date."""
     match recorded.event:
         case MemoryRemembered() as event:
             new = Held(recorded.version, event)
@@ -210,7 +215,7 @@ def _touched(recorded: RecordedEvent, present: dict[str, Held], events: Sequence
 
 
 def _named(items: Iterable[Span], events: Sequence[RecordedEvent]) -> Iterator[Held]:
-    # A scope names records of its own stream alone.
+    # The events of a scope name records of its own stream only.
     for ref in refs_of(items):
         yield Held(ref.version, events[ref.version - 1].event)
 

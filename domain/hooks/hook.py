@@ -1,13 +1,13 @@
 """
-A hook: an async function, when it is called and how, and what it is handed by its annotations.
+A hook: an async function, the moments at which it is called, and the arguments that its annotations ask for.
 
-A parameter that is declared as a context queue or pool gets that of the running agent. The agent says what there is
-while one of its turns runs; annotations are read when a tool or hook is called. An argument that the call gives is
-never replaced, not even an explicit None. Tools get a view, since they only read; hooks get the thing itself.
+A parameter that is annotated as a context queue or pool gets that of the running agent. The agent sets both while one
+of its turns runs; annotations are read when a tool or hook is called. An argument that the call gives is never
+replaced, not even an explicit None. Tools get a read-only view; hooks get the queue or pool itself.
 
     RefusedError
     ├── InvalidInputError
-    │   └── UnserializableHookError  a hook that could not be found again by its name (also a ValueError)
+    │   └── UnserializableHookError  a hook that cannot be found by its name (also a ValueError)
     ├── NotFoundError
     │   └── UnregisteredHookError    nothing is registered under this name and type (also a KeyError)
     └── NotAsyncError                a plain function where an async one is needed (also a TypeError)
@@ -31,12 +31,13 @@ from ..errors import InvalidInputError, NotFoundError, RefusedError
 
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-# What is handed out, each with the enum of the hooks that its class has: by it a class is known as one of its kind.
+# The objects to inject, each with the enum of the hooks of its class; the enum identifies the kind of class.
 Handed: TypeAlias = list[tuple[type[Enum], Any]]
 
 logger = logging.getLogger(__name__)
 
-# What the running turn hands out, or None. Who sets these two alone, and no agent, means the thing itself.
+# The queue and the pool of the running turn, or None. If only these two are set, without an agent, hooks and tools get
+# the objects themselves.
 current_context_queue: ContextVar[Any] = ContextVar("refold.context_queue", default=None)
 current_context_pool: ContextVar[Any] = ContextVar("refold.context_pool", default=None)
 _is_read_only_for_tools: ContextVar[bool] = ContextVar("refold.is_read_only_for_tools", default=False)
@@ -47,7 +48,7 @@ class UnregisteredHookError(NotFoundError):
 
 
 class UnserializableHookError(InvalidInputError):
-    """A hook that is not the one registered under its name, so that it could not be restored."""
+    """A hook that is not the one registered under its name, so that it cannot be restored."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,7 +59,7 @@ class UnserializableHookError(InvalidInputError):
 
 
 class NotAsyncError(RefusedError, TypeError):
-    """A function that cannot be awaited where one is needed that can."""
+    """A function that cannot be awaited was given where an async one is needed."""
 
     def __init__(self, what: str, given: object) -> None:
         name = getattr(given, "__name__", None) or repr(given)
@@ -68,9 +69,10 @@ class NotAsyncError(RefusedError, TypeError):
 @contextmanager
 def handing_out(queue: object, pool: object) -> Iterator[None]:
     """
-    Hand out these to what is called within the block: to hooks themselves, to tools their `readonly` views.
+    Inject these two into hooks and tools that are called within the block: hooks get the objects, tools `readonly`
+    views.
 
-    The block must not span the `yield` of an async generator: it would then be left in another context.
+    The block must not span the `yield` of an async generator: the generator would then leave it in another context.
     """
     tokens = current_context_queue.set(queue), current_context_pool.set(pool), _is_read_only_for_tools.set(True)
     try:
@@ -83,7 +85,7 @@ def handing_out(queue: object, pool: object) -> Iterator[None]:
 
 @dataclass
 class _Unresolved:
-    """An annotation that names something which is not there at run time."""
+    """An annotation with a name that does not exist at run time."""
 
     annotation: Any
     error: Exception
@@ -91,14 +93,14 @@ class _Unresolved:
 
 
 class Injection:
-    """The parameters that one function wants injected; `label` names it in log messages. A tool gets views."""
+    """The injected parameters of one function; `label` names the function in log messages. A tool gets views."""
 
     def __init__(self, fn: Callable[..., Any], label: str, *, is_tool: bool) -> None:
         self._fn, self._label, self._is_tool = fn, label, is_tool
         self._hints: dict[str, Any] | None = None
 
     def complete(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `kwargs`, completed by what is handed out for parameters that the call does not give."""
+        """Return `kwargs`, with the injected arguments for parameters that the call does not give."""
         handed = _handed_out()
         if not handed:
             return dict(kwargs)
@@ -130,7 +132,7 @@ class Injection:
 
 
 def inject_context_deps(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments for one call of the tool function `fn`, completed by what is handed out."""
+    """Return the keyword arguments for one call of the tool function `fn`, with the injected arguments."""
     return Injection(fn, f"function {getattr(fn, '__name__', fn)!r}", is_tool=True).complete((), kwargs)
 
 
@@ -150,10 +152,10 @@ def _hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
         if parameter.kind not in BY_NAME or annotation is inspect.Parameter.empty:
             continue
         try:
-            # One by one, so that one that cannot be resolved does not take the others with it.
+            # Resolved one by one, so that an annotation that cannot be resolved does not affect the others.
             hints[name] = typing.get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names)[name]
         except Exception as error:
-            # Anything may stand in an annotation, and so anything may be raised.
+            # An annotation can be any expression, and so it can raise any error.
             hints[name] = _Unresolved(annotation, error)
     return hints
 
@@ -166,7 +168,7 @@ def _fitting(hint: Any, handed: Handed) -> Any:
     declared = origin if origin is not None else hint
     if not isinstance(declared, type):
         return None
-    # Where a subclass is asked for, the agent's own is handed out only when it is one.
+    # Where a parameter asks for a subclass, the agent's object is injected only if it is an instance of it.
     wanted = getattr(declared, "hook_types", None)
     return next((value for moments, value in handed if moments is wanted and isinstance(value, declared)), None)
 
@@ -175,7 +177,7 @@ def _given_names(fn: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[st
     try:
         return set(inspect.signature(fn).bind_partial(*args, **kwargs).arguments)
     except TypeError:
-        # The call does not fit, and says so itself when it is made.
+        # The call does not fit the signature; Python reports that when the call is made.
         return set(kwargs)
 
 
@@ -184,11 +186,11 @@ if TYPE_CHECKING:
 
 
 class _Moments(str, Enum):  # noqa: UP042 - the seed's base classes: str(kind) stays "TurnHook.BEFORE_RUN"
-    """The base of all enums of moments: their values are texts."""
+    """The base of all enums of moments; their values are texts."""
 
 
 class TurnHook(_Moments):
-    """Moments in the run of one turn."""
+    """The moments in the run of one turn."""
 
     BEFORE_RUN = "before_run"
     AFTER_RUN = "after_run"
@@ -198,7 +200,7 @@ class TurnHook(_Moments):
 
 
 class AgentHook(_Moments):
-    """Moments in the run of an agent."""
+    """The moments in the run of an agent."""
 
     BEFORE_TURN = "before_turn"
     AFTER_TURN = "after_turn"
@@ -210,7 +212,7 @@ class AgentHook(_Moments):
 
 
 class ToolHook(_Moments):
-    """Moments in one call of a tool."""
+    """The moments in one call of a tool."""
 
     BEFORE_INVOKE = "before_invoke"
     AFTER_INVOKE = "after_invoke"
@@ -219,7 +221,7 @@ class ToolHook(_Moments):
 
 
 class ContextQueueHook(_Moments):
-    """Changes of a context queue."""
+    """The changes of a context queue."""
 
     BEFORE_APPEND = "before_append"
     AFTER_APPEND = "after_append"
@@ -229,7 +231,7 @@ class ContextQueueHook(_Moments):
 
 
 class ContextPoolHook(_Moments):
-    """Changes of a context pool."""
+    """The changes of a context pool."""
 
     BEFORE_ADD = "before_add"
     AFTER_ADD = "after_add"
@@ -244,17 +246,17 @@ HookType: TypeAlias = TurnHook | AgentHook | ToolHook | ContextQueueHook | Conte
 
 
 def eval_args(args: Iterable[Any]) -> list[Any]:
-    """Return the arguments; a function among them is called now, and what it returns stands for it."""
+    """Return the arguments; a function among them is called now and replaced by its result."""
     return [value() if isinstance(value, FunctionType) else value for value in args]
 
 
 def eval_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments, functions called as in `eval_args`."""
+    """Return the keyword arguments; functions among them are called as in `eval_args`."""
     return dict(zip(kwargs, eval_args(kwargs.values()), strict=True))
 
 
 def merge_kwargs(fixed: Mapping[str, Any], given: Mapping[str, Any], label: str) -> dict[str, Any]:
-    """Return fixed and given keyword arguments; a given one wins, and the log has a warning that names `label`."""
+    """Return fixed and given keyword arguments; a given one wins, and a warning with `label` is logged."""
     for name in given:
         if name in fixed:
             logger.warning("Fixed kwarg %r is overridden in a call of %s.", name, label)
@@ -278,10 +280,10 @@ class HookMetadata:
 
 class Hook:
     """
-    An async function that is called at moments of one type or several.
+    An async function that is called at moments of one or several types.
 
-    With `lock`, one run waits for the other. `fixed_kwargs` go into every call. `tags` matter where the hook is
-    global: it then fires only for owners that share one of them.
+    With `lock`, its calls run one at a time. `fixed_kwargs` are added to every call. `tags` are used for a global hook:
+    it fires only for owners that have one of these tags.
 
     Raises:
         NotAsyncError: the function is not async (a TypeError).
@@ -310,7 +312,7 @@ class Hook:
         self._injection = Injection(fn, f"hook {name!r}", is_tool=False)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function with the fixed arguments and these, of which these win."""
+        """Call the function with the fixed arguments and the given ones; a given one wins."""
         merged = merge_kwargs(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
         merged = self._injection.complete(args, merged)
         if self.lock is None:
@@ -325,7 +327,7 @@ class Hook:
         return all(any(one is other for other in own) for one in types)
 
     def is_like(self, fn: HookFunction, types: tuple[HookType, ...], *, lock: bool, fixed: Mapping[str, Any]) -> bool:
-        """Return whether a hook made of these would do the same at these moments."""
+        """Return whether a hook with these values would do the same at these moments."""
         has_same_options = (self.lock is not None) == lock and self.fixed_kwargs == fixed
         return self.fn is fn and self.is_for(types) and has_same_options
 
@@ -335,7 +337,7 @@ class Hook:
 
 
 def types_of(hook: object) -> tuple[Any, ...]:
-    """Return the types of a hook, or of any callable with a `type`; none without one."""
+    """Return the types of a hook, or of any callable with a `type`; an empty tuple without one."""
     found = getattr(hook, "type", None)
     if found is None:
         return ()
@@ -344,9 +346,9 @@ def types_of(hook: object) -> tuple[Any, ...]:
 
 def require_async(fn: Callable[..., Any], what: str) -> str:
     """
-    Return the name of what can be awaited when it is called.
+    Return the name of a function or callable whose result can be awaited.
 
-    Functions are looked at; of another callable only a call could tell.
+    Only functions are checked; for another callable, only a call would show it.
 
     Raises:
         NotAsyncError: it is a function that is not async, as `what` must be (a TypeError).
@@ -363,8 +365,8 @@ def require_async(fn: Callable[..., Any], what: str) -> str:
 
 
 def new_lock() -> LoopLock:
-    """Return a lock that is an `asyncio.Lock` as well, for those who have users that may look."""
-    # asyncio takes a third of the time of `import refold`, and most hooks and tools need no lock.
+    """Return a lock that is also an `asyncio.Lock`, because users may check its type."""
+    # The import of asyncio takes a third of the time of `import refold`, and most hooks and tools need no lock.
     from .loop_lock import LoopLock
 
     return LoopLock()

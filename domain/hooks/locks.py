@@ -1,8 +1,9 @@
 """
-One at a time, whichever event loop asks.
+A lock for the tasks of several event loops.
 
-`asyncio.Lock` belongs to the loop that first waited for it, so one that outlives `asyncio.run` fails in the next.
-Queues, pools, hooks and tools live longer than a loop, and may be shared by the loops of several threads.
+An `asyncio.Lock` belongs to the event loop that first waited for it, so a lock that is kept after `asyncio.run` fails
+in the next loop. Queues, pools, hooks and tools live longer than a loop, and may be shared by the loops of several
+threads.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from ..concurrency.locks import locked, synchronized
 
 
 class CrossLoopLock:
-    """A fair lock for tasks of any event loop, of any thread."""
+    """A fair lock for tasks of any event loop in any thread."""
 
     def __init__(self) -> None:
         self._after_fork()
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # Held for a few lines at a time and never while awaiting, so it cannot block a loop.
+        # Held for a few lines at a time and never during an `await`, so it cannot block a loop.
         self._lock = threading.Lock()
-        # Tasks of the parent's loops do not go on in a child.
+        # In a forked child, tasks of the parent's loops do not go on.
         self._holder: asyncio.Future[None] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """Wait until nobody else holds the lock, and hold it for the block."""
+        """Wait until the lock is free, and hold it during the block."""
         ticket = await self._entered()
         try:
             yield
@@ -46,7 +47,7 @@ class CrossLoopLock:
             self._hand_on(ticket)
 
     async def _entered(self) -> asyncio.Future[None]:
-        """Return the ticket by which the lock is held, when it is."""
+        """Wait for the lock, and return the ticket of its holder."""
         import asyncio
 
         ticket = asyncio.get_running_loop().create_future()
@@ -60,7 +61,7 @@ class CrossLoopLock:
 
     @synchronized
     def _take(self, ticket: asyncio.Future[None]) -> bool:
-        # The task of a loop that was closed over its head will never hand on.
+        # If the holder's loop was closed, its task will never pass the lock on.
         if self._holder is None or self._holder.get_loop().is_closed():
             self._holder = ticket
             return True
@@ -69,7 +70,7 @@ class CrossLoopLock:
 
     def _give_up(self, ticket: asyncio.Future[None]) -> None:
         locked(self._lock, self._leave_queue, ticket)
-        # It may have become ours in the moment when we stopped waiting.
+        # The lock may have been passed to this task in the moment when it stopped waiting.
         self._hand_on(ticket)
 
     def _leave_queue(self, ticket: asyncio.Future[None]) -> None:
@@ -86,7 +87,7 @@ class CrossLoopLock:
             try:
                 heir.get_loop().call_soon_threadsafe(_wake, heir)
             except RuntimeError:
-                # Its loop was closed while it waited.
+                # The loop of this waiter was closed.
                 continue
             self._holder = heir
 

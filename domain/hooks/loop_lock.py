@@ -1,7 +1,8 @@
 """
-The lock of a hook or a tool, which is an `asyncio.Lock` to whoever looks at it.
+The lock of a hook or a tool, as an instance of `asyncio.Lock`.
 
-It is a module of its own, imported by those who make such a lock, so that `import refold` goes without asyncio.
+It has a module of its own that is imported only where such a lock is made, so that `import refold` does not import
+asyncio.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ class LoopLock(CrossLoopLock, asyncio.Lock):
     """An `asyncio.Lock` for tasks of any event loop."""
 
     def locked(self) -> bool:
-        """Return whether somebody holds the lock."""
+        """Return whether the lock is held."""
         return self._holder is not None
 
     async def acquire(self) -> Literal[True]:
-        """Wait until nobody else holds the lock, and hold it until `release()`."""
+        """Wait until the lock is free, and hold it until `release()`."""
         await self._entered()
         return True
 
     def release(self) -> None:
         """
-        Let go of the lock, whoever holds it.
+        Release the lock, whoever holds it.
 
         Raises:
-            RuntimeError: nobody does.
+            RuntimeError: it is not held.
         """
         if self._holder is None:
             raise RuntimeError("Lock is not acquired.")

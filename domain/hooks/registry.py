@@ -1,4 +1,4 @@
-"""Finding hooks again by name and type, and firing them."""
+"""The registry of hooks: finding them by name and type, and calling them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things by their name; each kind of thing has a subclass, which nobody makes instances of."""
+    """A registry of items by name. Each kind of item has a subclass; it has no instances."""
 
     _registry: ClassVar[dict[str, Any]] = {}
     _name_attribute: ClassVar[str] = "__name__"
@@ -22,13 +22,13 @@ class Registry(Generic[T]):
 
     @classmethod
     def clear(cls) -> None:
-        """Forget everything."""
+        """Remove all items."""
         cls._registry = {}
 
     @classmethod
     def register(cls, item: T) -> None:
         """
-        Make an item known by its name.
+        Register an item under its name.
 
         Raises:
             InvalidInputError: the name is taken (a ValueError).
@@ -40,10 +40,10 @@ class Registry(Generic[T]):
     @classmethod
     def require_free(cls, name: str) -> None:
         """
-        Refuse a name that is taken.
+        Raise an error if a name is taken.
 
         Raises:
-            InvalidInputError: it is (a ValueError).
+            InvalidInputError: it is taken (a ValueError).
         """
         if name in cls._registry:
             raise InvalidInputError(taken_text(name))
@@ -54,7 +54,7 @@ class Registry(Generic[T]):
         Return the item of this name.
 
         Raises:
-            NotFoundError: there is none (a KeyError).
+            NotFoundError: there is no such item (a KeyError).
         """
         if name not in cls._registry:
             raise cls._missing(name)
@@ -64,7 +64,7 @@ class Registry(Generic[T]):
     @classmethod
     def unregister(cls, name: str) -> None:
         """
-        Free a name; whoever holds the item goes on holding it.
+        Free a name; references to the item stay valid.
 
         Raises:
             NotFoundError: nothing has this name (a KeyError).
@@ -79,7 +79,7 @@ class Registry(Generic[T]):
 
 
 def taken_text(name: str) -> str:
-    """Return what is said of a name that is taken."""
+    """Return the error message for a name that is taken."""
     return f"{name!r} already registered: choose another name, or unregister({name!r}) first"
 
 
@@ -87,23 +87,24 @@ class HookRegistry:
     """
     All hooks that can be found by name, and those that fire for every owner.
 
-    A name belongs to one function; decorated for several types it has one hook for each, found by name and type.
+    A name belongs to one function; a function that is registered for several types has a hook for each, found by name
+    and type.
     """
 
-    # Named as in the seed, where users reset them between tests.
+    # The attributes have the same names as in the seed, where users reset them between tests.
     _registry: ClassVar[dict[str, list[Any]]] = {}
     _global_hooks: ClassVar[list[Any]] = []
 
     @classmethod
     def clear(cls) -> None:
-        """Forget all hooks, global ones too."""
+        """Remove all hooks, also the global ones."""
         cls._registry = {}
         cls._global_hooks = []
 
     @classmethod
     def register(cls, hook: Hook | HookFunction) -> None:
         """
-        Make a hook, or an async function, known by its name; the same one again is nothing new.
+        Register a hook, or an async function, under its name; registering the same one again changes nothing.
 
         Raises:
             ValueError: the name is taken by another function, or for this type.
@@ -114,19 +115,19 @@ class HookRegistry:
         if any(one is hook for one in known):
             return
         if any(_collide(one, hook) for one in known):
-            # Nothing but a ValueError: so it is told from UnserializableHookError, which is one as well.
+            # Only a ValueError: this separates it from UnserializableHookError, which is a ValueError as well.
             raise ValueError(taken_text(name))
         cls._registry.setdefault(name, []).append(hook)
 
     @classmethod
     def get(cls, name: str, hook_type: Enum | str | None = None) -> Any:
         """
-        Return the hook of this name: the one for `hook_type` where given, else the first.
+        Return the hook of this name: the one for `hook_type` if it is given, else the first.
 
-        A plain function that was registered has no type, and is known by its name alone.
+        A plain function has no type, and is found by its name only.
 
         Raises:
-            UnregisteredHookError: there is none (a KeyError).
+            UnregisteredHookError: there is no such hook (a KeyError).
         """
         for hook in cls._registry.get(name, ()):
             types = types_of(hook)
@@ -155,7 +156,7 @@ class HookRegistry:
     @classmethod
     def register_global(cls, hook: Hook) -> None:
         """
-        Make a hook known by its name, and fire it for every owner that its tags allow.
+        Register a hook under its name, and fire it for every owner that its tags allow.
 
         Raises:
             ValueError: as for `register`.
@@ -166,9 +167,8 @@ class HookRegistry:
     @classmethod
     def get_by_type(cls, hook_type: HookType, hooks: Iterable[Any]) -> list[Any]:
         """
-        Return those of `hooks` that are for this type, in their order.
-
-        Types are compared by identity: queues and pools both have a "before_clear".
+        Return the hooks among `hooks` that are for this type, in order. Types are compared by identity: queues and
+        pools both have a "before_clear".
         """
         return [hook for hook in hooks if any(one is hook_type for one in types_of(hook))]
 
@@ -188,10 +188,10 @@ class HookRegistry:
         **kwargs: Any,
     ) -> None:
         """
-        Await an owner's own hooks of this type, which the caller has picked, then the global ones.
+        Await an owner's own hooks of this type, which the caller has selected, then the global ones.
 
-        One that is both is awaited once. A global hook with tags needs one of them among `_source_tags`. The first
-        hook that raises ends it.
+        A hook in both lists is awaited once. A global hook with tags fires only if `_source_tags` has one of them.
+        After a hook that raises, no further hook is called.
         """
         fired = list(instance_hooks)
         for hook in fired:
@@ -212,10 +212,10 @@ class HookRegistry:
         **fixed_kwargs: Any,
     ) -> Hook:
         """
-        Return a hook of this type for an owner's own list: a known one that does the same, or a new one.
+        Return a hook of this type for an owner's own list: a registered one that does the same, or a new one.
 
-        A new one is registered where its name is free for its type. A second closure of the same name works
-        without, but its owner cannot be saved.
+        A new hook is registered if its name is free for its type. A second closure of the same name works without
+        registration, but its owner cannot be saved.
 
         Raises:
             NotAsyncError: the function is not async (a TypeError).
@@ -244,7 +244,7 @@ def type_tuple(hook_type: HookType | Sequence[HookType]) -> tuple[HookType, ...]
     Return one type or several as a tuple.
 
     Raises:
-        InvalidInputError: there is none, or one that no hook is ever called for (a ValueError).
+        InvalidInputError: no type is given, or one for which no hook is ever called (a ValueError).
     """
     types = tuple(hook_type) if isinstance(hook_type, list | tuple) else (hook_type,)
     if not types:
@@ -262,21 +262,21 @@ def _collide(one: object, other: object) -> bool:
 
 
 def _is_type(one: object, wanted: object) -> bool:
-    # A type of an unknown kind is known by its text alone.
+    # A type of an unknown kind is compared by its text only.
     return one is wanted or (not isinstance(wanted, Enum) and one == wanted)
 
 
 def serialize_hooks_by_type(hooks: Iterable[Any]) -> dict[str, list[str]]:
     """
-    Return the names of hooks by their type's value; what has no type is left out.
+    Return the names of hooks by their type's value; hooks without a type are left out.
 
     Raises:
-        UnserializableHookError: a hook could not be found again by its name (a ValueError).
+        UnserializableHookError: a hook cannot be found by its name (a ValueError).
     """
     saved: dict[str, list[str]] = {}
     for hook in hooks:
         name = getattr(hook, "__name__", "hook")
-        # Of a hook for queues and pools both, two types are written alike.
+        # Two types of one hook have the same text if the hook is for queues and for pools.
         for kind in dict.fromkeys(str(getattr(one, "value", one)) for one in types_of(hook)):
             if not HookRegistry.holds(hook):
                 raise UnserializableHookError(name)
@@ -286,9 +286,9 @@ def serialize_hooks_by_type(hooks: Iterable[Any]) -> dict[str, list[str]]:
 
 def rebuild_hooks_from_serialization(data: Mapping[str, Sequence[str]], kinds: type[Enum] | None = None) -> list[Any]:
     """
-    Return the hooks of `serialize_hooks_by_type`, each as often as it was there.
+    Return the hooks of a result of `serialize_hooks_by_type`, each as often as it was in the owner's list.
 
-    `kinds` are the types of the owner: "before_clear" means something else for a queue than for a pool.
+    `kinds` are the types of the owner: "before_clear" is a different type for a queue than for a pool.
 
     Raises:
         UnregisteredHookError: no hook is registered under a name and type (a KeyError).
@@ -298,7 +298,7 @@ def rebuild_hooks_from_serialization(data: Mapping[str, Sequence[str]], kinds: t
     for value, names in data.items():
         found = [HookRegistry.get(name, owned.get(value, value)) for name in names]
         for place, hook in enumerate(found):
-            # One for several types was there once, though each of them lists it.
+            # A hook for several types was in the list once, though each type lists it.
             if _count(hook, hooks) < _count(hook, found[: place + 1]):
                 hooks.append(hook)
     return hooks
@@ -312,13 +312,13 @@ def hook(
     type: HookType | Sequence[HookType], *, lock: bool = False, tags: Iterable[str] | None = None, **fixed_kwargs: Any
 ) -> Callable[[HookFunction], Hook]:
     """
-    Make the decorated async function a hook that fires for every owner of this type, or of these.
+    Make the decorated async function a hook that fires for every owner of this type or these types.
 
-    With `tags` it fires for owners only that have one of them. A function for several types is called with what
-    each of them gives. `lock` and the fixed keyword arguments are as for `Hook`.
+    With `tags` it fires only for owners that have one of them. A function for several types is called with the
+    arguments of each type. `lock` and the fixed keyword arguments are as for `Hook`.
 
     Raises:
-        InvalidInputError: no type is given, or one that is none (a ValueError).
+        InvalidInputError: no type is given, or a value that is not a type (a ValueError).
         ValueError: the name is taken.
         NotAsyncError: the function is not async (a TypeError).
     """
@@ -333,7 +333,7 @@ def hook(
 
 
 class _Attach:
-    """A method decorator of one owner: with the function alone, or with options first."""
+    """A method decorator of one owner: it is called with the function alone, or first with options."""
 
     def __init__(self, hook_type: HookType, attach: Callable[[Hook], None]) -> None:
         self._hook_type, self._attach = hook_type, attach
@@ -363,7 +363,7 @@ class HookDecorator:
 
         before_append = HookDecorator(ContextQueueHook.BEFORE_APPEND, "Before items are put in: (queue, ...).")
 
-    What it decorates goes into the owner's list `into`; `paired` puts it there together with its type.
+    The decorated function is added to the owner's list `into`; with `paired`, it is added together with its type.
     """
 
     def __init__(self, hook_type: HookType, doc: str, *, into: str = "hooks", paired: bool = False) -> None:
@@ -381,7 +381,7 @@ class HookDecorator:
         if owner is None:
             return self
         if isinstance(getattr(owner, self._into), FrozenList):
-            # Refused before the hook is registered.
+            # Checked before the hook is registered.
             name = type(owner).__name__
             raise ReadOnlyError(
                 f"this {name} is a view, and its changes are those of the one it shows: add hooks to that"

@@ -1,8 +1,8 @@
 """
-Taking a context into another log: its own events, and those of every stream that they name.
+Adopting a context into another log: its own events, and those of every stream that they name.
 
-An event names streams of its own log only, so the ancestors of a fork or branch and the sources of a merge come
-along, under names made from the context's new one.
+Events name streams of their own log only. So the ancestors of a fork or branch and the sources of a merge are copied
+too, under names made from the context's new name.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ Names = Mapping[str, str]
 
 def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_names: bool = False) -> list[NewEvents]:
     """
-    Return what is to be appended to another log so that `stream` of `log` is there as `new_stream`: those that it
-    names first, itself last. They get names made from the new one, unless `keep_names`.
+    Return the events to append to another log so that `stream` of `log` is there as `new_stream`.
+
+    The streams that it names come first, the stream itself last. Their names are made from the new one, unless
+    `keep_names`.
 
     Raises:
-        InvalidInputError: the new id leaves no room for the names of those that come along.
+        InvalidInputError: the new id is too long to make the names of the other streams from it.
     """
     names: dict[str, str] = {stream: new_stream}
     parts: list[NewEvents] = []
@@ -54,12 +56,12 @@ def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_na
 
 
 def _without_call(meta: Meta) -> Meta:
-    """Return a meta that says nothing of the call: in another log its key does not stand for it."""
+    """Return a meta without the call: in another log, the idempotency key does not belong to it."""
     return meta if meta.fingerprint is None else msgspec.structs.replace(meta, fingerprint=None)
 
 
 class AdoptedCopy(NamedTuple):
-    """A stream of one log in another: its name there, the events that bring it there, and a log that has it."""
+    """A stream of one log in another: its name there, the events that store it there, and a log that has it."""
 
     stream: str
     events: list[NewEvents]
@@ -68,9 +70,9 @@ class AdoptedCopy(NamedTuple):
 
 def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: System) -> AdoptedCopy:
     """
-    Return what `stream` of `log` will be in the log of the stream `beside`, under an id made from that.
+    Return `stream` of `log` as it will be in the log of the stream `beside`, under an id made from that.
 
-    The names that its events have there are known once they lie in a log: for looking, one in memory will do.
+    The events there have new names, which are known only once a log holds the events; a log in memory is used for this.
     """
     kind, context_id = split_stream_id(beside)
     adopted_as = stream_id(kind, context_id + system.new_id("~"))
@@ -81,7 +83,7 @@ def adopted_copy(log: Log, stream: str, *, beside: str, root: str, system: Syste
 
 
 def named_streams(event: Event) -> Iterator[str]:
-    """Yield the streams that an event names, but its own."""
+    """Yield the streams that an event names, without its own."""
     yield from streams_said(event)
     for named in names_in(event):
         if named.stream:
@@ -89,13 +91,13 @@ def named_streams(event: Event) -> Iterator[str]:
 
 
 def streams_said(event: Event) -> Iterator[str]:
-    """Yield the streams whose plain names an event holds."""
+    """Yield the streams that an event names in plain text fields."""
     for field in _stream_fields(event):
         yield getattr(event, field)
 
 
 def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
-    """Yield what an event names, items and streams, those of its own stream too."""
+    """Yield the items and streams that an event names, also those of its own stream."""
     waiting = _holding(getattr(event, field) for field in event.__struct_fields__)
     while waiting:
         value = waiting.pop()
@@ -108,7 +110,7 @@ def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
 
 
 def _holding(values: Iterable[object]) -> list[tuple[object, ...] | msgspec.Struct]:
-    """Return those that may name something: most are texts and numbers."""
+    """Return the values that may contain names; most values are texts and numbers, which contain none."""
     return [value for value in values if isinstance(value, tuple | msgspec.Struct)]
 
 
@@ -126,7 +128,7 @@ def _renamed_event(event: Event, names: Names, root: str) -> Event:
 
 
 def _stream_fields(event: Event) -> tuple[str, ...]:
-    """Return the fields of an event that hold the plain name of another stream: its class says so."""
+    """Return the fields of an event that hold the plain name of another stream, as its class declares."""
     fields: tuple[str, ...] = getattr(event, "STREAM_FIELDS", ())
     return fields
 

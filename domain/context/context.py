@@ -1,8 +1,8 @@
 """
-The base of contexts of every kind: what a context shows, records and was, and where it is kept.
+The base of contexts of every kind: it shows, records and reads the past of a context in a log.
 
-A context and its views are of one class. They read through `Live` or `Past`; a view has no writer, the journal that
-records, and whoever asks it for one gets a ReadOnlyError.
+A context and its views are of the same class. They read through `Live` or `Past`. A view has no writer, that is no
+journal that records; a change of a view raises a ReadOnlyError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .journal import Journal, Outcome
 from .transaction import current_transaction
 from .view import Durability, Place
 
-# What a view has as a copy that cannot be changed.
+# The types of attributes that a view gets as a read-only copy.
 CHANGEABLE = (list, dict)
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ S = TypeVar("S", bound=Named)
 
 
 class Home:
-    """A log, the system of its contexts, and how their changes get to the disk; detached without a store."""
+    """Where a context is stored: its log, its system, and how its changes get to the disk; detached without a store."""
 
     def __init__(
         self,
@@ -64,8 +64,10 @@ class Home:
 
     def child_id(self, parent: str, ancestry: Sequence[Segment], key: str | None) -> str:
         """
-        Return an id for a child of the stream `parent`, made of the root's, since every descendant names all its
-        ancestors; the same one when a call is repeated under its idempotency key, or that of the transaction.
+        Return an id for a child of the stream `parent`.
+
+        It is made from the root's id, since every descendant names all its ancestors. It is the same one when a call is
+        repeated under its idempotency key, or under that of the transaction.
         """
         open_transaction = current_transaction(self.log) if key is None else None
         if open_transaction is not None:
@@ -77,29 +79,32 @@ class Home:
         return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
 
     def is_shared_with(self, other: Home) -> bool:
-        """Return whether another context lies in the same log, so that each can name the other's items."""
+        """Return whether another context is in the same log, so that each can name the other's items."""
         return self.log is other.log
 
 
 def detached_home(system: System = REAL_SYSTEM) -> Home:
-    """Return a home on a log of its own in memory."""
+    """Return a new detached attachment, with its own log in memory."""
     return Home(MemoryLog(system), system=system, durability="commit", unflushed=None, is_detached=True)
 
 
 def detached_journal(home: Home, kind: str, decider: Decider[S]) -> Journal[S]:
-    """Return the journal of the one context of a kind in a home of its own."""
+    """Return the journal of the only context in a detached log."""
     return Journal(home.log, Place(f"{kind}:detached", "detached"), decider, version=0)
 
 
 def home_of(journal: Journal[Any], system: System = REAL_SYSTEM) -> Home:
-    """Return the home of a context that a store opened."""
+    """Return the attachment of a context that a store opened."""
     return Home(
         journal.log, system=system, durability=journal.durability, unflushed=journal.unflushed, is_detached=False
     )
 
 
 class Live(Generic[S]):
-    """The present of a context, as its journal has it. A context shares it with its views: it may be adopted."""
+    """
+    The present of a context, as its journal has it. A context shares it with its views, so that they follow an
+    adoption.
+    """
 
     def __init__(self, journal: Journal[S], home: Home) -> None:
         self.journal, self.home = journal, home
@@ -116,7 +121,7 @@ class Live(Generic[S]):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether `state` costs nothing, or is needed: the log alone does not have what is on its way there."""
+        """Whether `state` costs nothing, or must be used because some events are not in the log yet."""
         return self.journal.is_loaded or self.journal.is_ahead
 
     @property
@@ -125,7 +130,7 @@ class Live(Generic[S]):
         return self.journal.state
 
     def settle(self) -> None:
-        """Wait until what is queued is on disk, so that other streams may name it."""
+        """Wait until all queued events are on disk, so that other streams may name them."""
         self.journal.flush()
 
 
@@ -136,7 +141,7 @@ class Past(Generic[S]):
         self.live, self.version = live, version
         journal = live.journal
         is_at_hand = version == journal.version and journal.is_loaded
-        # A version that a transaction has only decided is read now: it may be rolled back.
+        # The state of a version in an open transaction is read now, since the transaction may be rolled back.
         self._state = journal.state if is_at_hand else journal.decided_past(version)
 
     @property
@@ -146,7 +151,7 @@ class Past(Generic[S]):
 
     @property
     def home(self) -> Home:
-        """Where the context is kept."""
+        """The log and the settings of the context."""
         return self.live.home
 
     @property
@@ -162,7 +167,7 @@ class Past(Generic[S]):
         return self._state
 
     def settle(self) -> None:
-        """Do nothing: the past was on disk before it could be asked for."""
+        """Do nothing: a past version is on disk already."""
 
 
 def resolve_version(
@@ -194,7 +199,7 @@ def resolve_version(
 
 
 class NoWriter:
-    """The writer of a view: an error. A context that can be changed has an attribute that hides it."""
+    """The writer of a view, which raises an error. A changeable context has an attribute that hides it."""
 
     def __get__(self, context: Context[Any] | None, _kind: object) -> NoWriter:
         if context is None:
@@ -203,15 +208,15 @@ class NoWriter:
 
 
 class Context(Generic[S]):
-    """A context of any kind, as it is or, as a view, to be read only."""
+    """A context of any kind: the present one, or a read-only view."""
 
     _source: Live[S] | Past[S]
-    # The journal, to record with, which is an attribute of the object.
+    # The journal that records, an attribute of the object.
     if TYPE_CHECKING:
         _writer: Journal[S]
     else:
         _writer = NoWriter()
-    # Of a view the context that it shows.
+    # For a view: the context that it shows.
     _shows: Context[S]
     _trace: Trace = NO_TRACE
 
@@ -221,7 +226,7 @@ class Context(Generic[S]):
 
     @classmethod
     def standing_on(cls, journal: Journal[S], home: Home) -> Self:
-        """Return the context whose events a journal has; a store opens one so."""
+        """Return the context whose events a journal has; a store uses this to open a context."""
         made = cls.__new__(cls)
         made._stand_on(journal, home)
         return made
@@ -231,13 +236,13 @@ class Context(Generic[S]):
         raise NotImplementedError
 
     def _forget_shown(self) -> None:
-        """Let go of what was made for showing; the state is read again at the next use."""
+        """Drop the objects made for reading; the state is read again at the next use."""
 
     # Views
 
     def _view(self, views: type[V], version: int | None = None) -> V:
-        """Return a view, of the class `views`: at a version, or of what this context shows from now on."""
-        # A class that a user derived is its own, so that a view fits where that class is asked for.
+        """Return a view, of the class `views`: at a version, or of the present state, which it follows."""
+        # A view of a user's subclass has that class, so that it fits where the subclass is asked for.
         cls: type[Any] = views if issubclass(views, type(self)) else type(self)
         view: Any = object.__new__(cls)
         view._show(self, version)
@@ -245,7 +250,7 @@ class Context(Generic[S]):
         return shown
 
     def _show(self, shown: Context[S], version: int | None = None) -> None:
-        """Become a view of a context: with all that it has, but no writer. Lists and dicts become read-only ones."""
+        """Become a view of a context: with all its attributes, but no writer. Lists and dicts become read-only ones."""
         attributes = {name: freeze(it) if isinstance(it, CHANGEABLE) else it for name, it in vars(shown).items()}
         attributes.pop("_writer", None)
         source = shown._source if version is None else Past(shown._source.live, version)
@@ -256,15 +261,15 @@ class Context(Generic[S]):
         return f"this {self.stream_kind} is a view and cannot be changed: change the one it shows"
 
     def _require_writer(self) -> None:
-        """Refuse what only a context that can be changed can do."""
+        """Raise an error if this is a view."""
         _ = self._writer
 
     @property
     def _version_asked(self) -> int | None:
-        """The version of a view of the past; None where there is none to be given."""
+        """The version of a view of the past; None for a live context."""
         return self._source.version if isinstance(self._source, Past) else None
 
-    # What it is, and where it is kept
+    # Identity and log
 
     @property
     def _journal(self) -> Journal[S]:
@@ -300,27 +305,27 @@ class Context(Generic[S]):
 
     @property
     def version(self) -> int:
-        """The stream version that is shown; 0 before anything was recorded."""
+        """The stream version that is shown; 0 before the first event."""
         return self._source.version
 
     @property
     def is_detached(self) -> bool:
-        """Whether the context stands on a log of its own in memory."""
+        """Whether the context has its own log in memory."""
         return self._home.is_detached
 
     @property
     def came_between(self) -> tuple[RecordedEvent, ...]:
-        """Events that others had recorded when the last call of this context came second; else empty."""
+        """Events of other writers that came before those of this context's last call; else empty."""
         return self._journal.came_between
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
+        """Continue in a store's log, which holds the same events; `store.adopt` uses this."""
         self._writer.move_to(log, place, durability, unflushed)
         self._source.live.home = home_of(self._writer, self._home.system)
         self._forget_shown()
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
-        """Return what a store must append so that this detached context is there as `stream`."""
+        """Return the events that a store must append to store this detached context as `stream`."""
         return adopted_events(self._writer.log, self.stream, stream, root=root)
 
     # Recording
@@ -335,7 +340,7 @@ class Context(Generic[S]):
         call: object = None,
     ) -> Outcome:
         """
-        Decide on the folded state, which is read first where it is not there, and record.
+        Decide on the folded state, which is read first if it is not in memory, and record the events.
 
         Raises:
             ReadOnlyError: this is a view.
@@ -383,8 +388,8 @@ class Context(Generic[S]):
         """
         Give a version (the present one by default) a name, and return the version.
 
-        The same name given to another version moves it. A repetition under an idempotency key returns the version that
-        was named the first time.
+        Naming another version with the same name moves it. A call repeated under an idempotency key returns the version
+        that was named the first time.
 
         Raises:
             InvalidInputError: the name does not start with a letter, or holds `@`, `:`, `..` or a blank.
@@ -400,11 +405,11 @@ class Context(Generic[S]):
         return named if first is None else int(first.version)
 
     def names(self) -> dict[str, int]:
-        """Return the names given so far and the versions they stand for."""
+        """Return the names given so far and their versions."""
         return dict(self._journal.state.names)
 
     def recorded_events(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
-        """Return the recorded events themselves: versions above `after`, up to and including `until`."""
+        """Return the recorded events: versions above `after`, up to and including `until`."""
         self.flush()
         journal = self._journal
         return journal.log.read(journal.place.stream, after=after, until=until, known=journal.known)
@@ -413,42 +418,42 @@ class Context(Generic[S]):
 
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
-        Catch up with what others wrote, and return it.
+        Read the events that others recorded, and return them.
 
         Raises:
-            LogWentBackError: the database lacks what this view shows, as after the restore of an older copy; the view
-                is as it was, and `cleanup()` makes it go on from what there is.
+            LogWentBackError: the database does not have events that this view shows, as after the restore of an older
+                copy. The view is unchanged; after `cleanup()` it continues from the present database.
         """
         return self._journal.refresh()
 
     def rebase(self, change: Callable[[Self], T]) -> T:
         """
-        Refresh, run `change(self)`, and do so again as long as another writer comes first.
+        Refresh, run `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: it did so a hundred times.
+            ConcurrencyError: another writer came first a hundred times.
         """
         result: T = self._writer.retry(lambda: change(self))
         return result
 
     def cleanup(self) -> None:
         """
-        Let go of what the view holds, and record nothing; the next use reads the context again, as the log has it.
+        Drop the state of this view, and record nothing; the next use reads the context again from the log.
 
-        So a context goes on from what there is when its database went back (LogWentBackError).
+        So a context can continue after its database went back (LogWentBackError).
 
-        To take everything out of the view, `clear()`.
+        To remove all items, use `clear()`.
         """
         self._writer.forget()
         self._forget_shown()
 
     def flush(self) -> None:
         """
-        Wait until everything queued is on disk; does nothing with durability "commit".
+        Wait until all queued events are on disk; does nothing with durability "commit".
 
         Raises:
-            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in; the
-                view has been set back to what is on disk.
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded; the
+                view was reset to the state on disk.
         """
         self._journal.flush()
 

@@ -1,8 +1,8 @@
 """
-A decider is a few plain values: how a command becomes events, how events become a state, and the first state.
+A decider consists of a few plain values: how a command becomes events, how events become a state, and the first state.
 
-Deciding and folding are pure. Folding the same events always gives the same state, which is why a view of the
-past is nothing but a shorter fold.
+Deciding and folding are pure. Folding the same events always gives the same state, so a view of the past is just a
+shorter fold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ..errors import MISSHAPEN, DamagedError, RefoldError
 from ..named_events import Seen
 
-# What a fold raises where events do not fit each other; nothing that a signal handler or a database does.
+# The errors that a fold raises where events do not fit each other; not those of signal handlers or databases.
 MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
 
 State = TypeVar("State")
@@ -32,8 +32,8 @@ class Decider(NamedTuple, Generic[State]):
     """
     The logic of one kind of stream; `fold(state, events)` applies many events in one pass.
 
-    Where events name what lies in other streams, `complete(log, events)` looks that up before they are folded,
-    and `recorded(decided)` takes it off again from what `decide` returned.
+    Where events name items in other streams, `complete(log, events)` looks these items up before the fold, and
+    `recorded(decided)` removes them again from what `decide` returned.
     """
 
     decide: Callable[[Any, State], Sequence[Any]]
@@ -41,17 +41,17 @@ class Decider(NamedTuple, Generic[State]):
     initial_state: State
     complete: Callable[[Seen, Sequence[Any]], Sequence[Any]] = _as_they_are
     recorded: Callable[[Any], Any] = _as_it_is
-    # Whether a stream is opened by an event of its own, without which nothing else may be recorded there.
+    # Whether an event of its own opens a stream; without that event, no other may be recorded there.
     is_opened: bool = True
 
 
 @contextmanager
 def trusted(stream: str) -> Iterator[None]:
     """
-    Fold the history of a stream, or answer from rows of it: folds trust that decisions led to every event.
+    Fold the history of a stream, or answer from rows of it. Folds do not check events: each one was decided.
 
     Raises:
-        DamagedError: they did not, as where another program wrote, and the events do not fit each other.
+        DamagedError: the events do not fit each other, as when another program wrote them.
     """
     try:
         yield

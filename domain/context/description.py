@@ -1,8 +1,8 @@
 """
-The description of an event: what it did to its context, as data and in words.
+The description of an event: what it changed in its context, as data and in words.
 
-Each kind of context has one function `describe`, in its `describe.py`. The log, the audit, the question why an item is
-gone and the command line all read its result.
+Each kind of context has a function `describe`, in its `describe.py`. The log, the audit, the question why an item is
+gone, and the command line all read its result.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..spans import Ref, Span
 from ..totals import Totals
 
 RANGES_SHOWN_MAX = 5
-# Writes a JSON value as text: a terminal, a web page and a file each have a way of their own.
+# Writes a JSON value as text: a terminal, a web page and a file each have their own way.
 WriteJson = Callable[[Any], str]
 Words = Callable[[WriteJson], str]
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """How an item left: one word, the reason that was given, and the version of the event."""
+    """How an item left: one word, the given reason, and the version of the event."""
 
     how: str
     reason: str | None
@@ -32,9 +32,8 @@ class Departure(msgspec.Struct, frozen=True):
 
 class Left(msgspec.Struct, frozen=True):
     """
-    The items that left with an event, all of them where `items` is None, and how and why.
-
-    Each kind has a function `left_by`, which folds, projections and `describe` share.
+    The items that left with an event (None: all items), how, and why. Each kind of context has a function `left_by`,
+    which folds, projections and `describe` share.
     """
 
     items: tuple[Span, ...] | None
@@ -48,9 +47,9 @@ class Left(msgspec.Struct, frozen=True):
 
 class Fact(msgspec.Struct, frozen=True):
     """
-    An attribute that an event changed: of the item `ref`, or of the context where there is none.
+    An attribute that an event changed: of the item `ref`, or of the context where `ref` is None.
 
-    `name` is the item's, where the event says it; `other` is a second item, whose name belongs to the attribute.
+    `name` is the item's name, where the event has it; `other` is a second item, to which the attribute's name refers.
     """
 
     attribute: str
@@ -64,12 +63,12 @@ class Fact(msgspec.Struct, frozen=True):
 
 class Change(msgspec.Struct, frozen=True):
     """
-    What an event did. Nothing is looked up for it: items are named as the event names them.
+    The changes by an event. Nothing is looked up for them: items are named as the event names them.
 
-    `words` makes the sentence, on demand, since an audit of many events needs none. `opened` is what a context began
-    with, `settings` are the settings that it has from now on. With `is_born` the event brought an item into the world;
-    `came` names the other items that came in, or came back. What comes takes the place of the item `instead`, or of the
-    item of the same name where `is_by_name`. `reason` is why items came or left.
+    `words` makes the sentence only on demand, since an audit of many events needs none. `opened` is what a context
+    began with; `settings` are the settings from this event on. With `is_born` the event is the origin of an item;
+    `came` names the other items that were added or restored. An added item replaces the item `instead`, or the item of
+    the same name where `is_by_name`. `reason` is why items were added or left.
     """
 
     words: Words
@@ -84,17 +83,17 @@ class Change(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-# The item that an event brought into the world, as its own facts name it: no stream has this version.
+# The item that an event adds, in the facts of that event: no stream has this version.
 ITSELF = Ref(0)
 
 
 def named_version(name: str, version: int) -> Change:
-    """Describe that a version got a name."""
+    """Describe that a version was named."""
     return Change(lambda _: f"{name} = @{version}", settings={f"name {name}": version})
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things, like "1 item" or "1,200 items"."""
+    """Return a number with its noun, like "1 item" or "1,200 items"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -104,22 +103,22 @@ def named(spans: Sequence[Span], noun: str = "item") -> str:
 
 
 def sized(change: Totals) -> str:
-    """Return how much came or went, like "about 20 tokens"."""
+    """Return the size of a change, like "about 20 tokens"."""
     return f"about {abs(change.tokens):,} tokens"
 
 
 def because(reason: str | None) -> str:
-    """Return a reason behind its word; nothing where there is none."""
+    """Return a reason with its introducing word; an empty text if there is no reason."""
     return f"because: {reason}" if reason else ""
 
 
 def joined(parts: Iterable[str]) -> str:
-    """Return parts of a sentence with commas between them, those left out that are empty."""
+    """Return the parts of a sentence, without empty ones, joined by commas."""
     return ", ".join(part for part in parts if part)
 
 
 def in_pairs(**values: object) -> str:
-    """Return values like "user=alice agent=clerk", those left out that are empty."""
+    """Return values like "user=alice agent=clerk", without empty ones."""
     return " ".join(f"{name}={value}" for name, value in values.items() if value)
 
 
@@ -130,7 +129,8 @@ def count_of(spans: Iterable[Span]) -> int:
 
 def places_of(spans: Iterable[Span]) -> str:
     """
-    Return where the items were added, the first few ranges: in the streams that spans name, or (`@2`) in the own one.
+    Return where the items were added, the first few ranges: in the streams that spans name, or (`@2`) in the present
+    one.
     """
     ranges = _ranges(spans)
     shown = list(islice(ranges, RANGES_SHOWN_MAX))
@@ -139,13 +139,13 @@ def places_of(spans: Iterable[Span]) -> str:
 
 
 def place_of(ref: Ref, shown_in: str = "") -> str:
-    """Return where an item was added, as it is typed in the context that shows it."""
+    """Return where an item was added, as users type it in the context that shows it."""
     is_own = ref.stream in ("", shown_in)
     return f"@{ref.version}" if is_own else f"{ref.stream.removeprefix('chat:')}@{ref.version}"
 
 
 def source_of(stream: str, version: int) -> str:
-    """Return a context at a version, as it is typed."""
+    """Return a context at a version, as users type it."""
     return place_of(Ref(version, stream))
 
 

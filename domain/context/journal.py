@@ -1,11 +1,11 @@
 """
 The command handler: one stream as one process sees it.
 
-A journal decides on its folded state, hands the events to the log, and folds what was recorded. It does so in
-three ways: at once ("commit"), in the background until `flush()` ("enqueue"), or as part of a transaction.
-The state is a value, so taking a decision back is putting the old value in its place.
+A journal decides on its folded state, gives the events to the log, and folds the recorded events. It records in three
+ways: at once ("commit"), in the background until `flush()` ("enqueue"), or as part of a transaction. The state is a
+value, so undoing a decision means using the old value again.
 
-An interrupt may come upon any line. What a call had begun is then unsettled: the next call asks the log.
+An interrupt may come at any line. A call that was interrupted is then unsettled: the next call asks the log.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from .view import Durability, Place, View
 S = TypeVar("S")
 CATCH_UPS_MAX = 100
 PENDING_MAX = 10_000
-# Events that nobody looked at since the state was used last; with as many as the state had before, it is dropped.
+# If more events than this, and more than the state had before, were added since the last use of the state, it is
+# dropped.
 UNUSED_EVENTS_MAX = 1_024
 SETTLED_KEPT_MAX = 1_024
-# Stands for the call that a context is opened by: within a transaction that is repeated it is there already.
+# Stands for the call that opens a context: in a repeated transaction the context exists already.
 OPENING = "opening"
 
 
 class Outcome(NamedTuple):
     """
-    The events a command led to; `replayed` when its idempotency key was known: then the old ones, which end at
+    The events of a command. With `replayed` its idempotency key was known: these are the old events, which end at
     `version`.
     """
 
@@ -55,22 +56,22 @@ class Outcome(NamedTuple):
 
 
 class _Keyed(NamedTuple):
-    """An idempotency key, None where it is the transaction's, and the fingerprint of the call that it stands for."""
+    """An idempotency key (None: that of the transaction), and the fingerprint of its call."""
 
     key: str | None
     fingerprint: bytes
 
 
 class Journal(View[S]):
-    """One stream's state in this process, and what is decided on it; all methods may be called from any thread."""
+    """One stream's state in this process, and the decisions on it; all methods may be called from any thread."""
 
     @synchronized
     def refresh(self) -> tuple[RecordedEvent, ...]:
         """
-        Catch up with what others wrote; return it.
+        Read the events that others recorded, and return them.
 
         Raises:
-            LogWentBackError: the log lacks what this view shows; the view is as it was.
+            LogWentBackError: the log does not have events that this view shows; the view is unchanged.
         """
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
@@ -96,18 +97,19 @@ class Journal(View[S]):
         """
         Decide a command and record its events.
 
-        With `catch_up` (appends) the view catches up when somebody else came first, and decides again;
-        what came between is then in `came_between`. Otherwise, or with `expected_version`, it is an error.
+        With `catch_up` (appends), if another writer came first, the view reads that writer's events and decides again;
+        `came_between` then has these events. Otherwise, or with `expected_version`, it is an error.
 
-        A key stands for `call` (see `canonical.fingerprint`), by default the command. The same call under it
-        gives what was recorded the first time, whether or not it could be decided so now.
+        A key belongs to `call` (see `canonical.fingerprint`), by default the command. The same call under the same key
+        gives the events of the first time, whether or not it could be decided so now.
 
         Raises:
-            ConcurrencyError: another writer came first; the view is as it was.
-            IdempotencyError: another call was recorded under the key; the view is as it was.
+            ConcurrencyError: another writer came first; the view is unchanged.
+            IdempotencyError: another call was recorded under the key; the view is unchanged.
             RefusedError: the decision was refused, or the stream is gone with the event that opened it; nothing was
                 changed.
-            StorageError: the database refused; the view is as it was. LogWentBackError: it lacks what the view shows.
+            StorageError: the database refused; the view is unchanged. LogWentBackError: it does not have events that
+                the view shows.
         """
         call = command if call is None else call
         keyed = None if idempotency_key is None else _Keyed(require_key(idempotency_key), fingerprint(call))
@@ -117,7 +119,7 @@ class Journal(View[S]):
             )
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
-        # Mostly nothing is queued, and an append then spares two calls and a module, the outbox.
+        # Usually nothing is queued. An append then needs neither two calls nor the import of the outbox.
         if self._unflushed:
             self._wait_for_queue()
         self.came_between = ()
@@ -127,7 +129,7 @@ class Journal(View[S]):
         try:
             outcome = self._catching_up(command, keyed, expected_version, catch_up)
         except (RefusedError, ConcurrencyError):
-            # What cannot be done a second time was perhaps done the first time.
+            # A command that cannot be decided a second time may have been recorded the first time.
             known = None if keyed is None else self._recorded_before(keyed)
             if known is None:
                 raise
@@ -137,8 +139,10 @@ class Journal(View[S]):
     @synchronized
     def repeated(self, call: object, idempotency_key: str | None) -> Outcome | None:
         """
-        Return what a call led to, if it was made before under its key or that of the open transaction: for calls that
-        must look at more than the state before there is a command.
+        Return the outcome of a call that was made before under its key or that of the open transaction; None for a new
+        call.
+
+        It is for calls that need more than the state before there is a command.
 
         Raises:
             IdempotencyError: another call was recorded under the key.
@@ -155,7 +159,7 @@ class Journal(View[S]):
         self.flush()
         recorded = self.log.recorded_under(self.place.stream, keyed.key or "")
         if not recorded:
-            # A log that went back may have lost it.
+            # A log that went back may have lost the call.
             self.require_known()
             return None
         require_same_call(self.place.stream, keyed.key or "", keyed.fingerprint, recorded)
@@ -179,14 +183,14 @@ class Journal(View[S]):
         if repeated is not None:
             return repeated
         if made.recorded:
-            # It changed nothing then, and does so now, or it is another call.
+            # The first time, the call changed nothing. If it would change something now, it is a different call.
             if self.decider.decide(command, self.state):
                 raise IdempotencyError(self.place.stream, open_transaction.idempotency_key or "", made.recorded)
             return Outcome(())
         return self._catching_up(command, _Keyed(None, made.own), expected_version, catch_up, open_transaction)
 
     def _repeated_within(self, open_transaction: Transaction, made: Call) -> Outcome | None:
-        """Return what a call led to, where the transaction is a repetition and recorded this call then."""
+        """Return the outcome of a call if the transaction is repeated and recorded this call the first time."""
         if made.recorded and self._version < made.recorded[-1].version:
             self._base = None
             self.refresh()
@@ -219,7 +223,9 @@ class Journal(View[S]):
         raise AssertionError("the loop returns or raises")
 
     def _wait_for_queue(self) -> None:
-        """Flush where the queue is full, or a transaction begins: what was queued goes before it, on its own."""
+        """
+        Flush if the queue is full, or if a transaction begins: queued events are recorded before it, on their own.
+        """
         begins = self._transaction is None and self in self._unflushed and current_transaction(self.log)
         if begins or len(self._outbox) >= PENDING_MAX:
             self.flush()
@@ -227,7 +233,7 @@ class Journal(View[S]):
     def _decide_and_record(self, command: object, keyed: _Keyed | None, within: Transaction | None) -> Outcome:
         known = self._state
         if known is None:
-            # Another thread may have let the state go since its owner read it; what is fresh does not need it.
+            # Another thread may have dropped the state since its owner read it; a fresh command does not need it.
             needs_state = self._version > 0 and not getattr(command, "fresh", False)
             known = self.state if needs_state else self.decider.initial_state
         decided = tuple(self.decider.decide(command, known))
@@ -255,14 +261,14 @@ class Journal(View[S]):
         try:
             receipt = self.log.append((new,)).result()[0]
         except RefoldError:
-            # Either nothing was written, or the next call meets a conflict and catches up.
+            # Either nothing was written, or the next call gets a conflict and catches up.
             self._is_unsettled = False
             raise
         return self._settle(receipt, decided)
 
     def _settle(self, receipt: Receipt, decided: Sequence[Any]) -> Outcome:
         if receipt.replayed:
-            # What was decided just now is not what was recorded then.
+            # The events decided now are not those that were recorded then.
             self._base, self._is_unsettled = None, False
             return self._replay(receipt.events)
         self._advance(decided, digest=receipt.events[-1].digest)
@@ -276,15 +282,16 @@ class Journal(View[S]):
 
     def _advance(self, decided: Sequence[Any], *, by: int | None = None, digest: bytes | None = None) -> None:
         """
-        Fold events into the state, which take the version on `by` so many, their own number if not given; with a
-        `digest` they are known to be in the log, and it is that of the last.
+        Fold events into the state and add `by` to the version, or their number if `by` is None.
+
+        With a `digest` the events are known to be in the log, and it is the digest of the last one.
         """
         state, version = self._state, self._version + (len(decided) if by is None else by)
         if state is not None and decided:
-            # Whoever looks again reads no more than was appended meanwhile, and again as much.
+            # The next reader then reads at most the events appended since, and as many again.
             is_unused = version - self._used_at > max(UNUSED_EVENTS_MAX, self._used_at)
             state = None if is_unused else self.decider.fold(state, decided)
-        # At once: an interrupt between two of them would have the same events folded again.
+        # In one step: after an interrupt between two steps, the same events would be folded again.
         self._state, self._version, self._digest = state, version, self._digest if digest is None else digest
 
     def _join(self, open_transaction: Transaction, new: NewEvents, decided: tuple[Any, ...]) -> Outcome:
@@ -320,14 +327,14 @@ class Journal(View[S]):
             self.refresh()
 
     def _settle_interrupted(self) -> None:
-        """Put the view right after a call that was interrupted: what it had decided may be recorded, or may not."""
+        """Repair the view after a call that was interrupted: its events may or may not be recorded."""
         joined, before = self._transaction, self._before_transaction
         if joined is not None and before is not None and joined.is_under_way:
             if self._is_unsettled:
                 events = joined.events_of(self.place.stream)
                 self._version, self._state, self._in_transaction = before[0] + len(events), None, events
         elif joined is not None and before is not None:
-            # It ended, and was interrupted before it told this view.
+            # The transaction ended, but was interrupted before it settled this view.
             self._is_unsettled = True
             self._transaction, self._before_transaction, self._in_transaction = None, None, []
             self.forget()
@@ -350,11 +357,11 @@ class Journal(View[S]):
     @synchronized
     def flush(self) -> None:
         """
-        Wait until everything queued is on disk.
+        Wait until all queued events are on disk.
 
         Raises:
-            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that did not get in; the
-                view has been set back to what the log holds.
+            ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded; the
+                view was reset to the state of the log.
         """
         if self not in self._unflushed:
             return
@@ -373,7 +380,7 @@ class Journal(View[S]):
         self.forget()
         if isinstance(failure, ConcurrencyError | IdempotencyError | StorageError):
             failure.refused = settlement.refused
-        # As late as can be: who is interrupted before is told by the next flush.
+        # As late as possible: after an interrupt before this line, the next flush raises the error.
         self._unflushed.discard(self)
         self._outbox.start_afresh()
         if failure is not None:
@@ -381,7 +388,7 @@ class Journal(View[S]):
 
     @synchronized
     def move_to(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """Go on in another log, where the same events were recorded as a stream of their own."""
+        """Continue in another log, where the same events were recorded as a stream of their own."""
         self.log, self.place, self._base = log, place, None
         self._outbox = Outbox(log)
         self._state, self._digest = None, b""
@@ -389,10 +396,10 @@ class Journal(View[S]):
 
     def retry(self, attempt: Callable[[], Any], *, attempts_max: int = CATCH_UPS_MAX) -> Any:
         """
-        Refresh and run `attempt`, again as long as another writer comes first.
+        Refresh and run `attempt`; repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: `attempts_max` attempts were not enough.
+            ConcurrencyError: another writer came first in all of `attempts_max` attempts.
         """
         for number in range(attempts_max):
             self.refresh()
@@ -407,14 +414,17 @@ class Journal(View[S]):
 
 
 def _require_sizes(events: Sequence[Event]) -> None:
-    """Refuse at the call what is too large: the log would do so later. It has words for what cannot be encoded."""
+    """
+    Refuse events that are too large at once: the log would do so later. The log itself reports events that cannot be
+    encoded.
+    """
     for event in events:
         with suppress(ValueError, TypeError, OverflowError):
             require_payload_size(encode_payload(event))
 
 
 def _let_go_of_settled(unflushed: set[Journal[Any]]) -> None:
-    """Forget journals whose events are all on disk: whoever opened them may never flush, and let go of them."""
+    """Remove journals whose events are all on disk: their owner may have released them and will never flush."""
     for journal in list(unflushed):
         journal._outbox.forget_if_settled(partial(unflushed.discard, journal))
 

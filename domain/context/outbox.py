@@ -1,8 +1,9 @@
 """
 The outbox of one stream: events that were decided and queued, and are not known to be on disk yet.
 
-One batch at a time is on its way; what comes meanwhile waits and goes together as the next. What was decided on
-events that did not get in must not get in either, so a refusal refuses everything that waits behind it.
+One batch at a time is sent to the log; decisions that come meanwhile wait and are sent together as the next batch. A
+decision on events that were refused must not be recorded either, so a refusal refuses all decisions that wait behind
+it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from ..log.ports import Log, NewEvents, Pending, Receipt
 
 class Settlement(NamedTuple):
     """
-    How it went since the last time: what refused which events, whether any were only repeated, and the digest of the
-    last event that got in.
+    The result since the last start: the error and the events it refused, whether events were only repeated, and the
+    digest of the last recorded event.
     """
 
     failure: BaseException | None
@@ -32,7 +33,7 @@ class Settlement(NamedTuple):
 
 
 class Outbox:
-    """Queues decisions on one stream, and hands them to the log without waiting."""
+    """Queues decisions on one stream, and gives them to the log without waiting."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -51,12 +52,12 @@ class Outbox:
     @property
     @synchronized
     def is_ahead(self) -> bool:
-        """Whether something is not known to be on disk yet."""
+        """Whether some events are not known to be on disk yet."""
         return bool(self._on_its_way or self._waiting)
 
     @synchronized
     def forget_if_settled(self, forget: Callable[[], object]) -> None:
-        """Call `forget` if everything is on disk, and `settlement` has nothing to say."""
+        """Call `forget` if everything is on disk, and `settlement` has nothing to report."""
         if not (self._on_its_way or self._waiting or self._failure or self._replayed):
             forget()
 
@@ -70,9 +71,9 @@ class Outbox:
     @synchronized
     def put(self, new: NewEvents, remember: Callable[[], object]) -> None:
         """
-        Queue a decision; refused at once, as `settlement` tells, when one before it was.
+        Queue a decision. If a decision before it was refused, it is refused at once; see `settlement`.
 
-        `remember` is called in the same step: whoever forgets what is settled sees either both or neither.
+        `remember` is called in the same step, so code that removes settled journals sees either both or neither.
         """
         remember()
         if self._failure is not None:
@@ -82,34 +83,34 @@ class Outbox:
         self._send_next()
 
     def wait(self) -> None:
-        """Wait until nothing is on its way; `settlement` then tells how it went."""
+        """Wait until no batch is on its way; `settlement` then has the result."""
         while (pending := self._send_next()) is not None:
-            # Without the lock: the thread that settles it takes that.
+            # Wait without the lock, since the thread that settles the batch takes it.
             pending.exception()
             self._settle(pending)
 
     @property
     @synchronized
     def settlement(self) -> Settlement:
-        """How it went since the last start."""
+        """The result since the last start."""
         return Settlement(self._failure, tuple(self._refused), self._replayed, self._digest)
 
     @synchronized
     def start_afresh(self) -> None:
-        """Forget how it went so far."""
+        """Reset the result."""
         self._failure, self._replayed, self._refused, self._digest = None, False, [], b""
 
     @synchronized
     def _send_next(self) -> Pending[list[Receipt]] | None:
-        """Hand the next batch to the log unless one is on its way; return what is on its way then."""
+        """Give the next batch to the log unless one is on its way; return the batch that is then on its way."""
         if self._on_its_way is not None and self._pending is None:
             self._look_after_interrupt(self._on_its_way)
         while self._on_its_way is None and self._waiting:
             batch, parts = _joined(self._waiting)
             if self._digest:
-                # It was decided on events that had no digest yet.
+                # It was decided on events whose digest was not known yet.
                 batch = msgspec.structs.replace(batch, expected_digest=self._digest)
-            # Both at once: an interrupt comes before or behind, and finds every event in one place.
+            # Both in one step: wherever an interrupt comes, each event is in exactly one of the two.
             self._on_its_way, self._waiting = batch, self._waiting[parts:]
             pending = self._log.append((batch,), wait=False)
             self._pending = pending
@@ -117,8 +118,8 @@ class Outbox:
         return self._pending
 
     def _look_after_interrupt(self, batch: NewEvents) -> None:
-        """Find out what became of a batch that an interrupt came upon while it was handed to the log."""
-        # Behind all that was handed in before.
+        """Find out whether a batch was recorded that was being given to the log when an interrupt came."""
+        # An empty append ends after all earlier ones.
         self._log.append(()).result()
         first = batch.expected_version + 1
         recorded = self._log.read_events(batch.stream, after=first - 1, until=first - 1 + len(batch.events))
@@ -147,7 +148,7 @@ class Outbox:
 
 
 def _joined(waiting: list[NewEvents]) -> tuple[NewEvents, int]:
-    """Return as many decisions as make one, and their number: those with an idempotency key go by themselves."""
+    """Join as many decisions as possible, and return the result and their number. A decision with a key stays alone."""
     first = waiting[0]
     parts = [first]
     if first.idempotency_key is None:

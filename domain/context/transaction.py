@@ -1,7 +1,7 @@
 """
-A transaction: changes to several contexts that become one append, or nothing.
+A transaction: changes to several contexts that are recorded in one append, or not at all.
 
-Within the block every context decides on its own view as it will be, and the log hears of it only at the end.
+Within the block, every context decides on its own view of the coming state; the log gets the events only at the end.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, 
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
 
-# Stands for the call of what comes along with one: a context that was opened, or adopted.
+# Stands for the call of events that accompany other calls: those of a context that was opened or adopted.
 NO_CALL = bytes(FINGERPRINT_BYTES)
 
 
 class _Part(msgspec.Struct):
-    """The events of one stream, and the call that tells its owner the end: a receipt, or None to roll back."""
+    """The events of one stream, and a function that gives its owner the result: a receipt, or None to roll back."""
 
     first: NewEvents
-    # In one list, which grows in one step: an interrupt leaves no event without its meta.
+    # One list, which grows in one step: so an interrupt leaves no event without its meta.
     recorded: list[tuple[Event, Meta]]
     settle: Callable[[Receipt | None], None] | None
 
     def joined(self, key: str | None, whole: bytes | None) -> NewEvents:
         """
-        Return all of it; the transaction's key goes into the envelopes too, so that it is known wherever they go, and
-        behind the fingerprint of the `whole` transaction there is that of each event's call.
+        Return the whole part. Its envelopes get the transaction's key, so that it stays known wherever they are copied.
+
+        In each meta, the fingerprint of the `whole` transaction is followed by that of the event's call.
         """
         events, metas = tuple(event for event, _ in self.recorded), tuple(meta for _, meta in self.recorded)
         if key is not None and whole is not None:
@@ -48,8 +49,10 @@ class _Part(msgspec.Struct):
 
 class Call(NamedTuple):
     """
-    A call within a transaction that has a key: its fingerprints, as a call alone and as this one of the transaction,
-    and what was recorded when that was carried out before: in its stream altogether, and by this call.
+    A call within a transaction that has a key.
+
+    It has two fingerprints, that of the call alone and that of the call in this transaction; the events that were
+    recorded before under the key in its stream; and those among them that this call recorded.
     """
 
     alone: bytes
@@ -59,7 +62,7 @@ class Call(NamedTuple):
 
 
 def is_of_no_call(recorded: bytes | None) -> bool:
-    """Return whether an event with this fingerprint came along with the calls of a transaction."""
+    """Return whether an event with this fingerprint only accompanied the calls of a transaction."""
     return recorded is not None and recorded[FINGERPRINT_BYTES:] == NO_CALL
 
 
@@ -70,21 +73,23 @@ class Transaction:
         self.log = log
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
-        # With a key: of the calls made, by their own fingerprints, that of the call alone and how many of its stream
-        # had recorded something before; the calls that are repeated; and what was recorded before under the key.
+        # Used only with a key. `_made`: for each call's own fingerprint, the fingerprint of the call alone and the
+        # number of earlier calls that recorded events in its stream. `_repeated`: the calls that are repeated, by
+        # stream. `_before` and `_events`: what was recorded before under the key.
         self._made: dict[bytes, tuple[bytes, int]] = {}
         self._repeated: dict[str, list[bytes]] = {}
         self._before: dict[str, list[RecordedEvent]] = {}
         self._events: dict[tuple[str, bytes], list[RecordedEvent]] = {}
         self._children = 0
-        # A task that was started within the block may outlive it; what it then writes is its own.
+        # A task that was started within the block may run longer than it; its later changes do not join the
+        # transaction.
         self._is_open = True
         self._is_over = False
         self._process, self._thread = os.getpid(), threading.get_ident()
 
     @property
     def is_open(self) -> bool:
-        """Whether changes still join it; in a child that was forked within the block they are the child's own."""
+        """Whether changes still join it. In a child process that was forked within the block they do not."""
         return self._is_open and self._is_here
 
     @property
@@ -93,17 +98,19 @@ class Transaction:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it is open, or being committed; in its own thread, whoever asks is not in the commit any more."""
+        """
+        Whether it is open, or being committed. In its own thread, a commit is over at any later call.
+        """
         return self.is_open or not (self._is_over or self._thread == threading.get_ident())
 
     def events_of(self, stream: str) -> list[Event]:
-        """Return what it is to record in a stream."""
+        """Return the events to record in a stream."""
         part = self._parts.get(stream)
         return [] if part is None else [event for event, _ in part.recorded]
 
     def add(self, new: NewEvents, settle: Callable[[Receipt | None], None] | None = None) -> None:
         """
-        Add the events of one decision; `settle` is called once per stream when the block ends, if anybody waits.
+        Add the events of one decision; `settle`, if given, is called once per stream when the block ends.
 
         Raises:
             InvalidInputError: a second handle of the same stream writes in this transaction.
@@ -119,48 +126,54 @@ class Transaction:
 
     def call_in(self, stream: str, call: object) -> Call | None:
         """
-        Return a call that is made in a stream as it is known in the transaction; None where that has no key.
+        Return a call in a stream with its fingerprints in this transaction; None if the transaction has no key.
 
         Raises:
-            InvalidInputError: the call holds what is no JSON.
+            InvalidInputError: the call has a value that is not JSON.
         """
         if self.idempotency_key is None:
             return None
         if stream not in self._before:
             recorded = self.log.recorded_under(stream, self.idempotency_key)
-            # Earlier versions did not record which call is whose: that it is a repetition is then seen at the end.
+            # Earlier versions did not record to which call an event belongs; a repetition is then recognized at the
+            # end.
             self._before[stream] = [one for one in recorded if one.meta.fingerprint]
             for one in self._before[stream]:
                 self._events.setdefault((stream, _own_part(one)), []).append(one)
         alone, recorded_before = fingerprint(call), self._calls_recorded(stream)
-        # The same call a second time is another one.
+        # The same call made a second time is a different call.
         own = fingerprint((alone.hex(), len(self._repeated.get(stream, ())) + recorded_before))
         self._made[own] = (alone, recorded_before)
         events = self._events.get((stream, own)) or self._events.get((stream, alone), [])
         return Call(alone, own, self._before[stream], events)
 
     def note_repeated(self, stream: str, made: Call) -> None:
-        """Take note of a call that has recorded something before: it belongs to the transaction's fingerprint."""
+        """Note that a call had recorded events before: it belongs to the transaction's fingerprint."""
         self._repeated.setdefault(stream, []).append(made.alone)
 
     def _calls_recorded(self, stream: str) -> int:
-        """Return how many calls recorded something in a stream: what is recorded says it, also behind an interrupt."""
+        """
+        Return how many calls recorded events in a stream; counted from the events, so it is right after an interrupt
+        too.
+        """
         part = self._parts.get(stream)
         metas = () if part is None else (meta for _, meta in reversed(part.recorded))
         last = next((meta.fingerprint for meta in metas if meta.fingerprint in self._made), None)
         return 0 if last is None else self._made[last][1] + 1
 
     def _calls_of(self, stream: str) -> list[str]:
-        """Return the fingerprints of the calls that belong to the transaction's own, in order."""
+        """Return the fingerprints of the calls from which the transaction's own is made, in order."""
         part = self._parts.get(stream)
-        # A call may have recorded several events, which all bear its own fingerprint.
+        # A call may have recorded several events, which all have its own fingerprint.
         owns = dict.fromkeys(meta.fingerprint for _, meta in part.recorded) if part else ()
         recorded = [self._made[own][0] for own in owns if own in self._made]
         return [call.hex() for call in [*self._repeated.get(stream, ()), *recorded]]
 
     def key_of_next_child(self) -> str | None:
         """
-        Return a key for the next fork or branch without an id, the same when the block is repeated; None without one.
+        Return a key for the next fork or branch without an id; None if the transaction has no key.
+
+        The key is the same when the block is repeated.
         """
         if self.idempotency_key is None:
             return None
@@ -173,16 +186,17 @@ class Transaction:
         streams = dict.fromkeys((*self._repeated, *self._parts))
         calls = {stream: found for stream in streams if (found := self._calls_of(stream))}
         flat = [call for of_stream in calls.values() for call in of_stream]
-        # Of one call it is that call's, which may be repeated outside of a transaction.
+        # A transaction with one call has that call's fingerprint, so that the call may be repeated without a
+        # transaction.
         return bytes.fromhex(flat[0]) if len(flat) == 1 else fingerprint(calls)
 
     def commit(self) -> None:
         """
-        Append everything as one; on an error every view is rolled back and the error goes on.
+        Append all events at once; on an error every view is rolled back and the error is raised.
 
         Raises:
             IdempotencyError: another transaction, or another call, was recorded under the key.
-            DecisionRefusedError: this process was forked within the block: it is the parent's to commit.
+            DecisionRefusedError: this process was forked within the block: only the parent can commit.
         """
         self._is_open = False
         if not self._is_here:
@@ -195,11 +209,11 @@ class Transaction:
         except RefoldError as error:
             self.roll_back()
             if isinstance(error, ConcurrencyError):
-                # The log may not be ahead of the view, but behind it.
+                # The view may have newer events than the log, if the database went back.
                 refused = self._parts[error.stream].first
                 require_known(self.log, refused.stream, StreamEnd(refused.expected_version, refused.expected_digest))
             raise
-        # Where an interrupt leaves open whether that was done, every view finds it out for itself.
+        # After an interrupt within this loop, each view that was not settled finds the result out itself.
         for part, receipt in zip(parts, receipts, strict=True):
             if part.settle is not None:
                 part.settle(receipt)
@@ -216,20 +230,20 @@ class Transaction:
         return self.log.append(batch).result() if batch else []
 
     def roll_back(self) -> None:
-        """Let every context forget what it decided within the block."""
+        """Make every context drop its decisions within the block."""
         self._is_open = False
-        # A child's views forgot it at the fork.
+        # The views of a child process dropped them at the fork.
         for part in self._parts.values() if self._is_here else ():
             if part.settle is not None:
                 part.settle(None)
 
     def finish(self) -> None:
-        """Say that nothing more is done for it: a view that was not told so by now must find out itself."""
+        """Note that the transaction is over: a view that was not settled by now must find the result out itself."""
         self._is_open, self._is_over = False, True
 
 
 def _own_part(recorded: RecordedEvent) -> bytes:
-    """Return the fingerprint of an event's call within its transaction, or of the call that was made alone."""
+    """Return the fingerprint of an event's call within its transaction, or of a call that was made alone."""
     whole = recorded.meta.fingerprint or b""
     return whole[FINGERPRINT_BYTES:] or whole
 
@@ -246,7 +260,7 @@ def current_transaction(log: Log) -> Transaction | None:
 @contextmanager
 def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Transaction]:
     """
-    Commit all changes made within the block as one, or none of them when it raises.
+    Commit all changes made within the block in one append; commit none of them if the block raises.
 
     Raises:
         InvalidInputError: a transaction is open already; they do not nest.
@@ -272,7 +286,7 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
 
 @contextmanager
 def current_or_new_transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Transaction]:
-    """Yield the transaction that is open on a log, or else one for the block."""
+    """Yield the transaction that is open on a log, or else a new one for the block."""
     current = current_transaction(log)
     if current is not None:
         yield current

@@ -1,5 +1,5 @@
 """
-The view of one stream: what it shows in this process, and what is known of it to be in the log.
+The view of one stream: its state in this process, and the last event that is known to be in the log.
 
 It reads and folds; `Journal` is the view on which decisions are made.
 """
@@ -26,10 +26,10 @@ UNKNOWN = -1
 
 def require_durability(durability: str) -> Durability:
     """
-    Return `durability` if there is one of that name.
+    Return `durability` if it is a known value.
 
     Raises:
-        InvalidInputError: there is none.
+        InvalidInputError: it is not.
     """
     if durability not in ("commit", "enqueue"):
         raise InvalidInputError(f"durability is {durability!r}: take 'commit' or 'enqueue'")
@@ -37,7 +37,7 @@ def require_durability(durability: str) -> Durability:
 
 
 class Place(NamedTuple):
-    """Where a journal lies: its stream, the root that decides its slice, and who acts by default."""
+    """The place of a journal: its stream, the root that decides its slice, and the default actor."""
 
     stream: str
     root: str
@@ -59,34 +59,34 @@ class View(Generic[S]):
         unflushed: set[Any] | None = None,
         base: S | None = None,
     ) -> None:
-        # The state at version 1 where it is known already, as a fork's is from its parent's.
+        # The state at version 1 if it is known already; that of a fork comes from its parent.
         self._base = base
         self.log, self.place, self.decider = log, place, decider
         self.durability: Durability = require_durability(durability)
-        # Its owner's list of journals with queued events, so that none is forgotten before its flush.
+        # The owner's set of journals with queued events; it keeps each alive until its flush.
         self._unflushed: set[Any] = set() if unflushed is None else unflushed
         self._lock: threading.RLock | _FirstLook = threading.RLock()
         self._version = version
-        # Of the last event that is known to be in the log; empty while that is not known.
+        # The digest of the last event that is known to be in the log; empty while it is not known.
         self._digest = digest
         self._state: S | None = decider.initial_state if version == 0 and base is None else None
         self._outbox = Outbox(log)
-        # True while a decision is handed over; found so by the next call, it was interrupted.
+        # True while a decision is given to the log. If a call finds it true, the call before it was interrupted.
         self._is_unsettled = False
-        # The version at which somebody asked for the state: what is only appended to need not be kept.
+        # The version at which the state was last used: for a stream that is only appended to, no state is kept.
         self._used_at = 0
         self._transaction: Transaction | None = None
         self._in_transaction: list[Any] = []
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
-        # Whether its stream is gone, with a transaction that was rolled back, or with a log that went back: so there is
-        # nothing to go on from.
+        # Whether the stream is gone, with a transaction that was rolled back or a log that went back, so that no call
+        # can continue it.
         self._is_void = False
         renew_in_child(self)
 
     @property
     def unflushed(self) -> set[Any]:
-        """Where journals with queued events are noted: its owner's list."""
+        """The owner's set of journals with queued events."""
         return self._unflushed
 
     @property
@@ -99,7 +99,7 @@ class View(Generic[S]):
         """The folded state at `version`; read from the log at the first use."""
         state, self._used_at = self._state, self._version
         if state is not None:
-            # Whoever is waiting for the disk holds the lock, and to look must not wait for that.
+            # A writer that waits for the disk holds the lock; reading the state must not wait for it.
             return state
         return self._loaded()
 
@@ -121,27 +121,29 @@ class View(Generic[S]):
 
     @property
     def is_ahead(self) -> bool:
-        """Whether something was decided that is not known to be in the log yet."""
+        """Whether some decided events are not known to be in the log yet."""
         return bool(self._in_transaction) or self._outbox.is_ahead
 
     @property
     def queued(self) -> int:
-        """How many events were queued and are not known to be on disk, those included that were refused."""
+        """The number of queued events that are not known to be on disk, including refused ones."""
         return len(self._outbox.events) + len(self._outbox.settlement.refused)
 
     @synchronized
     def events(self, *, after: int = 0, until: int) -> list[Event]:
-        """Return the events of this view: from the log, and behind them those that are not known to be in it yet."""
+        """Return the events of this view: those in the log, then those that are not known to be in it yet."""
         decided = [*self._outbox.events, *self._in_transaction]
         recorded = self._version - len(decided)
         last = min(until, recorded)
-        # Behind an interrupt, what is decided and what is recorded may not be told apart yet.
+        # After an interrupt, it may not be known yet which decided events are recorded.
         known = None if self._is_unsettled else StreamEnd(last, self._known_digest() if last == recorded else b"")
         events = self.log.read_events(self.place.stream, after=after, until=last, known=known)
         return events + decided[max(0, after - recorded) : max(0, until - recorded)]
 
     def _known_digest(self) -> bytes:
-        """Return the digest of the last event that is known to be in the log; empty where the queue may know better."""
+        """
+        Return the digest of the last event that is known to be in the log; empty where the queue may have a newer one.
+        """
         return b"" if self in self._unflushed else self._digest
 
     def _went_back(self, recorded: StreamEnd) -> LogWentBackError | None:
@@ -160,7 +162,7 @@ class View(Generic[S]):
 
     def require_known(self) -> None:
         """
-        Require that the log still has what this view knows to be in it.
+        Require that the log still has the events that this view knows to be in it.
 
         Raises:
             LogWentBackError: it does not.
@@ -168,7 +170,10 @@ class View(Generic[S]):
         require_known(self.log, self.place.stream, self.known)
 
     def completed(self, version: int) -> Sequence[Any]:
-        """Return the events up to a version as they are folded: with what they name, behind those of ancestors."""
+        """
+        Return the events up to a version in the form that the fold takes: with the items that they name, behind those
+        of ancestors.
+        """
         return self._completed(self.events(until=version), skipped=0)
 
     def _completed(self, events: Sequence[Event], *, skipped: int) -> Sequence[Any]:
@@ -180,11 +185,13 @@ class View(Generic[S]):
         return self._folded(self.events(until=version))
 
     def recorded_past(self, version: int) -> S:
-        """Return the state at a version that is in the log: it needs no lock, which a writer may hold for long."""
+        """
+        Return the state at a version that is in the log. It needs no lock, since a writer may hold the lock for long.
+        """
         return self._folded(self.log.read_events(self.place.stream, until=version, known=StreamEnd(version)))
 
     def _folded(self, events: Sequence[Event]) -> S:
-        # A fork's first event stands for all of its parent's, so that they need not be read.
+        # A fork's first event stands for all events of its parent, so that they need not be read.
         base = self._base if events else None
         with trusted(self.place.stream):
             if base is not None:
@@ -193,7 +200,7 @@ class View(Generic[S]):
 
     @synchronized
     def decided_past(self, version: int) -> S | None:
-        """Return the state at a version that only this view knows of, within a transaction; None for one in the log."""
+        """Return the state at a version that exists only in an open transaction; None for a version in the log."""
         return self.past(version) if version > self._version - len(self._in_transaction) else None
 
     @synchronized
@@ -201,20 +208,20 @@ class View(Generic[S]):
         """
         Drop the state and go to the head of the log; the state is read again at its next use.
 
-        Where something is decided that is not in the log yet, the version stays: that counts too.
+        If some decided events are not in the log yet, the version stays, since it includes them.
         """
         self._state = None
         if self.is_ahead:
             return
         self._base, before = None, self._version
         self._version, self._digest = self.log.end(self.place.stream)
-        # The event that opened it is gone too: nobody could open again what would be recorded without it.
+        # The event that opened the stream is gone too; without it, later events could never be opened again.
         self._is_void = self._version == 0 and (self._is_void or (before != 0 and self.decider.is_opened))
         if self._version == 0:
             self._state = self.decider.initial_state
 
     def _after_fork(self) -> None:
-        """Leave to the parent what was queued, and what another thread or a transaction was changing."""
+        """Leave queued events, and changes by another thread or a transaction, to the parent process."""
         is_whole = isinstance(self._lock, _FirstLook) or self._lock.acquire(blocking=False)
         if is_whole and not (self in self._unflushed or self._transaction is not None):
             if not isinstance(self._lock, _FirstLook):
@@ -228,7 +235,7 @@ class View(Generic[S]):
 
 
 class _FirstLook:
-    """The lock of a view that a child cannot use as it is: whoever comes first goes to the head of the log."""
+    """The lock of a view that a child process cannot use as it is: its first user goes to the head of the log."""
 
     def __init__(self, view: View[Any]) -> None:
         self._view = view

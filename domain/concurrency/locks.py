@@ -1,13 +1,13 @@
 """
 Locks that neither an interrupt nor a fork of the process leaves locked.
 
-A signal handler may raise an exception between any two lines. Behind `acquire()` that is before `try`, and at the end
-of a `with` block over several lines it is before the release: the lock then stays locked for ever. Here a lock is
-taken, the work done and the lock released within one line. tests/house looks that no other line takes one.
+A signal handler may raise an exception between any two lines. After `acquire()`, that is before `try`; at the end of a
+`with` block over several lines, it is before the release. The lock then stays locked for ever. Here, one line takes the
+lock, does the work and releases the lock. A test in tests/house checks that no other line takes one.
 
-A child process has one thread and a copy of everything: half-made changes and locks of other threads stay as they were,
-and a connection is the parent's. So a fork waits, for a limited time, until no such work is under way, and the child
-makes anew what it cannot use.
+A child process has one thread and a copy of everything. Half-made changes and locks of other threads stay as they were,
+and connections belong to the parent. So a fork waits, for a limited time, until no such work is in progress, and the
+child makes the objects anew that it cannot use.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from weakref import WeakValueDictionary
 from ..clock import REAL_SYSTEM
 
 PAUSE_SECONDS_MAX = 5.0
-# Weak, so that nothing lives the longer for it; of the process as `os.register_at_fork` is. By id: a lock and a
-# context compare as they like.
+# Weak references, so that objects do not live longer because of it. Global, as `os.register_at_fork` is. By id, since a
+# lock and a context may define their own comparison.
 _LOCKS: WeakValueDictionary[int, threading.RLock] = WeakValueDictionary()
-# How to end what the present fork began; of several threads one forks at a time.
+# Functions that end what the present fork began. Only one thread forks at a time.
 _FORKING = threading.Lock()
 _ENDINGS: list[Callable[[], object]] = []
 T = TypeVar("T")
@@ -38,17 +38,19 @@ class Inherited(Protocol):
     """An object that a child process makes anew, in place."""
 
     def _after_fork(self) -> None:
-        """Make anew, in the child, what only the parent can use; nothing may be waited for."""
+        """Make anew, in the child, the parts that only the parent can use; it must not wait."""
 
 
 class Paused(Protocol):
-    """Work that a fork must not interrupt; `_fork_is_over` is called in the parent and, first of all, in the child."""
+    """
+    Work that a fork must not interrupt; `_fork_is_over` is called in the parent and, before all else, in the child.
+    """
 
     def _before_fork(self, seconds: float) -> None:
-        """Wait, at most so long, until nothing is under way, and keep it so."""
+        """Wait, at most so many seconds, until no work is in progress, and prevent new work."""
 
     def _fork_is_over(self) -> None:
-        """Let others go on."""
+        """Allow work again."""
 
 
 _PAUSED: WeakValueDictionary[int, Paused] = WeakValueDictionary()
@@ -57,9 +59,9 @@ _INHERITED: WeakValueDictionary[int, Inherited] = WeakValueDictionary()
 
 def fork_safe_lock() -> threading.RLock:
     """
-    Return a lock that no fork leaves locked: for some lines that take no other lock and wait for nothing.
+    Return a lock that no fork leaves locked, for a few lines that take no other lock and do not wait.
 
-    A fork waits until they are over, so that the child sees what they change either before or after it.
+    A fork waits until they are done, so that the child sees their changes completely or not at all.
     """
     lock = threading.RLock()
     _LOCKS[id(lock)] = lock
@@ -67,19 +69,17 @@ def fork_safe_lock() -> threading.RLock:
 
 
 def pause_for_forks(thing: Paused) -> None:
-    """Have each fork wait for something, as long as that lives."""
+    """Make each fork wait for `thing`, as long as it lives."""
     _PAUSED[id(thing)] = thing
 
 
 def renew_in_child(thing: Inherited) -> None:
-    """Have each child make something anew, as long as that lives."""
+    """Make each child process renew `thing`, as long as it lives."""
     _INHERITED[id(thing)] = thing
 
 
 def keep_for_ever(thing: object) -> None:
-    """
-    Never finalise an object of the parent's, not even at the end of the process: that would be noticed over there.
-    """
+    """Never finalise an object of the parent's, not even at the end of the process: the parent would notice that."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
@@ -93,7 +93,7 @@ def _before() -> None:
     for paused in [thing for ref in _PAUSED.valuerefs() if (thing := ref()) is not None]:
         _ENDINGS.append(paused._fork_is_over)
         paused._before_fork(max(0.0, deadline - REAL_SYSTEM.monotonic()))
-    # They come last, and in any order: whoever holds one waits for nothing.
+    # These come last, in any order: a thread that holds one of them does not wait for anything.
     for lock in [lock for ref in _LOCKS.valuerefs() if (lock := ref()) is not None]:
         if lock.acquire(timeout=max(0.0, deadline - REAL_SYSTEM.monotonic())):
             _ENDINGS.append(lock.release)
@@ -107,7 +107,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     _in_parent()
     for lock in list(_LOCKS.values()):
-        # It is held by a thread that took longer than a fork waits, or began it while the fork waited for others.
+        # A lock is still held if its thread took longer than a fork waits, or took it while the fork waited for others.
         if lock.acquire(blocking=False):
             lock.release()
         else:
@@ -132,12 +132,12 @@ Method = Callable[Concatenate[Owner, P], T]
 
 # fmt: off
 def locked(lock: AbstractContextManager[Any], work: Callable[[*Args], T], /, *args: *Args) -> T:
-    """Return what `work` returns, having held `lock` meanwhile."""
+    """Hold `lock` while `work` runs, and return its result."""
     with lock: return work(*args)  # noqa: E701
 
 
 def synchronized(method: Method[Owner, P, T]) -> Method[Owner, P, T]:
-    """Let a method hold its object's `_lock` while it runs."""
+    """Make a method hold its object's `_lock` while it runs."""
 
     @wraps(method)
     def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -148,7 +148,7 @@ def synchronized(method: Method[Owner, P, T]) -> Method[Owner, P, T]:
 
 
 class News:
-    """A counter of what happened in this process, for which threads can wait; it needs no lock."""
+    """A counter of events in this process, for which threads can wait; it needs no lock."""
 
     __slots__ = ("_sleepers", "count")
 
@@ -157,18 +157,18 @@ class News:
         self._sleepers: deque[Any] = deque()
 
     def announce(self) -> None:
-        """Count one more, and wake all who wait."""
+        """Increase the counter, and wake all waiting threads."""
         self.count += 1
         while self._sleepers:
             with suppress(IndexError):
                 self._sleepers.pop().release()
 
     def wait_past(self, seen: int, *, timeout_seconds: float) -> None:
-        """Return once the counter is not at `seen` any more, or the time is up."""
+        """Return once the counter is not at `seen` any more, or after the timeout."""
         sleeper = threading.Lock()
         sleeper.acquire()
         self._sleepers.append(sleeper)
-        # Looked at behind the entry above, so that no announcement is missed.
+        # Checked after the entry above, so that no announcement is missed.
         if self.count == seen:
             sleeper.acquire(timeout=max(0.0, timeout_seconds))
         with suppress(ValueError):

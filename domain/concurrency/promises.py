@@ -1,8 +1,8 @@
 """
-Results that are there already, or will be: what a log gives back for an append.
+Results that exist already, or will: a log returns one for an append.
 
-`concurrent.futures.Future` would do, at ten times the cost, but an interrupt of a thread that waits for one can leave
-its inner lock locked, and the thread that settles it would then wait for ever.
+`concurrent.futures.Future` would work, at ten times the cost. But an interrupt of a thread that waits for one can leave
+its inner lock locked; the thread that settles it would then wait for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _nothing() -> None: ...
 
 
 class Settled(Generic[Result]):
-    """A result that was there before anybody could wait for it."""
+    """A result that existed before anybody could wait for it."""
 
     __slots__ = ("_error", "_result")
 
@@ -47,7 +47,7 @@ class Settled(Generic[Result]):
 
 class Promise(Settled[Result]):
     """
-    A result that another thread may settle, without locks that could stay locked.
+    A result that another thread may set, without locks that could stay locked.
 
     A waiting thread calls `look_after` now and then, so that a worker thread that has ended is started again.
     """
@@ -63,12 +63,12 @@ class Promise(Settled[Result]):
         self._sleep.acquire()
 
     def set_result(self, result: Result) -> None:
-        """Settle it."""
+        """Set the result."""
         self._result = result
         self._settle()
 
     def set_exception(self, error: BaseException) -> None:
-        """Settle it by an error."""
+        """Set an error in the place of the result."""
         self._error = error
         self._settle()
 
@@ -101,11 +101,11 @@ class Promise(Settled[Result]):
             self._call_back()
 
     def sleep(self, seconds: float = SLEEP_SECONDS_MAX) -> None:
-        """Return when somebody calls `wake`, when it is settled, or when the time is up."""
+        """Return when another thread calls `wake`, when the result is set, or after the timeout."""
         self._sleep.acquire(timeout=seconds)
 
     def wake(self) -> None:
-        """Let a thread that sleeps look again."""
+        """Wake a sleeping thread so that it checks again."""
         # It may be awake already.
         with suppress(RuntimeError):
             self._sleep.release()
@@ -116,7 +116,7 @@ class Promise(Settled[Result]):
         self._call_back()
 
     def _call_back(self) -> None:
-        # Both who settles and who adds may be here at once; each callback is taken out once.
+        # A thread that sets the result and one that adds a callback may both be here; each callback is taken out once.
         while self._callbacks:
             try:
                 call = self._callbacks.pop()
@@ -133,5 +133,5 @@ class Promise(Settled[Result]):
             self.sleep(min(SLEEP_SECONDS_MAX, remaining))
             if not self._is_done:
                 self._look_after()
-        # Others may sleep here too.
+        # Other threads may sleep here too.
         self.wake()

@@ -1,8 +1,8 @@
 """
-From async code into sync code: one wrapper for everything that waits for a disk.
+Calls of sync code from async code: one wrapper for all work that waits for a disk.
 
-The work runs in a thread with the caller's context variables, so the loop goes on meanwhile and `acting`
-holds. There is no async twin of any method to keep in step.
+The work runs in a thread with the caller's context variables, so the event loop goes on meanwhile and `acting` applies.
+No method needs an async copy that would have to be kept in step.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Owner = TypeVar("Owner")
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Run `call` in a thread and return what it returns."""
-    # asyncio takes a third of the time of `import refold`, and sync users never need it.
+    # The import of asyncio takes a third of the time of `import refold`, and sync users never need it.
     import asyncio
 
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
 def awaited(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]:
-    """Return the twin of a method for a running event loop: it is called in the same way, and awaited."""
+    """Return the async form of a method, for a running event loop: it takes the same arguments, and is awaited."""
     name = method.__name__
 
     @wraps(method)
     async def call(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # By name, so that a subclass that overrides the method need not override its twin.
+        # Looked up by name, so that a subclass that overrides the method need not override its async form.
         result: T = await in_thread(getattr(owner, name), *args, **kwargs)
         return result
 
@@ -41,7 +41,7 @@ def awaited(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[
 
 
 async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """As `in_thread`, but a caller that is cancelled still waits for the end: the thread cannot be stopped."""
+    """Like `in_thread`, but a caller that is cancelled still waits for the end: the thread cannot be stopped."""
     import asyncio
 
     work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
@@ -50,7 +50,7 @@ async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) 
     except asyncio.CancelledError:
         await asyncio.wait([work])
         if not work.cancelled():
-            # Nobody else will ask how it ended.
+            # No other code will read the result.
             work.exception()
         raise
 
@@ -59,7 +59,7 @@ class AsyncProxy:
     """
     An object whose methods are awaited: `await to_async(chat).add_message(...)`.
 
-    Attributes that are not methods are given as they are; async methods stay what they are.
+    Attributes that are not methods, and async methods, are returned unchanged.
     """
 
     def __init__(self, wrapped: object) -> None:

@@ -49,7 +49,8 @@ class Fact(msgspec.Struct, frozen=True):
     """
     An attribute that an event changed: of the item `ref`, or of the context where `ref` is None.
 
-    `name` is the item's name, where the event has it; `other` is a second item, to which the attribute's name refers.
+    `name` is the item's name, where the event has it; `other` is a second item, whose name follows that of the
+    attribute ("edge from").
     """
 
     attribute: str

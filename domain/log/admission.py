@@ -1,14 +1,14 @@
 """
-The door of every log: which events are taken.
+The admission of events: which events a log accepts.
 
-Every event that a log takes can be read again, folded by every projection, shown and converted. So the types of all
-fields, the bounds of numbers and open JSON are checked here. Each log calls `admitted` where it encodes an event, so
-there is no way past it: for calls, imports, files of events, and programs that write to a log directly.
+Every event that a log accepts can be read again, folded by every projection, shown and converted. So the types of all
+fields, the bounds of numbers and open JSON are checked here. Each log calls `admitted` where it encodes an event, so no
+event avoids the check: not from calls, imports, files of events, or programs that write to a log directly.
 
-Classes of events say of a field what its type does not: `Json`, `VersionNumber` and the like; where it takes more than
-one field to see, they have a method `require_admissible`. Reading does not ask for that, so that an event that is in a
-log already is read as it is. Here a double of each class does: it decodes what was just encoded, which takes less than
-a microsecond.
+Annotations of the fields in classes of events say more than a type can: `Json`, `VersionNumber` and the like. A check
+of several fields is a method `require_admissible` of the class. Reading does not check this, so that an event which is
+in a log already is read as it is. The check uses a double of each class, a stricter copy: it decodes the bytes that
+were just encoded, which takes less than a microsecond.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ..errors import DamagedError, InvalidInputError, RefoldError
 from ..ids import require_name, split_stream_id, stream_id
 from .envelope import encode_payload
 
-# Each level takes several of the calls that Python lets nest when such a value is read.
+# To read one level, Python uses several of the nested calls that it allows.
 JSON_DEPTH_MAX = 100
-# A sum of so many stays within 64 bits for eight million events.
+# The sum of eight million events, each with at most this total, stays within 64 bits.
 TOTAL_MAX = 1 << 40
 VERSION_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << 63) - 1
-# Some projections make a row of each, in one transaction.
+# Some projections make a row for each item, in one transaction.
 NAMED_ITEMS_MAX = 1_000_000
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _JSON = msgspec.json.Decoder()
 
 
 class _As(NamedTuple):
-    """The type that a field has at the door."""
+    """The type of a field that admission requires."""
 
     type: Any
 
@@ -54,7 +54,7 @@ def _require_json(data: bytes, decoder: msgspec.json.Decoder[Any] = _JSON) -> No
         value = decoder.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"it is no JSON that can be kept: {error}") from error
-    # There is no more depth than there are brackets, and most values have few.
+    # JSON cannot be nested deeper than its number of brackets, and most values have few.
     if data.count(b"[") + data.count(b"{") > JSON_DEPTH_MAX and is_deeper(value, JSON_DEPTH_MAX):
         raise InvalidInputError(f"its lists and objects are nested more than JSON_DEPTH_MAX, {JSON_DEPTH_MAX}, deep")
 
@@ -64,7 +64,7 @@ def _require_object(data: bytes) -> None:
 
 
 def is_deeper(value: object, depth: int) -> bool:
-    """Return whether lists and dicts are nested deeper than that."""
+    """Return whether lists and dicts are nested deeper than `depth`."""
     if not isinstance(value, dict | list | tuple):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -76,12 +76,12 @@ def _require_stream(name: str) -> None:
 
 
 def _require_order(priority: float) -> None:
-    """Require a number; an infinite priority is the highest or the lowest."""
+    """Require a number that is not NaN; an infinite priority is the highest or the lowest."""
     if priority != priority:
         raise InvalidInputError("a priority that is no number cannot be put in order")
 
 
-# Names of types of fields that say more than a type of Python's does.
+# Types of fields that admission checks more strictly than Python's types.
 Json = Annotated[bytes, _Looked(_require_json)]
 JsonObject = Annotated[bytes, _Looked(_require_object)]
 StreamName = Annotated[str, _Looked(_require_stream)]
@@ -99,27 +99,27 @@ _PLAIN = {
 
 
 def one_of(*texts: str) -> _As:
-    """Return what lets a field, `Annotated` with it, be one of some texts."""
+    """Return the annotation of a field that accepts only these texts."""
     return _As(Literal[texts])
 
 
 class _Door(NamedTuple):
-    """How events of one class are looked at: by decoding them as its double, and whether they name items."""
+    """How events of one class are checked: the decoder of its double, and whether its events name items."""
 
     decode: Callable[[bytes], Any]
     names_items: bool
 
 
-# One lookup in the way of every append; a class that is not here is looked at once.
+# Each append makes only this lookup; a class that is not here yet is added at its first event.
 _DOORS: dict[type, _Door] = {}
 
 
 def admitted(event: Any, stream: str) -> bytes:
     """
-    Return the payload of an event that is to be appended to `stream`, which is then sure to be read and folded.
+    Return the payload of an event to be appended to `stream`. An event that passes can be read and folded later.
 
     Raises:
-        InvalidInputError: no log takes it; the message says why.
+        InvalidInputError: no log accepts it; the message says why.
     """
     try:
         decode, names_items = _DOORS.get(event.__class__) or _door_of(event.__class__)
@@ -136,10 +136,10 @@ def admitted(event: Any, stream: str) -> bytes:
 
 def require_few_named(event: Any) -> None:
     """
-    Require what the door does of how many items an event names: one that came past it may name any number.
+    Check how many items an event names, as admission does; for events that may not have passed admission.
 
     Raises:
-        InvalidInputError: they are more than NAMED_ITEMS_MAX.
+        InvalidInputError: it names more than NAMED_ITEMS_MAX.
     """
     door = _DOORS.get(event.__class__) or _door_of(event.__class__)
     if door.names_items:
@@ -155,7 +155,7 @@ def _door_of(event_type: type[msgspec.Struct]) -> _Door:
 
 @cache
 def _double_of(struct: Any) -> Any:
-    """Return a class of the same form whose fields are as narrow as the door wants them."""
+    """Return a class of the same form whose fields have the types that admission requires."""
     hints, config = get_type_hints(struct, include_extras=True), struct.__struct_config__
     fields: list[Any] = []
     for field in msgspec.structs.fields(struct):
@@ -175,7 +175,7 @@ def _double_of(struct: Any) -> Any:
     return msgspec.defstruct(
         struct.__name__,
         fields,
-        # A check of the whole event may ask it as it would ask an event.
+        # With this base, `require_admissible` can use the double as it would use an event.
         bases=(struct,),
         namespace={"__post_init__": look_at} if looks or requires else {},
         tag=config.tag,
@@ -188,7 +188,7 @@ def _double_of(struct: Any) -> Any:
 
 
 def _narrow(hint: Any) -> Any:
-    """Return a type as the door wants it."""
+    """Return a type as admission requires it."""
     origin = get_origin(hint)
     if origin is Annotated:
         plain, *notes = get_args(hint)
@@ -205,7 +205,7 @@ def _look_of(hint: Any) -> Callable[[Any], object] | None:
 
 
 def _parts_of(hint: Any) -> Iterator[Any]:
-    """Yield the types that a type is made of, those of the fields of Structs too."""
+    """Yield the types that a type consists of, also those of the fields of Structs."""
     yield hint
     inner = get_type_hints(hint, include_extras=True).values() if _is_struct(hint) else get_args(hint)
     for part in inner:

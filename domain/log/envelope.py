@@ -1,9 +1,9 @@
 """
 The envelope of an event: its place, when and why it was recorded, and the digest that chains its stream.
 
-The digest is blake2b-256 over the msgpack array `[previous digest, stream, version, slice, number,
-recorded_at, actor, correlation_id, causation, idempotency_key, key_id, payload]`, with the fingerprint of the call
-behind it where there is one. This format is fixed: tests/golden holds its bytes.
+The digest is blake2b-256 over the msgpack array `[previous digest, stream, version, slice, number, recorded_at, actor,
+correlation_id, causation, idempotency_key, key_id, payload]`, with the fingerprint of the call at the end if there is
+one. This format is fixed: tests/golden holds its bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..errors import LimitExceededError
 from ..positions import Position
 
 Event = msgspec.Struct
-# A quarter of what SQLite and PostgreSQL take in one value: what is read back is held several times over.
+# A quarter of what SQLite and PostgreSQL allow for one value, because reading keeps several copies of it in memory.
 PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
 META_BYTES_MAX = 65_536
 NO_DIGEST = b"\x00" * 32
@@ -37,7 +37,8 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """
     The actor of an event and its reason. `causation` is `stream@version` of the event that it follows from.
 
-    `fingerprint` names the call that made it, where that has an idempotency key (see `canonical.fingerprint`).
+    `fingerprint` identifies the call that recorded the event, if it has an idempotency key (see
+    `canonical.fingerprint`).
     """
 
     actor: str | None = None
@@ -49,17 +50,17 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 NO_META = Meta()
-# In the order in which a digest covers them; the fingerprint comes behind the payload, where there is one.
+# In the order of the digest's format; the fingerprint comes after the payload, if there is one.
 _META_FIELDS = [attrgetter(name) for name in Meta.__struct_fields__ if name != "fingerprint"]
 
 
-# Events come by the ten thousand and refer to nothing that refers back: the collector need not look at them.
+# A read may make tens of thousands of events. They are in no reference cycle, so the collector can skip them.
 class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
     """
-    An event with its envelope, as the log gives it back.
+    An event with its envelope, as the log returns it.
 
-    `version` counts from 1 within `stream`, without holes; `recorded_at` is in microseconds since 1970, UTC,
-    and never falls from one position to the next.
+    `version` counts from 1 within `stream`, without holes; `recorded_at` is in microseconds since 1970, UTC, and never
+    falls from one position to the next.
     """
 
     stream: str
@@ -72,12 +73,12 @@ class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def reference(self) -> str:
-        """`stream@version`: how another event names this one as its cause."""
+        """`stream@version`, by which other events name this one as their cause."""
         return f"{self.stream}@{self.version}"
 
 
 class Undecodable(msgspec.Struct, frozen=True, gc=False, tag="undecodable"):
-    """The place of an event that cannot be decoded, with the reason, where the others are still to be read."""
+    """The place of an event that cannot be decoded, and the reason; so that the other events can still be read."""
 
     reason: str
 
@@ -89,7 +90,7 @@ def encode_payload(event: Any) -> bytes:
 
 def require_payload_size(payload: bytes) -> bytes:
     """
-    Return an encoded event if a log takes it.
+    Return an encoded event if it is not too large for a log.
 
     Raises:
         LimitExceededError: it has more than PAYLOAD_BYTES_MAX bytes.
@@ -101,7 +102,7 @@ def require_payload_size(payload: bytes) -> bytes:
 
 def require_meta_size(encoded: bytes) -> bytes:
     """
-    Return an encoded meta if a log takes it.
+    Return an encoded meta if it is not too large for a log.
 
     Raises:
         LimitExceededError: it has more than META_BYTES_MAX bytes.
@@ -140,11 +141,11 @@ def chain_digests(
     payloads: Iterable[bytes | memoryview],
 ) -> Iterator[bytes]:
     """
-    Return what `chain_digest` does for each of many events, column by column; `positions` are slices and numbers.
+    Return the `chain_digest` of each of many events, given by columns; `positions` are slices and numbers.
 
-    The shortest column ends it.
+    The result is as long as the shortest column.
     """
-    # Every event that is read comes through here: without a loop in Python it takes two thirds of the time.
+    # Every event that is read passes here: without a loop in Python, this takes two thirds of the time.
     listed = list(metas)
     envelopes = (map(get, listed) for get in _META_FIELDS)
     covered: Iterable[tuple[Any, ...]] = zip(
@@ -166,10 +167,10 @@ def acting(
     *, actor: str | None = None, correlation_id: str | None = None, because: RecordedEvent | str | None = None
 ) -> Iterator[None]:
     """
-    Name the actor, the trace and the cause of all events that are recorded within the block.
+    Set the actor, the trace and the cause of all events that are recorded within the block.
 
-    An inner block takes from the outer one what it does not give itself. `because` is a recorded event, or its
-    reference `stream@version`. Follows the flow of control, also through `await` (contextvars).
+    An inner block takes the values that it does not set from the outer one. `because` is a recorded event, or its
+    reference `stream@version`. The values follow the flow of control, also through `await` (contextvars).
     """
     for text, what in ((actor, "the actor"), (correlation_id, "the correlation id")):
         require_unicode(text or "", what)
@@ -189,7 +190,7 @@ def acting(
 
 
 def current_meta(*, default_actor: str | None, idempotency_key: str | None, fingerprint: bytes | None = None) -> Meta:
-    """Return what the envelope of an event recorded now says of who and why."""
+    """Return the meta of an event that is recorded now: its actor, trace, cause and key."""
     now = _ACTING.get()
     if now is NO_META and idempotency_key is None and fingerprint is None:
         return Meta(default_actor) if default_actor else NO_META
@@ -198,14 +199,14 @@ def current_meta(*, default_actor: str | None, idempotency_key: str | None, fing
 
 
 class Trace(NamedTuple):
-    """An actor, where nobody else is said to act, and the trace that everything belongs to."""
+    """The actor to use where no other is set, and the trace of everything that is recorded."""
 
     actor: str | None = None
     correlation_id: str | None = None
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Let what is recorded within the block say so."""
+        """Set actor and trace of all events that are recorded within the block."""
         if self == NO_TRACE:
             yield
             return

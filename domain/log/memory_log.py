@@ -1,8 +1,8 @@
 """
-The log in memory: the executable specification of a log, and what a detached context stands on.
+The log in memory: the executable specification of a log, and the log of a detached context.
 
-One sequence of events, one lock, nothing clever. The logs on SQLite and PostgreSQL answer every question
-as this one does; the contract tests hold all three to it.
+It has one sequence of events and one lock. The logs on SQLite and PostgreSQL must give the same answers; the contract
+tests check all three.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MemoryLog:
         self.news = News()
         self._all: list[RecordedEvent] = []
         self._streams: dict[str, list[RecordedEvent]] = {}
-        # How many of all are listed under their streams.
+        # The number of events that are listed under their streams.
         self._indexed = 0
         self._keys: dict[tuple[str, str | None], tuple[RecordedEvent, ...]] = {}
 
@@ -72,7 +72,7 @@ class MemoryLog:
             end = self.end(new.stream)
             if not new.fits(end):
                 raise ConcurrencyError(new.stream, expected=new.expected_version, actual=end.version)
-        # Encoding can refuse an event, so all of it comes before the first change.
+        # Encoding can refuse an event, so all events are encoded before the first change.
         payloads = [[require_payload_size(admitted(event, new.stream)) for event in new.events] for new in batch]
         encode_payload([(new.stream, new.metas, new.idempotency_key) for new in batch])
         for meta in {meta for new in batch for meta in new.metas if meta is not NO_META}:
@@ -83,7 +83,7 @@ class MemoryLog:
         for new, receipt in zip(batch, receipts, strict=True):
             if new.idempotency_key is not None and receipt.events:
                 self._keys[new.stream, new.idempotency_key] = receipt.events
-        # The one step by which all of it is recorded: an interrupt comes before or behind.
+        # One step records all events: an interrupt comes before or after it.
         self._all += added
         self._index()
         return receipts
@@ -99,7 +99,10 @@ class MemoryLog:
         return Receipt(tuple(added[before:]))
 
     def _known(self, stream: str, key: str | None) -> tuple[RecordedEvent, ...] | None:
-        """Return what was recorded under a key; an append that was interrupted may have left a key alone."""
+        """
+        Return the events that were recorded under a key; an append that was interrupted may have left a key without
+        events.
+        """
         events = self._keys.get((stream, key))
         if events is None or events[-1] not in self._all[events[-1].position.number - 1 :][:1]:
             return None
@@ -112,7 +115,7 @@ class MemoryLog:
 
     @synchronized
     def _index(self) -> None:
-        """List under their streams the events that are not yet; an interrupt may have left some over."""
+        """List under their streams the events that are not listed yet; an interrupt may have left some."""
         while self._indexed < len(self._all):
             recorded = self._all[self._indexed]
             events = self._streams.setdefault(recorded.stream, [])
@@ -192,4 +195,4 @@ class MemoryLog:
         ]
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing, since there is nothing to close."""

@@ -1,7 +1,8 @@
 """
-A log on top of another one, as that was at a moment: what is appended stays in memory.
+A log on top of another log as it was at a moment: appended events stay in memory.
 
-New streams may begin here and name what lies below; those below cannot grow, since their past is another's.
+New streams may begin here and name items of the log below. The streams below cannot grow, since they belong to that
+log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from .ports import Log, NewEvents, Pending, Range, Receipt, StreamEnd
 
 
 class OverlayLog:
-    """A log below at `moment`, a cut of it or microseconds since 1970, and what was appended here."""
+    """
+    The log below as of `moment` (a cut of it, or microseconds since 1970), and the events that were appended here.
+    """
 
     def __init__(self, below: Log, moment: Moment | int, system: System) -> None:
         self._below, self._moment = below, moment
@@ -38,13 +41,13 @@ class OverlayLog:
         Append all of `batch` or nothing, in memory.
 
         Raises (from `result()`):
-            DecisionRefusedError: a stream lies below, or the log is finished.
+            DecisionRefusedError: a stream is in the log below, or this log is finished.
             ConcurrencyError: a stream's head is not at the expected version.
         """
         fault = self._fault_of(batch)
         if fault is not None:
             return Settled(None, DecisionRefusedError(fault))
-        # Before the append: an interrupt between the two must not leave a stream here that is not known as such.
+        # Done before the append, so that an interrupt between the two leaves no stream here that is not in this list.
         for new in batch:
             if not self._here.head(new.stream):
                 self._roots[new.stream] = new.root
@@ -60,13 +63,14 @@ class OverlayLog:
     @synchronized
     def finish(self) -> list[NewEvents]:
         """
-        Take nothing more, and return what was appended, each stream from its beginning, in the order they began in.
+        Accept no more events, and return those that were appended: each stream from its beginning, in the order of
+        their creation.
         """
         self._is_finished = True
         return [self._as_new(stream, root) for stream, root in self._roots.items() if self._here.head(stream)]
 
     def reopen(self) -> None:
-        """Go on."""
+        """Accept events again."""
         self._is_finished = False
 
     def _as_new(self, stream: str, root: str) -> NewEvents:
@@ -75,7 +79,7 @@ class OverlayLog:
             stream=stream,
             expected_version=0,
             events=tuple(one.event for one in recorded),
-            # A key belongs to the call that was made here; to repeat it there would be another call.
+            # A key belongs to the call that was made here; in the other log it would be a different call.
             metas=tuple(msgspec.structs.replace(one.meta, idempotency_key=None, fingerprint=None) for one in recorded),
             root=root,
         )

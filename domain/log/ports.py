@@ -1,7 +1,7 @@
 """
-What Refold asks of a log.
+The ports of a log: what Refold needs from it.
 
-Three logs answer it: memory (beside this file, the executable specification), SQLite and PostgreSQL.
+Three logs implement them: memory (beside this file, the executable specification), SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Pending(Protocol[T_co]):
-    """A result that is there already, or will be: `concurrent.futures.Future` is one."""
+    """A result that exists already, or will: `concurrent.futures.Future` is one."""
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Wait for the result and return it, or raise what went wrong."""
+        """Wait for the result and return it, or raise the error."""
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end and return what went wrong, if anything."""
+        """Wait for the end and return the error, if there is one."""
 
     def done(self) -> bool:
-        """Return whether `result` would not wait."""
+        """Return whether `result` returns without waiting."""
 
     def add_done_callback(self, call: Callable[[Any], object], /) -> None:
-        """Call `call` with this when it is done: at once when it is already."""
+        """Call `call` with this object when it is done: at once if it is done already."""
 
 
 class StreamEnd(NamedTuple):
-    """A version of a stream, the last one as somebody knows it, and its digest; empty where that is not known."""
+    """A version of a stream, the last one that somebody knows, and its digest; empty where that is not known."""
 
     version: int
     digest: bytes = b""
@@ -49,9 +49,9 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Events to be appended to one stream, decided on `expected_version` (0: the stream must not exist yet).
 
     `metas` has one entry per event. `root` decides the slice of a new stream: its session's id, or its own.
-    `expected_digest`, where it is not empty, is that of the event at `expected_version`: a log that was restored
-    from an older copy may have another one there. `idempotency_key` makes a repetition harmless: the events recorded
-    under it are given back instead, unless the metas have a fingerprint and it is another call's.
+    `expected_digest`, if it is not empty, is the digest of the event at `expected_version`: a log that was restored
+    from an older copy may have another event there. `idempotency_key` makes a repetition harmless: the events that were
+    recorded under it are returned instead, unless the metas have a fingerprint and the events are of another call.
     """
 
     stream: str
@@ -63,31 +63,31 @@ class NewEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expected_digest: bytes = b""
 
     def fits(self, end: StreamEnd) -> bool:
-        """Return whether these were decided on this end of their stream."""
+        """Return whether these events were decided on this end of their stream."""
         if self.expected_version == ANY_VERSION:
             return True
         return self.expected_version == end.version and self.expected_digest in (b"", end.digest)
 
     @property
     def fingerprint(self) -> bytes | None:
-        """The fingerprint of the call that they are of, where their metas say it."""
+        """The fingerprint of the call that made them, if their metas have it."""
         return self.metas[0].fingerprint if self.metas else None
 
 
 def require_names(new: NewEvents) -> None:
     """
-    Require that every log can keep the names that come with events, and that their envelopes bear their key.
+    Require that every log can store the names that come with events, and that the envelopes have their key.
 
     Raises:
-        InvalidInputError: one holds a NUL, which columns of text do not take everywhere, a key is too long, or it is
-            not in a meta.
+        InvalidInputError: a name has a NUL, which not every database stores in a text; or a key is too long, or is not
+            in a meta.
     """
-    # Each append comes by here, and hardly any has one.
+    # Each append runs this, and few appends have a key.
     if new.idempotency_key is not None:
         require_key(new.idempotency_key)
     elif "\0" not in f"{new.stream}{new.root}":
         return
-    # The root of a stream that is there already is of no account.
+    # The root of a stream that exists already is not used.
     root = new.root if new.expected_version == 0 else ""
     for name, what in ((new.stream, "id"), (root, "root")):
         if name and "\0" in name:
@@ -101,13 +101,14 @@ def require_names(new: NewEvents) -> None:
 
 def require_same_call(stream: str, key: str, fingerprint: bytes | None, recorded: Sequence[RecordedEvent]) -> None:
     """
-    Require that what was recorded under an idempotency key is of the call with this fingerprint.
+    Require that the events recorded under an idempotency key are of the call with this fingerprint.
 
-    Where one of the two is not known nothing is required: raw appends give none, and earlier versions kept none.
+    If one of the two fingerprints is not known, nothing is required: raw appends give none, and earlier versions of
+    Refold stored none.
 
     Raises:
-        IdempotencyError: it is another call's.
-        DamagedError: it was not recorded under this key.
+        IdempotencyError: they are of another call.
+        DamagedError: they were not recorded under this key.
     """
     if not recorded or any(one.meta.idempotency_key != key for one in recorded):
         raise DamagedError(stream, f"its key {key!r} names versions that were not recorded under it")
@@ -117,7 +118,7 @@ def require_same_call(stream: str, key: str, fingerprint: bytes | None, recorded
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """The result of appending one `NewEvents`; `replayed` when they had been recorded before under their key."""
+    """The result of appending one `NewEvents`; `replayed` if they had been recorded before under their key."""
 
     events: tuple[RecordedEvent, ...]
     replayed: bool = False
@@ -142,8 +143,8 @@ class KeyRow(NamedTuple):
 
 class Page(msgspec.Struct, frozen=True):
     """
-    Events in the order of the log, and the moment to go on from. Where there are none because the log ends before the
-    moment that was asked for, it is that end.
+    Events in the order of the log, and the moment from which to continue. If the log ends before the requested moment,
+    the page is empty and has the end of the log.
     """
 
     events: list[RecordedEvent]
@@ -151,20 +152,20 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Log(Protocol):
-    """An append-only log of events in streams: what a context needs of it."""
+    """An append-only log of events in streams, as contexts need it."""
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """
-        Append all of `batch` or nothing; the answer is there once it is on disk.
+        Append all of `batch` or nothing; the result is there once it is on disk.
 
-        With `wait` the caller's own thread may do the work, and what comes back is done. A stream may stand
-        in a batch once.
+        With `wait` the caller's own thread may do the work, and the returned result is done. A batch may have each
+        stream once.
 
         Raises (from `result()`):
             ConcurrencyError: a stream's head is not at the expected version, or has another digest.
             IdempotencyError: another call was recorded under an idempotency key.
-            LogWentBackError: the log lacks what it had acknowledged before.
-            InvalidInputError: an event cannot be encoded, or a name holds a NUL.
+            LogWentBackError: the log does not have events that it had acknowledged before.
+            InvalidInputError: an event cannot be encoded, or a name has a NUL.
             StorageError: the database refused; nothing was written.
         """
 
@@ -174,31 +175,31 @@ class Log(Protocol):
         """
         Return the events of a stream with versions above `after`, up to and including `until`, in order.
 
-        `known` is what the caller knows to have been recorded.
+        `known` is an end of the stream that the caller knows to be recorded.
 
         Raises:
             DamagedError: an event is missing, or does not match its digest.
-            LogWentBackError: the stream does not have the version that is `known`, or with another digest.
+            LogWentBackError: the stream does not have the version in `known`, or has it with another digest.
         """
 
     def read_events(
         self, stream: str, *, after: int = 0, until: int | None = None, known: StreamEnd | None = None
     ) -> list[Event]:
-        """Return what `read` does without the envelopes, which is all that a fold needs."""
+        """Return the events of `read` without their envelopes, which a fold does not need."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
-        Return what `read_events` does for each of several ranges, with as few questions to the database as can be.
+        Return the events of `read_events` for each of several ranges, with as few queries to the database as possible.
         """
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
-        """Return the events of a stream that were appended under an idempotency key, if any were."""
+        """Return the events of a stream that were appended under an idempotency key, if there are any."""
 
     def head(self, stream: str) -> int:
         """Return the version of the last event of a stream; 0 where there is none."""
 
     def end(self, stream: str) -> StreamEnd:
-        """Return what `head` does, with the digest of that event; that of version 0 is empty."""
+        """Return the version of `head` with the digest of that event; the digest of version 0 is empty."""
 
     def version_at(self, stream: str, moment: Moment | int) -> int:
         """Return the last version of a stream at a moment: a cut of the log, or microseconds since 1970."""
@@ -209,7 +210,7 @@ class Log(Protocol):
 
 def require_known(log: Log, stream: str, known: StreamEnd) -> None:
     """
-    Require that a log still has what is known to have been recorded.
+    Require that a log still has the end of a stream that is known to be recorded.
 
     Raises:
         LogWentBackError: it does not.
@@ -222,9 +223,9 @@ class PagedLog(Protocol):
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
         """
-        Return up to `limit` events behind `after`, in the order of the log, and the moment they end at.
+        Return up to `limit` events behind `after`, in the order of the log, and the moment at which they end.
 
-        With `undecodable` an event that cannot be decoded is an `Undecodable`.
+        With `undecodable`, an event that cannot be decoded is returned as an `Undecodable`.
 
         Raises:
             DamagedError: an event is missing, does not match its digest, or cannot be decoded.
@@ -236,51 +237,56 @@ class PagedLog(Protocol):
 
 @runtime_checkable
 class PartitionedLog(Protocol):
-    """A log that several processes can read in partitions, side by side, each having opened it at its location."""
+    """A log whose partitions several processes can read side by side; each process opens the log at its location."""
 
     @property
     def location(self) -> str:
-        """The path or URL that it is opened with."""
+        """The path or URL at which it is opened."""
 
     def prepare_partitions(self) -> None:
-        """Make ready what is needed to read it in partitions quickly."""
+        """Prepare the log so that partitions are read quickly."""
 
     def partition(self, partition: Partition) -> PagedLog:
         """
-        Return one partition of it. Its pages may have some events more than their limit, and fewer at its end alone.
+        Return one partition of the log.
+
+        Its pages may have some more events than their limit. Only the last page may have fewer.
         """
 
 
 class LiveLog(Log, PagedLog, Protocol):
-    """A log that can be read as a whole, followed and closed: what stores and projections need of it."""
+    """A log that can be read as a whole, followed and closed, as stores and projections need it."""
 
     @property
     def news(self) -> News:
-        """The news of this process, announced behind each of its appends."""
+        """The news of this process, announced after each of its appends."""
 
     @property
     def has_slices(self) -> bool:
-        """Whether positions count within slices; else the whole log is one sequence."""
+        """Whether positions count within slices; otherwise the whole log is one sequence."""
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
-        """Return once there may be an event behind `seen`, or the time is up; a hint, never a promise."""
+        """Return once there may be an event behind `seen`, or after the timeout; a hint, never a promise."""
 
     def files(self) -> Sequence[str]:
-        """Return the paths of the files that this log lies in, or will, over which nothing else may be written."""
+        """Return the paths of the files of this log, existing or not yet, which nothing else may overwrite."""
 
     def damaged_files(self) -> Iterable[DamagedError]:
         """Return an error for each fault of the file itself that the database finds."""
 
     def damaged_texts(self) -> Iterable[DamagedError]:
-        """Return an error for each large text that is stored apart from its event and is not what was stored."""
+        """
+        Return an error for each large text that is stored apart from its event and differs from the text that was
+        stored.
+        """
 
     def damaged_rows(self) -> Iterable[DamagedError]:
         """
-        Return an error for each row beside the events that is missing, or is not what they say: names of types, keys.
+        Return an error for each row beside the events (names of types, keys) that is missing or does not match them.
         """
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
-        """Yield what is kept of every idempotency key, in no order."""
+        """Yield the stored row of every idempotency key, in no order."""
 
     def close(self) -> None:
-        """Finish what was handed in, then let go of the database; may be called twice."""
+        """Finish the appends that were begun, then close the database; may be called twice."""

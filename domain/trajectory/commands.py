@@ -1,8 +1,8 @@
 """
 The commands of a run.
 
-They name nodes as callers do. A name is looked up when the command is decided, so that a command that comes after
-another writer's is decided on the graph that this one left.
+They name nodes as callers do. A name is looked up when the command is decided, so a command that is decided again after
+another writer's is decided on the graph with that writer's changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RegisterQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Register a node behind others; see `Run.register_node`."""
+    """Register a node with edges from other nodes; see `Run.register_node`."""
 
     type: str
     description: str
@@ -47,7 +47,9 @@ class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Register a query or a node as it was elsewhere: behind `sources`, if any, with all that it had."""
+    """
+    Register a query or a node as it was in another store: with edges from `sources`, if any, and all its attributes.
+    """
 
     type: str
     label: str
@@ -59,7 +61,7 @@ class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModifyNode(msgspec.Struct, frozen=True):
-    """Give attributes of a node other values; `made_at` is the time, where that is not now."""
+    """Change attributes of a node; `made_at` is the time of the change, if it is not now."""
 
     name: str
     changes: Mapping[str, Any]
@@ -67,14 +69,14 @@ class ModifyNode(msgspec.Struct, frozen=True):
 
 
 class RemoveNode(msgspec.Struct, frozen=True):
-    """Take a node out of the graph."""
+    """Remove a node from the graph."""
 
     name: str
     reason: str | None = None
 
 
 class AddEdge(msgspec.Struct, frozen=True):
-    """Join two nodes that are there."""
+    """Add an edge between two present nodes."""
 
     source: str
     target: str
@@ -82,14 +84,14 @@ class AddEdge(msgspec.Struct, frozen=True):
 
 
 class MovePointers(msgspec.Struct, frozen=True):
-    """Let some nodes be pointers, and others not."""
+    """Make some nodes pointers, and others not."""
 
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
 
 
 class RestoreRounds(msgspec.Struct, frozen=True):
-    """Let the graph go back over earlier rounds; `past` is what they hold."""
+    """Make the graph go back over earlier rounds; `past` is their content."""
 
     event: RoundsRestored
     past: tuple[PastRound, ...]
@@ -103,7 +105,7 @@ class RequestPortrait(msgspec.Struct, frozen=True):
 
 
 class WritePortrait(msgspec.Struct, frozen=True):
-    """Take a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`."""
+    """Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`."""
 
     node: Ref
     description: str
@@ -119,14 +121,14 @@ class FailPortrait(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step as it is to be queued: its name, and its parameters as JSON."""
+    """A step to be queued: its name, and its parameters as JSON."""
 
     name: str
     params: bytes = b""
 
 
 class QueueStep(msgspec.Struct, frozen=True):
-    """Put a step at the end of a queue, if that holds less than `capacity`."""
+    """Put a step at the end of a queue, if the queue has fewer than `capacity` steps."""
 
     queue: str
     step: Step
@@ -134,7 +136,7 @@ class QueueStep(msgspec.Struct, frozen=True):
 
 
 class LoadSteps(msgspec.Struct, frozen=True):
-    """Clear some queues and fill them anew."""
+    """Clear some queues and fill them again."""
 
     queues: Mapping[str, tuple[Step, ...]]
     capacity: int
@@ -147,13 +149,13 @@ class TakeStep(msgspec.Struct, frozen=True):
 
 
 class ReturnStep(msgspec.Struct, frozen=True):
-    """Give a taken step back; `step` is the version that queued it."""
+    """Put a taken step back; `step` is the version that queued it."""
 
     step: int
 
 
 class ClearSteps(msgspec.Struct, frozen=True):
-    """Let all steps leave some queues."""
+    """Remove all steps from some queues."""
 
     queues: tuple[str, ...]
 

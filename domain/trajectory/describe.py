@@ -79,7 +79,9 @@ def name_of(event: NodeEvent) -> str:
 
 
 def value_text(value: Any, write: WriteJson) -> str:
-    """Return an attribute's value: a text as it is, everything else as JSON; an empty text would not be seen."""
+    """
+    Return an attribute's value: a text as it is, any other value or an empty text as JSON, so that it can be seen.
+    """
     return value if isinstance(value, str) and value else write(value)
 
 

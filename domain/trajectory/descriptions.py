@@ -1,8 +1,9 @@
 """
-Tasks that ask a model for descriptions, in threads that nobody waits for, and a semaphore that limits them.
+Tasks that ask a model for descriptions, in threads that do not delay the end of a program; and a semaphore that limits
+them.
 
-A thread of a pool is waited for when its loop, or the interpreter, ends. A model may take minutes to answer, or never;
-so an event loop has a thread of its own here, and so has each blocking call.
+Python waits for the threads of a pool when its loop, or the interpreter, ends. A model may take minutes to answer, or
+never answer. So here each event loop and each blocking call has a thread of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ THREAD_NAME = "refold-portraits"
 
 class OwnLoop:
     """
-    An event loop in a thread of its own, for code without one.
+    An event loop in a thread of its own, for code without an event loop.
 
-    It runs as long as somebody holds this object, so that the connections of a model can be used again.
+    It runs as long as this object is referenced, so that the connections of a model can be used again.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ class OwnLoop:
 
 
 def _serve(started: Started) -> None:
-    # asyncio takes a third of the time of `import refold`, and most runs have no portraits.
+    # The import of asyncio takes a third of the time of `import refold`, and most runs have no portraits.
     import asyncio
 
     async def until_stopped() -> None:
@@ -61,7 +62,7 @@ def _serve(started: Started) -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread, if one does."""
+    """Return the event loop that runs in this thread, or None."""
     import asyncio
 
     try:
@@ -75,7 +76,7 @@ async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
     import asyncio
 
     context, done = copy_context(), Future[T]()
-    # A waiter that gives up must not cancel the work.
+    # With this, a waiter that gives up does not cancel the work.
     done.set_running_or_notify_cancel()
 
     def work() -> None:
@@ -96,10 +97,10 @@ class _Job:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        # A loop alone would not keep its task from being thrown away.
+        # A reference to the task: an event loop alone does not keep its task alive.
         self.task: asyncio.Task[None] | None = None
         self.over: Future[None] = Future()
-        # A waiter that gives up must not cancel the work.
+        # With this, a waiter that gives up does not cancel the work.
         self.over.set_running_or_notify_cancel()
 
 
@@ -112,7 +113,7 @@ class PortraitTasks:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # The tasks go on in the parent, and its loop would be woken if this process released the object.
+        # The tasks go on in the parent process. Releasing this object would stop the parent's loop, so it is kept.
         if self._own is not None:
             keep_for_ever(self._own)
         self._lock = threading.Lock()
@@ -132,7 +133,7 @@ class PortraitTasks:
 
     @synchronized
     def _noted(self, refs: Iterable[Ref], here: asyncio.AbstractEventLoop | None) -> dict[Ref, _Job]:
-        """Note a job for each vertex that has none."""
+        """Add a job for each vertex that has none."""
         self._drop_dead()
         new = [ref for ref in dict.fromkeys(refs) if ref not in self._jobs]
         jobs = {ref: _Job(here or self._own_loop()) for ref in new}
@@ -150,7 +151,7 @@ class PortraitTasks:
                 await asyncio.wait(ends, timeout=timeout)
         finally:
             for end in ends:
-                # It belongs to this loop, which may be gone before the task is.
+                # The wrapped future belongs to this loop, which may end before the task does.
                 end.cancel()
         return _unfinished(jobs)
 
@@ -194,7 +195,7 @@ class PortraitTasks:
             del self._jobs[ref]
 
     def _drop_dead(self) -> None:
-        """Forget tasks whose loop was closed: they will never end."""
+        """Remove tasks whose loop was closed: they will never end."""
         for ref, job in list(self._jobs.items()):
             if job.loop.is_closed():
                 del self._jobs[ref]
@@ -206,7 +207,7 @@ def _unfinished(jobs: dict[Ref, _Job]) -> list[Ref]:
 
 
 class Semaphore:
-    """Room for `count` tasks at once; others wait, and enter in the order in which they came."""
+    """Places for `count` tasks at once; other tasks wait, and get a place in the order in which they came."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -214,9 +215,9 @@ class Semaphore:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # Held for a few lines at a time and never while awaiting, so it cannot block a loop.
+        # Held for a few lines at a time and never during an `await`, so it cannot block a loop.
         self._lock = threading.Lock()
-        # Tasks of the parent's loops do not go on in a child.
+        # In a forked child, tasks of the parent's loops do not go on.
         self._taken: set[asyncio.Future[None]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -245,14 +246,14 @@ class Semaphore:
         self._let_in()
 
     def _let_in(self) -> None:
-        # A task whose loop was closed will never leave.
+        # A task whose loop was closed will never free its place.
         self._taken = {ticket for ticket in self._taken if not ticket.get_loop().is_closed()}
         while self._waiting and len(self._taken) < self.count:
             ticket = self._waiting.popleft()
             try:
                 ticket.get_loop().call_soon_threadsafe(_wake, ticket)
             except RuntimeError:
-                # Its loop was closed while it waited.
+                # The loop of this waiter was closed.
                 continue
             self._taken.add(ticket)
 

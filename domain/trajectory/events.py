@@ -1,9 +1,9 @@
 """
 The events of runs.
 
-A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. One event registers
-a vertex of the graph, and is its name in all later ones (`refold.domain.spans`); so edges join versions of nodes, and
-a node that is registered again is another vertex.
+A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. One event registers a
+vertex of the graph, and all later events name the vertex by it (`refold.domain.spans`). So edges join versions of
+nodes, and a node that is registered again is another vertex.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"
 
 
 class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """A vertex came into the graph. `fields` is a JSON object: what its type requires, and what else was given."""
+    """
+    A vertex was added to the graph. `fields` is a JSON object: the fields that its type requires, and further ones.
+    """
 
     label: str
     description: str = ""
@@ -45,7 +47,7 @@ class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
     created_at: float
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where a field is missing that its type requires."""
+        """Raise InvalidInputError where a required field is missing."""
         require_fields(self.type if isinstance(self, NodeRegistered) else "Query", parse_json(self.fields) or {})
 
 
@@ -57,7 +59,7 @@ class NodeRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.no
     """
     A node of type `type`, with an edge of type `edge` from each of `sources`.
 
-    The pointers `left` are pointers no longer, and the node is one if `is_pointer`.
+    The nodes in `left` are no longer pointers; the new node is one if `is_pointer`.
     """
 
     type: Annotated[str, one_of(*NODE_TYPES)]
@@ -75,7 +77,7 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     new: Json
 
     def require_admissible(self) -> None:
-        """Raise InvalidInputError where a value is missing, or a description is no text."""
+        """Raise InvalidInputError where a value is missing, or a description is not a text."""
         if not self.old or not self.new:
             raise InvalidInputError(f"{self.name!r} has no value before or after the change")
         if self.name == "description" and not isinstance(parse_json(self.new), str):
@@ -83,7 +85,10 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NodeChanged(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_changed.v1"):
-    """Attributes of a node have other values; `made_at` where they had them before this was recorded (an import)."""
+    """
+    Attributes of a node were changed; `made_at` is the time of the change if it is earlier than the recording (an
+    import).
+    """
 
     node: Ref
     changes: tuple[AttributeChange, ...]
@@ -91,7 +96,7 @@ class NodeChanged(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_cha
 
 
 class NodeRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_removed.v1"):
-    """A node and its edges are gone from the graph; `joined` became pointers in its place, if it was one."""
+    """A node and its edges were removed from the graph; if it was a pointer, the nodes in `joined` became pointers."""
 
     node: Ref
     joined: tuple[Ref, ...] = ()
@@ -99,7 +104,7 @@ class NodeRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_rem
 
 
 class EdgeAdded(_Event, frozen=True, kw_only=True, gc=False, tag="run.edge_added.v1"):
-    """An edge between two vertices that were there already."""
+    """An edge was added between two present vertices."""
 
     source: Ref
     target: Ref
@@ -107,14 +112,14 @@ class EdgeAdded(_Event, frozen=True, kw_only=True, gc=False, tag="run.edge_added
 
 
 class PointersMoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.pointers_moved.v1"):
-    """`left` are pointers no longer, and `joined` are pointers now."""
+    """The nodes in `left` are no longer pointers; those in `joined` are pointers now."""
 
     left: tuple[Ref, ...] = ()
     joined: tuple[Ref, ...] = ()
 
 
 class RoundsRestored(_Event, frozen=True, kw_only=True, gc=False, tag="run.rounds_restored.v1"):
-    """The graph goes back over these earlier rounds, oldest first, each as it was at a version of its stream."""
+    """The graph goes back over these earlier rounds, oldest first, each as of a version of its stream."""
 
     rounds: tuple[Segment, ...]
 
@@ -127,7 +132,7 @@ class PortraitRequested(_Event, frozen=True, kw_only=True, gc=False, tag="run.po
 
 
 class PortraitWritten(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_written.v1"):
-    """A model described a node, whose description was empty; `made_at` as for `NodeChanged`."""
+    """A model described a node whose description was empty; `made_at` as for `NodeChanged`."""
 
     node: Ref
     description: str
@@ -136,7 +141,7 @@ class PortraitWritten(_Event, frozen=True, kw_only=True, gc=False, tag="run.port
 
 
 class PortraitFailed(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_failed.v1"):
-    """A model did not describe a node; the description stays empty, and it can be asked again."""
+    """A model did not describe a node; the description stays empty, and a model can be asked again."""
 
     node: Ref
     error: str
@@ -150,7 +155,7 @@ class PortraitDiscarded(_Event, frozen=True, kw_only=True, gc=False, tag="run.po
 
 
 class StepQueued(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_queued.v1"):
-    """A step waits in a queue, `pre`, `todo` or `post`; `params` is JSON, empty where none were given."""
+    """A step was queued in `pre`, `todo` or `post`; `params` is JSON, empty where no parameters were given."""
 
     queue: Annotated[str, QUEUE]
     name: str
@@ -165,14 +170,14 @@ class StepTaken(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_taken
 
 
 class StepReturned(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_returned.v1"):
-    """A step that had been taken is the first of its queue again."""
+    """A step that had been taken was put back: it is the first of its queue again."""
 
     queue: Annotated[str, QUEUE]
     step: VersionNumber
 
 
 class StepRefused(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_refused.v1"):
-    """A step was not let into a queue that held `capacity` steps already."""
+    """A step was refused because its queue had `capacity` steps already."""
 
     queue: Annotated[str, QUEUE]
     name: str
@@ -181,7 +186,7 @@ class StepRefused(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_ref
 
 
 class StepsCleared(_Event, frozen=True, kw_only=True, gc=False, tag="run.steps_cleared.v1"):
-    """All steps left these queues."""
+    """All steps were removed from these queues."""
 
     queues: tuple[Annotated[str, QUEUE], ...]
 
@@ -198,14 +203,14 @@ class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.mess
 
 
 class RunNamed(_Event, frozen=True, kw_only=True, gc=False, tag="run.named.v1"):
-    """A version got a name; the same name given again moves it."""
+    """A version was named; giving the same name again moves it."""
 
     name: VersionName
     version: VersionNumber
 
 
 class RunClosed(_Event, frozen=True, kw_only=True, gc=False, tag="run.closed.v1"):
-    """The run is over: no node, pointer or step comes any more; portraits and corrections may."""
+    """The run was closed: no nodes, pointers or steps follow; portraits and corrections may."""
 
     reason: str | None = None
 

@@ -24,9 +24,9 @@ from .state import RunState
 
 class RunFactory:
     """
-    Opens the runs of one home, a store's or one of its own in memory; any number of threads may ask.
+    Opens the runs of one log, a store's or one in memory; may be called from any thread.
 
-    All callers get the same object for a run, as long as somebody holds it; after that it is released.
+    All callers get the same object for a run, as long as it is referenced; after that it is released.
     """
 
     def __init__(self, home: Home | None = None) -> None:
@@ -52,13 +52,14 @@ class RunFactory:
         create: bool = True,
     ) -> Run:
         """
-        Open a run, or create it; with `sub_id=None` a new one of the next free sub-agent.
+        Open a run, or create it; with `sub_id=None`, create one for the next free sub-agent.
 
         A new round of the main agent goes back over the earlier ones, unless `restore` is False.
 
         Raises:
-            InvalidInputError: a part that cannot be one, another agent's run, or a sub-agent of a run that is not.
-            NotFoundError: it does not exist, as a new one does not, and `create` is False.
+            InvalidInputError: a part of the identity is not valid, the run is another agent's, or the sub-agent's main
+                run does not exist.
+            NotFoundError: the run does not exist, as is always so for a new one, and `create` is False.
         """
         if agent is not None:
             require_unicode(agent, "the agent")
@@ -76,7 +77,7 @@ class RunFactory:
 
     @synchronized
     def keep(self, run: Run) -> None:
-        """Give an adopted run to all later callers that ask for it."""
+        """Use an adopted run for all later callers that ask for it."""
         self._runs[run.identity] = run
 
     @synchronized
@@ -87,10 +88,10 @@ class RunFactory:
         run_id: int | None = None,
         sub_id: int | None = None,
     ) -> int:
-        """Release all runs, or those of a user, session, round or agent; return how many. What is recorded stays."""
+        """Release all runs, or those of a user, session, round or agent; return their number. Recorded events stay."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
-        # A run that nobody holds may have gone in the meantime.
+        # Runs without references may be gone from the dict meanwhile.
         return sum(self._runs.pop(key, None) is not None for key in leaving)
 
     def _opened(self, identity: RunId, agent: str | None, *, restore: bool, create: bool) -> Run:
@@ -106,7 +107,10 @@ class RunFactory:
         return self._kept(journal, identity)
 
     def _begin_behind(self, journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
-        """Create a run that goes back over the rounds before it, all or nothing; False where somebody else did so."""
+        """
+        Create a run that goes back over the rounds before it, completely or not at all; False if another process did
+        so.
+        """
         try:
             with current_or_new_transaction(self._home.log):
                 if not _begin(journal, identity, agent):
@@ -122,7 +126,7 @@ class RunFactory:
         number = self._subs.get(main, 0) + 1
         while True:
             identity = main._replace(sub_id=number)
-            # A run of this number that is there already may have another agent: it is not opened.
+            # An existing run with this number may have another agent; it is not opened.
             journal = self._journal_at(StreamEnd(0), identity, agent)
             if not self._home.log.head(identity.stream) and _begin(journal, identity, agent):
                 self._subs[main] = number
@@ -142,7 +146,7 @@ class RunFactory:
         return Journal(self._home.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
 
     def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
-        # The opening is never queued, since everything that is queued for the run depends on it.
+        # The opening is never queued, since all queued events of the run depend on it.
         journal.durability = self._home.durability
         run = Run(journal, self._home, identity)
         self._runs[identity] = run
@@ -150,7 +154,7 @@ class RunFactory:
 
 
 def _begin(journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
-    """Create the run; False where somebody else did so at the same moment."""
+    """Create the run; return False if another process created it at the same moment."""
     user, session, number, sub = identity
     opened = RunOpened(user=user, session=session, agent=agent, round=number, sub=sub)
     try:
@@ -161,7 +165,7 @@ def _begin(journal: Journal[RunState], identity: RunId, agent: str | None) -> bo
 
 
 def _require_agent(first: Event, stream: str, given: str | None) -> str | None:
-    """Return the agent that a run was opened with, by its first event."""
+    """Return the agent that a run was opened with, from its first event."""
     agent: str | None = getattr(first, "agent", None)
     _require_same(agent, stream, given)
     return agent

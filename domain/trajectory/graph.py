@@ -1,8 +1,9 @@
 """
-A run's state as a graph, with the names of its vertices; and the same graph by names alone.
+A run's state as a graph, with the names of its vertices; and the same graph with names only.
 
 The graph has the vertices of the run and of the earlier rounds that it goes back over, oldest first. Bridges join two
-rounds in a row: from every leaf of one to the query of the next. They are not recorded, they follow from the rounds.
+consecutive rounds: from every leaf of one to the query of the next. Bridges are not recorded; they follow from the
+rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BRIDGE = "continues_to"
 
 
 class RunGraph:
-    """Questions to a run's graph. `Ref`s without a stream lie in the run itself."""
+    """Queries on a run's graph. `Ref`s without a stream are vertices of the run itself."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state
@@ -51,7 +52,7 @@ class RunGraph:
 
         Raises:
             InvalidInputError: the name is not of the form `Type(label)`.
-            NodeNotFoundError: there is no such node, or no such type.
+            NodeNotFoundError: there is no such node or type.
         """
         found = self.find(name)
         if found is None:
@@ -65,7 +66,7 @@ class RunGraph:
 
     def find(self, name: str) -> Ref | None:
         """
-        Return the vertex that a name means, None where there is none.
+        Return the vertex that a name means, or None.
 
         Raises:
             InvalidInputError: the name is not of the form `Type(label)`.
@@ -73,7 +74,9 @@ class RunGraph:
         return next((ref for ref in self.ever_named(name) if self.is_there(ref)), None)
 
     def _vertices_of_name(self, name: str, number: int | None = None) -> Iterator[Ref]:
-        """Yield the vertices that a plain name may mean, or one with a number, the newest first, removed ones too."""
+        """
+        Yield the vertices that a plain name, or one with a number, may mean: the newest first, including removed ones.
+        """
         counts = [_count(state, name) for _, state in self.rounds]
         before = sum(counts)
         for (stream, state), count in zip(reversed(self.rounds), reversed(counts), strict=True):
@@ -86,7 +89,7 @@ class RunGraph:
 
     def ever_named(self, name: str) -> Iterator[Ref]:
         """
-        Yield the vertices that a name means or has meant, the newest first, removed ones too.
+        Yield the vertices that a name means or has meant, the newest first, including removed ones.
 
         Raises:
             InvalidInputError: the name is not of the form `Type(label)`.
@@ -95,25 +98,27 @@ class RunGraph:
         return self._vertices_of_name(node_name(wanted.type, wanted.label), wanted.number)
 
     def vertices_named(self, node_type: str, label: str) -> list[Ref]:
-        """Return all vertices of a name, removed ones too, oldest first."""
+        """Return all vertices of a name, including removed ones, oldest first."""
         return list(self._vertices_of_name(node_name(node_type, label)))[::-1]
 
     def name_of(self, ref: Ref) -> str:
-        """Return the name of a vertex: the plain one if it is the newest that bears it, else with its number."""
+        """
+        Return the name of a vertex: the plain one if it is the newest with this name, else the name with its number.
+        """
         return self._vertex(ref).name if self.is_newest(ref) else self.numbered_name_of(ref)
 
     def numbered_name_of(self, ref: Ref) -> str:
-        """Return the name of a vertex with its number, which it bears where a newer one bears the plain name."""
+        """Return the name of a vertex with its number, which it has when a newer one has the plain name."""
         vertex = self._vertex(ref)
         earlier = self.rounds[: self._places[ref.stream]]
         return numbered_name(vertex.name, vertex.number + sum(_count(state, vertex.name) for _, state in earlier))
 
     def is_newest(self, ref: Ref) -> bool:
-        """Return whether a vertex is the newest that bears its name; where newer ones were removed, the newest left."""
+        """Return whether a vertex is the newest with its name; removed ones do not count."""
         name, place = self._vertex(ref).name, self._places[ref.stream]
         is_last = self.rounds[place][1].newest.get(name) == ref.version
         if is_last and not any(name in state.newest for _, state in self.rounds[place + 1 :]):
-            # Most names belong to one vertex.
+            # The usual case: the name belongs to one vertex.
             return True
         return next((other for other in self._vertices_of_name(name) if self.is_there(other)), None) == ref
 
@@ -146,12 +151,12 @@ class RunGraph:
         return self.rounds[self._places[ref.stream]][1]
 
     def _rounds_since(self, ref: Ref) -> Iterator[tuple[str, RunState, Ref]]:
-        """Yield the rounds from that of a vertex on: stream, state, and the vertex as that round names it."""
+        """Yield the rounds from that of a vertex on: stream, state, and the vertex by its name in that round."""
         for stream, state in self.rounds[self._places[ref.stream] :]:
             yield stream, state, Ref(ref.version) if stream == ref.stream else ref
 
     def changes_of(self, ref: Ref) -> list[tuple[str, Change]]:
-        """Return the changes of a vertex in their order, each with the stream that recorded it."""
+        """Return the changes of a vertex in order, each with the stream that recorded it."""
         return [
             (stream, change)
             for stream, state, named in self._rounds_since(ref)
@@ -159,7 +164,7 @@ class RunGraph:
         ]
 
     def removal_of(self, ref: Ref) -> Ref | None:
-        """Return the event that removed a vertex, None where it was not."""
+        """Return the event that removed a vertex, or None."""
         for stream, state, named in self._rounds_since(ref):
             version = state.removed.get(named)
             if version is not None:
@@ -175,7 +180,7 @@ class RunGraph:
         return attributes
 
     def description_of(self, ref: Ref) -> Any:
-        """Return the description of a vertex, without a look at its fields, which may be long."""
+        """Return the description of a vertex, without decoding its fields, which may be long."""
         changes = (one for _, change in reversed(self.changes_of(ref)) for one in reversed(change.changes))
         newest = next((one for one in changes if one.name == DESCRIPTION), None)
         return self.event(ref).description if newest is None else parse_json(newest.new)
@@ -186,7 +191,7 @@ class RunGraph:
 
     @cached_property
     def there(self) -> dict[str, list[Vertex]]:
-        """The vertices of the graph by their rounds, in the order of both."""
+        """The vertices of the graph by round; rounds and vertices are in order."""
         there = {stream: state.vertices.values() for stream, state in self.rounds}
         gone = {
             ref if ref.stream else Ref(ref.version, stream) for stream, state in self.rounds for ref in state.removed
@@ -196,7 +201,7 @@ class RunGraph:
         return there
 
     def vertices(self) -> Iterator[Ref]:
-        """Yield the vertices of the graph: round after round, as they were registered."""
+        """Yield the vertices of the graph: round after round, in the order of registration."""
         for stream, vertices in self.there.items():
             for vertex in vertices:
                 yield Ref(vertex.version, stream)
@@ -204,11 +209,11 @@ class RunGraph:
     # Edges
 
     def bridged_to(self, ref: Ref) -> Iterable[Ref]:
-        """Return the leaves that are bridged to a query; removed ones too."""
+        """Return the leaves that are bridged to a query, including removed ones."""
         return self._bridges.get(ref, ())
 
     def predecessors(self, ref: Ref) -> list[Edge]:
-        """Return the edges that lead to a vertex."""
+        """Return the edges into a vertex."""
         event = self.event(ref)
         found = [Edge(leaf, BRIDGE, 0) for leaf in self.bridged_to(ref)]
         if isinstance(event, NodeRegistered):
@@ -216,7 +221,7 @@ class RunGraph:
         return self._there(found + self._added(ref, lambda state: state.into))
 
     def successors(self, ref: Ref) -> list[Edge]:
-        """Return the edges that lead on from a vertex."""
+        """Return the edges out of a vertex."""
         found = self._added(ref, lambda state: state.out.by_source)
         found += [Edge(query, BRIDGE, 0) for query, leaves in self._bridges.items() if ref in leaves]
         return self._there(found)
@@ -225,7 +230,7 @@ class RunGraph:
         return [
             Edge(_absolute(edge.end, stream), edge.type, edge.version)
             for stream, state, named in self._rounds_since(ref)
-            # A later round that touches no earlier one need not put its edges together for this.
+            # A later round that touches no earlier one has no such edges, so its edges need not be collected.
             if stream == ref.stream or state.touches_past
             for edge in row_of(side(state).get(named))
         ]
@@ -235,7 +240,7 @@ class RunGraph:
 
     @cached_property
     def _bridges(self) -> dict[Ref, dict[Ref, None]]:
-        """The leaves that each query is bridged to."""
+        """The leaves that are bridged to each query."""
         bridges: dict[Ref, dict[Ref, None]] = {}
         waiting: list[Ref] = []
         for place, (stream, state) in enumerate(self.rounds):
@@ -248,7 +253,7 @@ class RunGraph:
         return bridges
 
     def _leaves(self, place: int) -> tuple[Ref, ...]:
-        """Return the leaves of an earlier round; where later ones removed some of it, others are leaves now."""
+        """Return the leaves of an earlier round; if later rounds removed some of it, the leaves are found again."""
         stream, state = self.rounds[place]
         later = (ref for _, after in self.rounds[place + 1 :] if after.touches_past for ref in after.removed)
         gone = {Ref(ref.version) for ref in later if ref.stream == stream}
@@ -260,23 +265,23 @@ class RunGraph:
         queries = (Ref(state.query, stream) for stream, state in self.rounds)
         return next(filter(self.is_there, queries), None)
 
-    # Ways
+    # Paths
 
     def leading_to(self, refs: Iterable[Ref], *, over_bridges: bool = True) -> set[Ref]:
-        """Return the vertices from which a way leads to one of `refs`; without bridges it stays within each round."""
+        """Return the vertices with a path to one of `refs`; without bridges, paths stay within each round."""
         return set(
             reached(refs, lambda ref: [edge.end for edge in self.predecessors(ref) if over_bridges or edge.version])
         )
 
     def led_to(self, refs: Iterable[Ref]) -> set[Ref]:
-        """Return the vertices to which a way leads from one of `refs`."""
+        """Return the vertices with a path from one of `refs`."""
         return set(reached(refs, self._ends_of))
 
     def _ends_of(self, ref: Ref) -> list[Ref]:
         return [edge.end for edge in self.successors(ref)]
 
     def closes_cycle(self, source: Ref, target: Ref) -> bool:
-        """Return whether an edge would close a cycle; quick where no edge ever led backward, and this does not."""
+        """Return whether an edge would close a cycle; this is fast if no edge, including this one, leads backward."""
         places = (self._places[source.stream], source.version), (self._places[target.stream], target.version)
         if source == target:
             return True
@@ -286,13 +291,13 @@ class RunGraph:
 
 
 def _count(state: RunState, name: str) -> int:
-    """Return how many vertices of a name a run ever registered."""
+    """Return how many vertices with a name a run ever registered."""
     newest = state.vertices.get(state.newest.get(name) or 0)
     return 0 if newest is None else newest.number
 
 
 def _absolute(ref: Ref, stream: str) -> Ref:
-    """Return a vertex as seen from the run, which `stream` names as its own."""
+    """Return a vertex as the run names it; `stream` is the stream that has it as its own."""
     return ref if ref.stream else Ref(ref.version, stream)
 
 
@@ -304,7 +309,7 @@ def trajectory_of(graph: RunGraph, identity: RunId) -> Trajectory:
     """
     Return the whole graph by names; `identity` is that of the run.
 
-    This is done for ten thousand nodes at a time, so it goes over each round once and asks nothing twice.
+    A graph may have ten thousand nodes, so this goes over each round once and computes nothing twice.
     """
     names = _names(graph)
     added = _added_edges(graph, names)
@@ -327,7 +332,7 @@ def _name(ref: Ref, names: Mapping[str, Names]) -> str | None:
 
 
 def _names(graph: RunGraph) -> dict[str, Names]:
-    """Name vertices as `RunGraph.name_of` does: only the newest that bears a name bears it without a number."""
+    """Name vertices as `RunGraph.name_of` does: only the newest vertex of a name has it without a number."""
     names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in graph.there.items()}
     unassigned = {name for own in names.values() for name in own.values()}
     if len(unassigned) < sum(map(len, names.values())):
@@ -365,7 +370,7 @@ def _edges(
     names: Mapping[str, Names],
     added: Mapping[str, list[TrajectoryEdge]],
 ) -> list[TrajectoryEdge]:
-    """Return the edges to each vertex of a round in turn: what came with it, the bridges, what came later."""
+    """Return the edges to each vertex of a round in turn: those of its registration, the bridges, those added later."""
     own = names[stream]
     edges: list[TrajectoryEdge] = []
     starts: Iterable[Ref]
@@ -387,7 +392,7 @@ def _edges(
 
 
 def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[TrajectoryEdge]]:
-    """Return the edges that came later than their nodes, by the names of their targets."""
+    """Return the edges that were added after their nodes, by the names of their targets."""
     added: dict[str, list[TrajectoryEdge]] = {}
     for stream, state in graph.rounds:
         for target, row in state.into.items():
@@ -399,9 +404,9 @@ def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[
     return added
 
 
-# They come by the ten thousand, and nothing that they refer to refers back: the collector need not look at them.
+# There may be tens of thousands. They are in no reference cycle, so the collector can skip them.
 class LazyAttributes(msgspec.Struct, gc=False, eq=False):
-    """The attributes of a vertex, put together at the first look: nobody looks at most nodes of a graph."""
+    """The attributes of a vertex, decoded at the first access, since most nodes of a graph are never read."""
 
     _graph: RunGraph
     _stream: str
@@ -427,7 +432,7 @@ class LazyAttributes(msgspec.Struct, gc=False, eq=False):
     def __repr__(self) -> str:
         return repr(self._values)
 
-    # A Struct cannot have Mapping for a base, so its methods are taken one by one.
+    # A Struct cannot have Mapping as a base, so its methods are taken one by one.
     get, keys, items, values = Mapping.get, Mapping.keys, Mapping.items, Mapping.values
     __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
     __hash__ = None  # type: ignore[assignment]  # as Mapping has it

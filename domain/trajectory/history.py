@@ -1,7 +1,7 @@
 """
-The versions of a node, with who made each, when, and because of what; and the difference between two graphs.
+The versions of a node, with the actor, the time and the cause of each; and the difference between two graphs.
 
-A version of a node is an event about it: that it was registered, or met again, changed, described, or removed. They
+A version of a node is an event about it: the node was registered, met again, changed, described, or removed. Versions
 are counted from 1 over all rounds that the run goes back over.
 """
 
@@ -43,10 +43,11 @@ class NodeVersion(NamedTuple):
 
 class AttributeVersion(NamedTuple):
     """
-    An attribute before and after a version of its node; None where it was not there.
+    An attribute before and after a version of its node; None where the node did not have it.
 
-    `recorded_at` is in microseconds since 1970, UTC; `cause` is `stream@version` of the event that it follows from,
-    `reference` that of the event itself. `made_at` is in seconds, and earlier where the change came by an import.
+    `recorded_at` is in microseconds since 1970, UTC; `cause` is `stream@version` of the event that caused this one,
+    `reference` that of the event itself. `made_at` is in seconds; for an imported change it is earlier than
+    `recorded_at`.
     """
 
     version: int
@@ -71,15 +72,15 @@ class _Place(NamedTuple):
 
 def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref) -> list[NodeVersion]:
     """
-    Return the versions of the node that a vertex is of; `stream` is that of the run itself.
+    Return the versions of the node of a vertex; `stream` is that of the run itself.
 
-    A data node is the same one in all rounds; a computation node belongs to its own.
+    A data node is the same node in all rounds; a computation node belongs to one round.
     """
     event, node_type = graph.event(ref), graph.type_of(ref)
     vertices = graph.vertices_named(node_type, event.label) if node_type in DATA else [ref]
     places = [place for vertex in vertices for place in _places(graph, vertex, stream)]
     versions: list[NodeVersion] = []
-    # The attributes of each vertex; where the newest is removed, the node has those of the one before it again.
+    # The attributes of each vertex. After the newest vertex is removed, the node has those of the vertex before it.
     living: dict[Ref, dict[str, Any]] = {}
     for place, recorded in zip(places, _read(log, places), strict=True):
         kind, attributes = _after(recorded, living.pop(place.vertex, {}), is_first=not versions)
@@ -114,7 +115,7 @@ def attribute_versions(versions: Iterable[NodeVersion], attribute: str | None) -
 
 def numbered_version(versions: Sequence[NodeVersion], name: str, number: int) -> NodeVersion:
     """
-    Return one of the versions of the node `name`: from 1, or negative from the last.
+    Return one of the versions of the node `name`: counted from 1, or negative from the last.
 
     Raises:
         NodeNotFoundError: there is no such version, or it removed the node.
@@ -129,14 +130,14 @@ def numbered_version(versions: Sequence[NodeVersion], name: str, number: int) ->
 
 
 def made_at(recorded: RecordedEvent) -> float:
-    """Return when a node came to be as an event says, in seconds since 1970; for an import before its record."""
+    """Return when an event was made, in seconds since 1970; for an import this is before its recording."""
     event = recorded.event
     given = event.created_at if isinstance(event, NodeEvent) else getattr(event, "made_at", None)
     return recorded.recorded_at / MICROSECONDS if given is None else float(given)
 
 
 def _places(graph: RunGraph, vertex: Ref, stream: str) -> list[_Place]:
-    """Return where the events about a vertex lie, in their order."""
+    """Return the places of the events about a vertex, in order."""
     own = vertex.stream or stream
     places = [_Place(vertex, own, vertex.version)]
     places += [_Place(vertex, changed or stream, change.version) for changed, change in graph.changes_of(vertex)]
@@ -170,7 +171,7 @@ def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -
 
 def _is_changed(version: NodeVersion, name: str, before: dict[str, Any]) -> bool:
     if version.kind == "changed":
-        # A change to the value that the attribute had already counts as well.
+        # A change to the same value counts as well.
         return any(one.name == name for one in version.recorded.event.changes)
     return name not in before or name not in version.attributes or before[name] != version.attributes[name]
 
@@ -194,7 +195,7 @@ def _attribute_version(version: NodeVersion, name: str, before: dict[str, Any]) 
 
 
 class ChangedAttribute(NamedTuple):
-    """An attribute of a node before and after; None where it was not there."""
+    """An attribute of a node before and after; None where the node did not have it."""
 
     node: str
     attribute: str
@@ -203,7 +204,7 @@ class ChangedAttribute(NamedTuple):
 
 
 class TrajectoryDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes added, removed and changed from the first moment to the second; all by name."""
+    """The nodes that were added, removed and changed between two moments; all by name."""
 
     nodes_added: tuple[str, ...] = ()
     nodes_removed: tuple[str, ...] = ()
@@ -218,10 +219,10 @@ class TrajectoryDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(before: Trajectory, after: Trajectory) -> TrajectoryDiff:
-    """Return the difference between two graphs. A node that is in both has its name of the second."""
+    """Return the difference between two graphs. A node in both is named as in the second."""
     old = {node.birth: node for node in before.nodes.values()}
     new = {node.birth: node for node in after.nodes.values()}
-    # Two nodes may have one name, each in its time; so all is compared by births.
+    # Two nodes may have the same name at different times, so nodes are compared by their origins.
     name_now = {node.name: new[birth].name if birth in new else node.name for birth, node in old.items()}
     old_edges, new_edges = _edges_by_births(before), _edges_by_births(after)
     old_pointers, new_pointers = _pointers_by_births(before), _pointers_by_births(after)

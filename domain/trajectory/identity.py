@@ -26,10 +26,10 @@ class RunId(NamedTuple):
     @property
     def stream(self) -> str:
         """
-        The stream of the run: its parts, percent-encoded where need be, with `/` between them.
+        The stream of the run: its parts, percent-encoded where necessary, with `/` between them.
 
         Raises:
-            InvalidInputError: a part that cannot be one.
+            InvalidInputError: a part is not valid.
         """
         for what, number in (("run_id", self.run_id), ("sub_id", self.sub_id)):
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
@@ -39,10 +39,10 @@ class RunId(NamedTuple):
     @property
     def session_prefix(self) -> str:
         """
-        The text that the streams of all rounds and agents of the session begin with.
+        The prefix of the streams of all rounds and agents of the session.
 
         Raises:
-            InvalidInputError: a part that cannot be one.
+            InvalidInputError: a part is not valid.
         """
         texts = (("user_id", self.user_id), ("session_id", self.session_id))
         for what, text in texts:
@@ -54,7 +54,7 @@ class RunId(NamedTuple):
 
 def run_id_of(context_id: str) -> RunId:
     """
-    Return the identity of a run by its id as a context.
+    Return the identity of a run from its id as a context.
 
     Raises:
         InvalidInputError: it is not the id of a run.
@@ -66,18 +66,18 @@ def run_id_of(context_id: str) -> RunId:
 
 
 def is_run_id(context_id: str) -> bool:
-    """Return whether a context's id is that of a run."""
+    """Return whether a context's id is the id of a run."""
     return ID.fullmatch(context_id) is not None
 
 
 def flushed_end(home: Home, stream: str) -> StreamEnd:
     """
-    Return the end of a stream, once all that was queued for it here is in the log.
+    Return the end of a stream, after all events that were queued for it in this process are in the log.
 
-    The object that queued it may be gone, and the next object for the run must see what it left.
+    The object that queued them may be gone, and the next object for the run must see these events.
 
     Raises:
-        ConcurrencyError, StorageError: what was queued did not get in.
+        ConcurrencyError, StorageError: queued events were not recorded.
     """
     for journal in list(home.unflushed or ()):
         if journal.place.stream == stream:

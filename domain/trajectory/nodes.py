@@ -1,8 +1,8 @@
 """
 The ten types of nodes, a node of each type as it is shown, and the errors of runs.
 
-A node is a value: lists and dicts in it are frozen, equal to plain ones. It has the fields that its type requires;
-all others are in `extra`.
+A node is a value: its lists and dicts are frozen, and equal to plain ones. It has the fields that its type requires;
+all other fields are in `extra`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class UnknownAttributeError(InvalidInputError, AttributeError):
     """A node of this type has no such attribute, or none that can be changed; an AttributeError as well."""
 
 
-# The attribute that every node has beside the fields of its type.
+# The attribute that every node has besides the fields of its type.
 DESCRIPTION = "description"
 NAME = re.compile(r"(?P<type>[^()]+)\((?P<label>.*)\)(?:#(?P<number>[1-9][0-9]{0,17}))?", re.DOTALL)
 
 
 class NodeName(NamedTuple):
-    """A name in its parts; `number` is None for the newest vertex of that name."""
+    """The parts of a node's name; `number` is None for the newest vertex of that name."""
 
     type: str
     label: str
@@ -49,7 +49,7 @@ def node_name(node_type: str, label: str, number: int | None = None) -> str:
 
 
 def numbered_name(name: str, number: int) -> str:
-    """Return the name of one of the vertices that bear a plain name."""
+    """Return the name of one of several vertices with the same plain name."""
     return f"{name}#{number}"
 
 
@@ -72,7 +72,7 @@ class BaseIR:
     The fields of every node: `label` is its identity within its type, `run_id` the round.
 
     `created_at` is in seconds since 1970, UTC. `history` has the old values of the changed attributes before each
-    change, by number from 0; `run.history` has more.
+    change, numbered from 0; `run.history` has more.
     """
 
     label: str
@@ -119,7 +119,7 @@ class ActionNode(BaseIR):
 
 @dataclass(frozen=True, kw_only=True)
 class DataNode(BaseIR):
-    """Something that was found or made: it can be met again in later rounds of its session."""
+    """An object that was found or made: it can be met again in later rounds of its session."""
 
 
 @dataclass(frozen=True, kw_only=True)

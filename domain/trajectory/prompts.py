@@ -1,7 +1,8 @@
 """
 Prompts for a model to describe data nodes: the question about a node, with a preview of its data, and the answer.
 
-Files are read as far as is needed and never waited for; one that is not there, or is no text, has no preview.
+Files are read only as far as needed, and reading never waits. A file that does not exist or is not a text has no
+preview.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ COLUMN_VALUES = 50
 READ_BYTES_MAX = 64 * 1024
 LINE_CHARACTERS_MAX = 500
 PREVIEW_CHARACTERS_MAX = 6_000
-# With more than one invalid character in so many it is no text.
+# If more than one character in this number is invalid, the file is not a text.
 INVALID_RATIO = 10
 REPLACEMENT = "\ufffd"
-# Attributes that the preview shows, so that the details need not.
+# Attributes that the preview shows; they are left out of the details.
 PREVIEWED = {
     "Knowledge": ("knowledge_content",),
     "Script": ("script_content", "script_type"),
@@ -47,7 +48,7 @@ PREVIEWED = {
 # The output of an action may be a whole file.
 VALUE_CHARACTERS_MAX = 1_000
 PART_CHARACTERS_MAX = 4_000
-# A provider may put a whole page into an error.
+# A provider may put a whole web page into an error.
 FAILURE_CHARACTERS_MAX = 500
 PORTRAIT_PROMPT = """\
 You describe a piece of data that an agent came upon while it was at work, so that others know what it is for.
@@ -60,7 +61,7 @@ Answer in the language of the material, with the description as plain text and n
 
 
 def preview_of(node_type: str, attributes: Mapping[str, Any]) -> str:
-    """Return the beginning of a node's data, or `NO_PREVIEW`; nothing is raised, whatever the attributes are."""
+    """Return the beginning of a node's data, or `NO_PREVIEW`; no attributes make it raise an error."""
     return clipped(_preview(node_type, attributes), PREVIEW_CHARACTERS_MAX) or NO_PREVIEW
 
 
@@ -91,7 +92,7 @@ def json_text(value: Any) -> str:
 
 
 def clipped(text: str, characters_max: int) -> str:
-    """Return the beginning of a text, with a mark where something is left out."""
+    """Return the beginning of a text, with a mark if its end is left out."""
     return text if len(text) <= characters_max else f"{text[:characters_max]} [...]"
 
 
@@ -108,14 +109,14 @@ def _skill_file(path: Any) -> Any:
 
 
 def _first_lines(path: Any, count: int) -> str:
-    """Return the first lines of a file; no text where there is no such file, or none in it."""
+    """Return the first lines of a file; an empty text if there is no such file, or it is empty."""
     lines = _beginning(path).splitlines()[:count] if isinstance(path, str) else []
     return "\n".join(clipped(line, LINE_CHARACTERS_MAX) for line in lines)
 
 
 def _beginning(path: str) -> str:
     try:
-        # A pipe would be waited for, and a device has no end.
+        # Reading from a pipe would wait, and a device has no end.
         if not stat.S_ISREG(os.stat(path).st_mode):
             return ""
         with open(path, "rb") as file:
@@ -145,7 +146,10 @@ def portrait_question(graph: RunGraph, ref: Ref) -> str:
 
 
 def _came_from(graph: RunGraph, ref: Ref) -> tuple[Ref | None, Ref | None]:
-    """Return the action that led to data, also by way of other data, and the state before it, where there are such."""
+    """
+    Return the action that led to data, directly or through other data, and the state before that action; None if
+    absent.
+    """
     seen = {ref}
     before = _first_predecessor(graph, ref)
     while before is not None and graph.type_of(before) in DATA:
@@ -163,7 +167,7 @@ def _first_predecessor(graph: RunGraph, ref: Ref) -> Ref | None:
 
 
 def _node_dict(graph: RunGraph, ref: Ref | None) -> dict[str, Any]:
-    """Return a node as a dict; an empty one for none."""
+    """Return a node as a dict; an empty one for None."""
     if ref is None:
         return {}
     return {**graph.attributes_of(ref), "type": graph.type_of(ref), "label": graph.event(ref).label}
@@ -174,13 +178,13 @@ def _part(values: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> Any:
-    """Return a value, or the beginning of its JSON where it is so long that it would hide the others."""
+    """Return a value, or the beginning of its JSON if it is so long that it would hide the others."""
     text = json_text(value)
     return value if len(text) <= VALUE_CHARACTERS_MAX else clipped(text, VALUE_CHARACTERS_MAX)
 
 
 class PortraitAnswer(NamedTuple):
-    """A description, or no text and why there is none."""
+    """A description, or an empty text and the reason why there is none."""
 
     text: str = ""
     failure: str | None = None
@@ -194,7 +198,7 @@ class Asking(NamedTuple):
     attempts_max: int
 
     async def answer(self, question: str) -> PortraitAnswer:
-        """Return the answer of the model; an error, a blank answer, or one that is no text gives a `failure`."""
+        """Return the answer of the model; an error, or an answer that is blank or not a text, gives a `failure`."""
         try:
             answer = await _ask(self.portrayer, question)
         except Exception as error:
@@ -212,10 +216,10 @@ class Asking(NamedTuple):
 
 def asking_of(portrayer: object, model: str | None, attempts_max: int) -> Asking:
     """
-    Return how to ask a model; its own name is taken where none is given.
+    Return how to ask a model; the model's own name is used where no name is given.
 
     Raises:
-        InvalidInputError: it can be neither asked nor called, or the name is none.
+        InvalidInputError: it can be neither asked nor called, or the name is not valid.
     """
     if not isinstance(portrayer, LLM) and not callable(portrayer):
         raise InvalidInputError(f"{portrayer!r} cannot describe anything: give an LLM, or a function of a prompt")
@@ -237,7 +241,7 @@ async def _ask(portrayer: Portrayer, question: str) -> object:
     if _is_async(portrayer):
         answer: Any = portrayer(prompt_text)
     else:
-        # It may take its time, and the loop has other things to do.
+        # A sync function may be slow, and must not block the loop.
         answer = await in_daemon_thread(portrayer, prompt_text)
     return await answer if inspect.isawaitable(answer) else answer
 

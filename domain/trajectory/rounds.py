@@ -1,8 +1,9 @@
 """
 One round of one agent as a value: its own nodes, the edges between them, its pointers and messages.
 
-A run is exported as one, and made from one. Nodes are named by the round alone: `Type(label)` is the newest of that
-name in it, `Type(label)#1` the oldest of several. Nodes of earlier rounds, and bridges between rounds, are not in it.
+A run is exported as a round, and imported from one. Nodes are named within the round: `Type(label)` is the newest of
+that name in it, `Type(label)#1` the oldest of several. Nodes of earlier rounds, and bridges between rounds, are not in
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .run import Run
 from .state import QUERY
 from .trajectory import TrajectoryEdge
 
-# The name of the version at which a run held what was imported, and nothing else.
+# The name of the version at which a run had exactly the imported content.
 IMPORTED = "imported"
 
 
@@ -38,7 +39,8 @@ class RoundChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
     A change of a node: the old values of attributes, the actor, and the time in seconds since 1970, where known.
 
-    `portrait` is a description by a model, `model`; `registered` begins the history of a node, and changes nothing.
+    A change of kind `portrait` is a description by a model, `model`; one of kind `registered` begins the history of a
+    node, and changes no attribute.
     """
 
     kind: Literal["registered", "changed", "portrait"]
@@ -49,7 +51,7 @@ class RoundChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RoundNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with its attributes as they are now, the description among them, and the changes that led there."""
+    """A node with its present attributes, including the description, and the changes that led to them."""
 
     name: str
     type: str
@@ -62,7 +64,7 @@ class RoundNode(msgspec.Struct, frozen=True, kw_only=True):
 
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A round: nodes in the order in which they were registered; `version` is that of the run that was exported.
+    A round: nodes in the order of their registration; `version` is the version of the exported run.
 
     User, session and version are None where they are not known. `messages` are records.
     """
@@ -85,7 +87,10 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_in_round(nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the names of nodes, given by type and label: the last of each name has it, the others a number."""
+    """
+    Yield the names of nodes, given by type and label: the last node of each name has the plain name, the others a
+    number.
+    """
     total = Counter(nodes)
     seen: Counter[tuple[str, str]] = Counter()
     for key in nodes:
@@ -94,7 +99,9 @@ def names_in_round(nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def are_same(given: RoundRecord, present: RoundRecord) -> bool:
-    """Return whether two records hold the same. Actors do not count, nor a time that one of them does not know."""
+    """
+    Return whether two records have the same content. Actors do not count, nor times that one of the two does not know.
+    """
     return (
         len(given.nodes) == len(present.nodes)
         and all(map(_is_same_node, *(sorted(one.nodes, key=attrgetter("name")) for one in (given, present))))
@@ -120,7 +127,7 @@ def _is_same(given: Any, present: Any) -> bool:
 
 def export_round(run: Run) -> RoundRecord:
     """
-    Return the round of a run, or of a view of its past, without what lies in other rounds.
+    Return the round of a run, or of a view of its past, without the content of other rounds.
 
     Raises:
         DecisionRefusedError: a part of it is not recorded yet, since a transaction is open.
@@ -129,7 +136,7 @@ def export_round(run: Run) -> RoundRecord:
     recorded = run.recorded_events(until=state.version)
     if len(recorded) < state.version:
         raise DecisionRefusedError(f"{run.stream} is being changed by a transaction: tell of it when that has ended")
-    # Alone, so that edges to other rounds lead nowhere.
+    # Without the earlier rounds, so edges to them are left out.
     graph = RunGraph(msgspec.structs.replace(state, past=()))
     refs = list(graph.vertices())
     keys = [(graph.type_of(ref), graph.event(ref).label) for ref in refs]
@@ -177,10 +184,10 @@ def _change(recorded: RecordedEvent, old: dict[str, Any]) -> RoundChange:
 
 def checked_round(record: RoundRecord) -> RoundRecord:
     """
-    Return a round that a run can be made from.
+    Return a round after checking that a run can be made from it.
 
     Raises:
-        InvalidInputError: what is wrong with it, naming the node or the edge.
+        InvalidInputError: the record is not valid; the message names the node or the edge.
     """
     require_unicode(record.agent or "", "the agent")
     for node in record.nodes:
@@ -272,7 +279,7 @@ def _require_acyclic(record: RoundRecord) -> None:
 
 def import_round(run: Run, record: RoundRecord) -> None:
     """
-    Record a checked round in a run that holds nothing yet; the caller's transaction makes it all or nothing.
+    Record a checked round in an empty run; the caller's transaction makes this atomic.
 
     Raises:
         DecisionRefusedError: the run has nodes or messages.
@@ -283,7 +290,7 @@ def import_round(run: Run, record: RoundRecord) -> None:
 
 
 class _RoundImport:
-    """The import of a round; `_refs` are the vertices so far, by the names that the round has for them."""
+    """The import of a round; `_refs` has the vertices imported so far, by their names in the round."""
 
     def __init__(self, run: Run, record: RoundRecord) -> None:
         self._run, self._record = run, record
@@ -293,7 +300,7 @@ class _RoundImport:
             self._edges_to[edge.target].append(edge)
 
     def carry_out(self) -> None:
-        """Record everything, and name the version at which it was done."""
+        """Record the round, and name the version after it."""
         late = [edge for node in self._record.nodes for edge in self._registered(node)]
         for edge in late:
             self._do(AddEdge(self._called(edge.source), self._called(edge.target), edge.type))
@@ -305,11 +312,11 @@ class _RoundImport:
         self._run._record(command, None, None, catch_up=False)
 
     def _called(self, name: str) -> str:
-        """Return the name that the run has for a node at this moment."""
+        """Return the name that a node has in the run at this moment."""
         return self._run._graph.name_of(self._refs[name])
 
     def _registered(self, node: RoundNode) -> list[TrajectoryEdge]:
-        """Register a node and record its changes; return the edges to it that must be recorded by themselves."""
+        """Register a node and record its changes; return the edges to it that must be recorded separately."""
         edges = dict.fromkeys(self._edges_to[node.name])
         known = [edge for edge in edges if edge.source in self._refs and node.type != QUERY]
         own = {edge: self._refs[edge.source] for edge in known if edge.type == known[0].type}
@@ -334,7 +341,7 @@ class _RoundImport:
         return [edge for edge in edges if edge not in own]
 
     def _change(self, node: RoundNode, change: RoundChange, new: dict[str, Any]) -> None:
-        # Only an empty description of data can be written by a model.
+        # A model can only write a description of data that was empty.
         is_portrait = change.kind == "portrait" and node.type in DATA and change.old == {DESCRIPTION: ""}
         with acting(actor=change.actor):
             if is_portrait:

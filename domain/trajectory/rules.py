@@ -1,4 +1,4 @@
-"""The rules of a run: commands in, events out, nothing else."""
+"""The rules of a run: commands in, events out, no side effects."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ from .nodes import (
 )
 from .state import EMPTY, QUERY, QUEUES, RestoredRounds, RunState, complete, fold, recorded_event
 
-# Commands that a closed run refuses; nodes that are there can still be changed, described and removed.
+# Commands that a closed run refuses; present nodes can still be changed, described and removed.
 NEEDS_OPEN = frozenset(
     (
         RegisterQuery,
@@ -86,12 +86,12 @@ NEEDS_OPEN = frozenset(
         ClearSteps,
     )
 )
-# The edge that is usual from nodes of some types to one of a type.
+# The usual type of an edge, by the types of its ends.
 TRIGGERS, CONCLUDES, OUTPUTS = "triggers", "has_conclusion", "outputs"
 TRIGGERING = ({"Query"}, {"State"})
 CONCLUDING = tuple({name} for name in COMPUTATION)
 OUTPUTTING = ({"Action"},)
-# Every node has these beside its fields, so that no field may have such a name.
+# Every node has these attributes besides its fields, so no field may have such a name.
 RESERVED = ("label", "description", "session_id", "run_id", "created_at", "history", "extra", "node_type")
 
 Decided = Sequence[RunEvent | RestoredRounds]
@@ -99,10 +99,10 @@ Decided = Sequence[RunEvent | RestoredRounds]
 
 def decide(command: Command, state: RunState) -> Decided:
     """
-    Return the events that carry out `command`; none where it is so already.
+    Return the events that carry out `command`; no events where nothing would change.
 
     Raises:
-        RefusedError: it cannot be carried out; the method of `Run` lists the kinds of error.
+        RefusedError: it cannot be carried out; the methods of `Run` list the kinds of error.
     """
     if state.is_closed and type(command) in NEEDS_OPEN:
         raise RunStateError("the run is closed: open another round, or change nodes that are there")
@@ -177,10 +177,10 @@ def _register_query(command: RegisterQuery, graph: RunGraph) -> QueryRegistered:
 
 def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
     """
-    Register a node, all or nothing: the event has its edges and the pointers that it moves.
+    Register a node, completely or not at all: the event has its edges and the changes of pointers.
 
-    A data node whose label is taken is met again: it is a new vertex, with the attributes of the last one where none
-    are given now.
+    A data node whose label is taken is met again: it is a new vertex, with the attributes of the last one where no new
+    ones are given.
     """
     if not graph.state.query:
         raise RunStateError("Cannot register other node before registering query node.")
@@ -212,7 +212,7 @@ def _register_node(command: RegisterNode, graph: RunGraph) -> NodeRegistered:
 
 
 def _import_node(command: ImportNode, graph: RunGraph) -> QueryRegistered | NodeRegistered:
-    """Register a node as it was elsewhere. It moves no pointers, and nothing is filled in."""
+    """Register a node as it was in another store. It changes no pointers, and no attribute is filled in."""
     require_fields(command.type, command.fields)
     shared = _node_fields(command.type, command.label, command.description, command.fields, graph)
     if command.type == QUERY:
@@ -226,7 +226,7 @@ def _import_node(command: ImportNode, graph: RunGraph) -> QueryRegistered | Node
 def _node_fields(
     node_type: str, label: str | None, description: str, fields: Mapping[str, Any], graph: RunGraph
 ) -> dict[str, Any]:
-    """Return label, description and fields of a new node, checked, as an event has them."""
+    """Return label, description and fields of a new node, checked, in the form that an event has."""
     label = _free_label(label, node_type, graph)
     return {
         "label": label,
@@ -237,10 +237,10 @@ def _node_fields(
 
 def stored_fields(fields: Mapping[str, Any], what: str) -> bytes:
     """
-    Return the fields of a node as an event has them; `what` names the node in errors.
+    Return the fields of a node in the form that an event has; `what` names the node in errors.
 
     Raises:
-        InvalidInputError: a name that every node has for itself, or a value that is no JSON.
+        InvalidInputError: a name is that of an attribute of every node, or a value is not JSON.
     """
     for name, value in fields.items():
         if name in RESERVED:
@@ -251,13 +251,13 @@ def stored_fields(fields: Mapping[str, Any], what: str) -> bytes:
 
 def edge_type(given: str | None, sources: Iterable[str], target: str) -> str:
     """
-    Return the type of the edges from nodes of some types to one of the type `target`: the given one, or the usual.
+    Return the type of the edges from nodes of some types to one of the type `target`: the given type, or the usual one.
 
     Questions or conclusions trigger an action; questions, actions or conclusions have a conclusion; actions output
     data.
 
     Raises:
-        InvalidInputError: none was given, and there is no usual one.
+        InvalidInputError: no type was given, and there is no usual one.
     """
     if given is not None:
         return require_unicode(given, "the edge type")
@@ -298,19 +298,19 @@ def _free_label(given: str | None, node_type: str, graph: RunGraph) -> str:
             raise InvalidInputError("Multiple nodes with same label detected.")
         return require_unicode(given, "the label")
     number = _count(graph, node_type)
-    # A label that somebody chose may look like a number.
+    # A label that a caller chose may have the same form.
     while graph.vertices_named(node_type, f"{node_type.lower()}{number:05}"):
         number += 1
     return f"{node_type.lower()}{number:05}"
 
 
 def _count(graph: RunGraph, node_type: str) -> int:
-    """Return how many nodes of a type there ever were, in all rounds, so that no number comes again."""
+    """Return how many nodes of a type there ever were, in all rounds, so that no number is used twice."""
     return sum(state.counts.get(node_type, 0) for _, state in graph.rounds)
 
 
 def _moved_pointers(command: RegisterNode, sources: Sequence[Ref], graph: RunGraph) -> tuple[tuple[Ref, ...], bool]:
-    """Return the pointers that are none any more, and whether the node is one."""
+    """Return the nodes that are no longer pointers, and whether the new node is one."""
     if command.type in DATA:
         return (), False
     if command.add_pointer:
@@ -339,7 +339,7 @@ def _modify_node(command: ModifyNode, graph: RunGraph) -> list[NodeChanged]:
 
 
 def _remove_node(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
-    """Take a node out; if it is a pointer, its predecessors become pointers."""
+    """Remove a node; if it is a pointer, its predecessors become pointers."""
     if command.reason is not None:
         require_unicode(command.reason, "the reason")
     ref = graph.resolve(command.name)
@@ -350,7 +350,7 @@ def _remove_node(command: RemoveNode, graph: RunGraph) -> NodeRemoved:
 def _add_edge(command: AddEdge, graph: RunGraph) -> list[EdgeAdded]:
     source, target = graph.resolve(command.source), graph.resolve(command.target)
     if target.stream:
-        # That round may go on, and join the two the other way round without knowing of this edge.
+        # That round may go on, and add the opposite edge without knowing of this one.
         raise DecisionRefusedError(
             f"{command.target} is of an earlier round, and no new edge leads into one: register the node again, "
             "and lead to its new version"
@@ -385,7 +385,7 @@ def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
 
 
 def _write_portrait(command: WritePortrait, graph: RunGraph) -> PortraitWritten | PortraitDiscarded:
-    """Take the answer of a model, or discard it where it came too late."""
+    """Record the answer of a model, or discard it if it came too late."""
     description = require_unicode(command.description, "the description")
     if is_undescribed(graph, command.node):
         return PortraitWritten(node=command.node, description=description, model=command.model, made_at=command.made_at)
@@ -400,7 +400,7 @@ def require_queue(queue: str) -> str:
     Return the name of a queue.
 
     Raises:
-        InvalidInputError: there is none of that name.
+        InvalidInputError: there is no queue of that name.
     """
     if queue not in QUEUES:
         raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(QUEUES)})")
@@ -414,7 +414,7 @@ def _queue_step(queue: str, step: Step, capacity: int, count: int) -> StepQueued
 
 
 def _load_steps(command: LoadSteps) -> list[StepsCleared | StepQueued | StepRefused]:
-    """Fill queues anew; each step beyond the capacity is refused by an event of its own."""
+    """Fill queues again; each step beyond the capacity is refused by an event of its own."""
     events: list[StepsCleared | StepQueued | StepRefused] = [
         StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
     ]

@@ -1,4 +1,4 @@
-"""A run: one round of one agent, as a graph of what it asked, did, concluded and found."""
+"""A run: one round of one agent, as a graph of its questions, actions, conclusions and data."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ from .state import QUEUES, Edge, RunState, past_rounds, type_of
 from .trajectory import Trajectory
 
 logger = logging.getLogger("refold.trajectory")
-# Steps that each queue of a run holds at most.
+# The maximum number of steps in each queue of a run.
 STEPS_MAX = 100
-# Nodes that a model is asked about at once, and how often about one node.
+# The number of nodes that a model is asked about at once, and the number of attempts for one node.
 PORTRAITS_AT_ONCE = 8
 ATTEMPTS_MAX = 3
-# Attempts to record an answer: other writers may come first, and answers are dear.
+# The number of attempts to record an answer: other writers may come first, and an answer costs money.
 RECORDINGS_MAX = 5
 # The pause between two attempts; it doubles each time.
 FIRST_PAUSE_SECONDS = 0.5
-# The actor where the model has no name.
+# The actor if the model has no name.
 NAMELESS = "portrait"
 
 
@@ -96,25 +96,25 @@ class Run(Context[RunState]):
     """
     One round of one agent. Nodes are named `Type(label)`.
 
-    `store.run(...)` gives one that is kept, `RunFactory().run(...)` a detached one, on a log in memory. Its methods
-    may be called from any thread. Changing calls take `idempotency_key=` (a repetition gives the first result), those
-    that change the graph `expected_version=` too.
+    `store.run(...)` gives one that is stored, `RunFactory().run(...)` a detached one, with a log in memory. Its methods
+    may be called from any thread. Calls that change the run take `idempotency_key=` (a repeated call gives the first
+    result); those that change the graph also take `expected_version=`.
 
     Raises:
-        InvalidInputError: a name of a node is not of the form `Type(label)`, or a value is no JSON.
+        InvalidInputError: the name of a node is not of the form `Type(label)`, or a value is not JSON.
         NodeNotFoundError: there is no node of this name (a ValueError).
         RunStateError: the run is closed, and the call needs an open one (a RuntimeError).
-        ConcurrencyError: another writer came first; only from calls that depend on what is there.
+        ConcurrencyError: another writer came first; only from calls that depend on the present graph.
     """
 
     identity: RunId
-    # How many steps each queue holds at most; an attribute, so that it can be set for one run.
+    # The maximum number of steps in each queue; an attribute, so that it can be set for one run.
     steps_max: int = STEPS_MAX
-    # The steps that `init_todolist` takes where it gets none; they can be set for one run.
+    # The steps that `init_todolist` uses by default; they can be set for one run.
     pre_workflow: Sequence[str | Mapping[str, Any]] = ()
     post_workflow: Sequence[str | Mapping[str, Any]] = ()
     _asking: Asking | None = None
-    # The graph of a state, by name too, made once for each state.
+    # The graph of a state, also by names, made once for each state.
     _seen: tuple[RunState, RunGraph] | None
     _shown: tuple[RunState, Trajectory] | None
 
@@ -146,7 +146,7 @@ class Run(Context[RunState]):
 
     @property
     def session_id(self) -> str:
-        """The session, whose rounds belong together."""
+        """The session, which joins its rounds."""
         return self.identity.session_id
 
     @property
@@ -185,10 +185,10 @@ class Run(Context[RunState]):
         """
         Register the question of this round, and return its name: `Query(query00000)` at first.
 
-        It becomes a pointer, and is bridged to the leaves of the round before.
+        It becomes a pointer, and has bridges from the leaves of the round before.
 
         Raises:
-            RunStateError: the run has a query.
+            RunStateError: the run has a query already.
         """
         command = RegisterQuery(
             fields={"query": query, "additional_files": additional_files, **extra},
@@ -213,11 +213,12 @@ class Run(Context[RunState]):
         **fields: Any,
     ) -> str:
         """
-        Register a node behind others, and return its name.
+        Register a node with edges from its predecessors, and return its name.
 
-        `edge_type` may be left out where there is a usual one. A state or an action takes the place of its
-        predecessors among the pointers; with `add_pt` they stay pointers beside it, with `remove_pt` they go and it
-        is none. Data whose label is known are met again: a new version, which keeps what is not given anew.
+        `edge_type` is only needed where there is no usual one. A state or an action replaces its predecessors as
+        pointers. With `add_pt` they stay pointers beside it; with `remove_pt` they are no longer pointers, and neither
+        is the new node. Data with a known label is met again: this makes a new version, which keeps the attributes that
+        are not given.
 
         Raises:
             RunStateError: there is no query yet.
@@ -240,7 +241,7 @@ class Run(Context[RunState]):
     def _register(
         self, command: RegisterQuery | RegisterNode, expected_version: int | None, idempotency_key: str | None
     ) -> str:
-        # A repetition comes at another time, and is the same call all the same.
+        # A repeated call has another time, but it is the same call.
         call = Without(command, "created_at")
         events = self._record(command, expected_version, idempotency_key, catch_up=True, call=call).events
         event = next(event for event in events if isinstance(event, NodeEvent))
@@ -255,17 +256,17 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Give attributes of a node other values; the old ones stay in its history.
+        Change attributes of a node; the old values stay in its history.
 
         Raises:
-            UnknownAttributeError: it has no such attribute, or none that can be changed; nothing was changed.
+            UnknownAttributeError: it has no such attribute, or the attribute cannot be changed; nothing was changed.
         """
         command = ModifyNode(graph_node_label, dict(changes))
         self._warn_of_types(command)
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
     def _warn_of_types(self, command: ModifyNode) -> None:
-        """Warn of each value that gets another type, which is allowed."""
+        """Log a warning for each value that gets another type, which is allowed."""
         graph = self._graph
         ref = graph.find(command.name)
         before = {} if ref is None else graph.attributes_of(ref)
@@ -283,7 +284,7 @@ class Run(Context[RunState]):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Remove a node and its edges; its history stays, and its predecessors take its place as pointers."""
+        """Remove a node and its edges; its history stays, and its predecessors replace it as pointers."""
         self._record(RemoveNode(name, reason), expected_version, idempotency_key, catch_up=False)
 
     def add_edge(
@@ -296,7 +297,7 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> None:
         """
-        Join two nodes that are there; nothing happens where they are joined so already.
+        Add an edge between two present nodes; if it exists already, nothing is recorded.
 
         Raises:
             InvalidInputError: no edge type where there is no usual one.
@@ -312,7 +313,7 @@ class Run(Context[RunState]):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Make nodes pointers no longer (`leave`), and others pointers (`join`)."""
+        """Make the nodes in `join` pointers; those in `leave` are no longer pointers."""
         command = MovePointers(_node_names(leave, "leave"), _node_names(join, "join"))
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
@@ -327,10 +328,10 @@ class Run(Context[RunState]):
         sub_id: int | None = None,
     ) -> list[int]:
         """
-        Let the graph go back over the earlier rounds of this session, as they are now, and return their numbers.
+        Make the graph go back over the earlier rounds of this session, as they are now, and return their numbers.
 
-        They are those of the same agent, or of `sub_id`. Rounds that were never run are bridged over. An event names
-        them; a repetition records one only where they have changed.
+        The rounds are those of the same agent, or of `sub_id`. Missing rounds are bridged over. An event names the
+        rounds; a repeated call records a new event only if they have changed.
 
         Raises:
             InvalidInputError: another user's rounds, or another session's.
@@ -346,26 +347,26 @@ class Run(Context[RunState]):
             event = RoundsRestored(rounds=tuple(found.values()))
             if event.rounds != self._state.pins:
                 past = past_rounds(self._journal.log, event)
-                # It is no call of its own: where nothing has changed, nothing is recorded.
+                # It does not count as a call of its own: if nothing has changed, nothing is recorded.
                 self._record(RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
-        """Return the rounds of an agent of this session that there are, by number, each as far as it goes now."""
+        """Return the existing rounds of an agent in this session, by number, each up to its present version."""
         log, own = self._journal.log, self.identity
         ids = (split_stream_id(stream)[1] for stream in log.streams(own.session_prefix))
-        # Streams that came along with an adopted run have ids that are made from its own, and are no runs.
+        # Streams that were imported with an adopted run have ids made from the run's id, and are not runs.
         runs = [run_id_of(context_id) for context_id in ids if is_run_id(context_id)]
         numbers = sorted(run.run_id for run in runs if run.sub_id == agent and run.run_id < until)
         streams = {number: own._replace(run_id=number, sub_id=agent).stream for number in numbers}
         return {number: Segment(stream, flushed_end(self._home, stream).version) for number, stream in streams.items()}
 
     def get_historical_trajectory(self, run_id: int) -> Trajectory | None:
-        """Return the graph of an earlier round alone, None where it was not restored."""
+        """Return the graph of an earlier round alone, or None if it was not restored."""
         return self.get_all_historical_trajectories().get(run_id)
 
     def get_all_historical_trajectories(self) -> dict[int, Trajectory]:
-        """Return the graphs of the earlier rounds, each alone, by their numbers."""
+        """Return the graphs of the earlier rounds, each alone, by number."""
         return {
             opened.round: trajectory_of(
                 RunGraph(past.state), RunId(self.user_id, self.session_id, opened.round, opened.sub)
@@ -384,11 +385,11 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> list[str]:
         """
-        Clear the queues `pre` and `post` and fill them; return the names of steps that had no room.
+        Clear the queues `pre` and `post` and fill them; return the names of steps for which there was no room.
 
-        A step is a name, or a dict with `name` and, where it has any, `params`. `self.pre_workflow` and
-        `self.post_workflow` stand in for a workflow that is not given. `todo` stays as it is. A step without room is
-        refused, and the refusal recorded.
+        A step is a name, or a dict with `name` and, if it has any, `params`. For a workflow that is not given,
+        `self.pre_workflow` or `self.post_workflow` is used. `todo` stays as it is. A step without room is refused, and
+        the refusal is recorded.
 
         Raises:
             RunStateError: both are empty.
@@ -413,7 +414,7 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> bool:
         """
-        Put a step at the end of a queue, and return whether there was room; that there was none is recorded too.
+        Put a step at the end of a queue, and return whether there was room; a refusal is recorded too.
 
         Raises:
             InvalidInputError: no such queue, or no name.
@@ -425,7 +426,7 @@ class Run(Context[RunState]):
 
     def pop_todo(self, list_type: str = "todo", *, idempotency_key: str | None = None) -> QueuedStep | None:
         """
-        Take the next step of a queue, the oldest or one that was given back; None from an empty one.
+        Take the next step of a queue, which is the oldest or one that was put back; None from an empty queue.
 
         Two processes that take at the same time get different steps.
 
@@ -437,7 +438,7 @@ class Run(Context[RunState]):
         if taken is None:
             return None
         if taken.step > self.version:
-            # Another process took it under this key, and this view has not read that yet.
+            # Another process took the step under this key, and this view has not read that event yet.
             self.refresh()
         (queued,) = self._journal.events(after=taken.step - 1, until=taken.step)
         assert isinstance(queued, StepQueued)
@@ -445,17 +446,17 @@ class Run(Context[RunState]):
 
     def return_step(self, step: QueuedStep | int, *, idempotency_key: str | None = None) -> None:
         """
-        Give a step back that `pop_todo` gave: it is the first of its queue again.
+        Put back a step that `pop_todo` gave: it is the first of its queue again.
 
         Raises:
-            NotFoundError: it is not taken, or was given back already.
+            NotFoundError: it is not taken, or was put back already.
         """
         version = step.version if isinstance(step, QueuedStep) else step
         self._record(ReturnStep(version), None, idempotency_key, catch_up=True)
 
     def clear_steps(self, *list_types: str, idempotency_key: str | None = None) -> None:
         """
-        Take all steps out of some queues, or of all three.
+        Remove all steps from some queues, or from all three.
 
         Raises:
             InvalidInputError: no such queue.
@@ -465,10 +466,10 @@ class Run(Context[RunState]):
 
     def record_messages(self, *messages: Any, idempotency_key: str | None = None) -> None:
         """
-        Record messages of the dialogue, of any make, system messages too: all of them or none.
+        Record messages of the dialogue, of any format and including system messages: all of them or none.
 
         Raises:
-            InvalidInputError: one of them is no message, or holds what is no JSON.
+            InvalidInputError: one of them is not a message, or has a value that is not JSON.
         """
         records = tuple(
             canonical_json(message_to_dict(message), what=f"message {index}") for index, message in enumerate(messages)
@@ -477,7 +478,7 @@ class Run(Context[RunState]):
             self._record(RecordMessages(records), None, idempotency_key, catch_up=True)
 
     def close(self, reason: str | None = None, *, idempotency_key: str | None = None) -> None:
-        """End the run: no node, edge, pointer or step comes any more. Nodes that are there can still be corrected."""
+        """End the run: no nodes, edges, pointers or steps can be added. Present nodes can still be corrected."""
         self._record(Close(reason), None, idempotency_key, catch_up=True)
 
     def steps(self, list_type: str = "todo") -> list[QueuedStep]:
@@ -491,7 +492,7 @@ class Run(Context[RunState]):
         return [QueuedStep(step.name, parse_json(step.params), version) for version, step in held]
 
     def messages(self, *, clean: bool = False) -> list[Message]:
-        """Return the messages that were recorded, all of them, or cleaned so that they can be replayed."""
+        """Return all recorded messages, or with `clean`, the messages cleaned so that they can be replayed."""
         held = (message_from_dict(parse_json(event.record)) for event in self._state.messages.values())
         messages = [message for message in held if message is not None]
         return clean_messages(messages) if clean else messages
@@ -513,11 +514,12 @@ class Run(Context[RunState]):
         """
         Set the model that describes data nodes: an `LLM`, or a function, sync or async, from a prompt to a text.
 
-        `model` is the name that is recorded; an adapter knows its own. The model is asked about `limit` nodes at once,
-        and `attempts_max` times about each, with pauses, before a node is left for the next `profiling()`.
+        `model` is the name that is recorded; an adapter has a name already. The model is asked about `limit` nodes at
+        once, and up to `attempts_max` times about each, with pauses; after that, the node is left to the next
+        `profiling()`.
 
         Raises:
-            InvalidInputError: it can be neither asked nor called, a name that is none, or a number below 1.
+            InvalidInputError: it can be neither asked nor called, a name is not valid, or a number is below 1.
         """
         self._require_writer()
         for what, number in (("limit", limit), ("attempts_max", attempts_max)):
@@ -528,11 +530,12 @@ class Run(Context[RunState]):
 
     def profiling(self) -> int:
         """
-        Have all data nodes without a description described in the background; return how many were begun.
+        Have a model describe all data nodes without a description in the background; return how many tasks were
+        started.
 
-        A node that is being described is not begun again. The tasks run in the running event loop, or else in a
-        thread. A failure is recorded, the description stays empty, and the next call begins the node again. A
-        description that somebody else writes meanwhile stays.
+        No second task is started for a node. The tasks run in the running event loop, or else in a thread. If a task
+        fails, the failure is recorded, the description stays empty, and the next call starts a new task. A description
+        that somebody else writes meanwhile stays.
 
         Raises:
             InvalidInputError: no model was given, or a transaction is open: its nodes are not recorded yet.
@@ -547,9 +550,10 @@ class Run(Context[RunState]):
 
     async def wait_portraits(self, timeout: float | None = None) -> list[str]:
         """
-        Wait for the portraits that are under way; return the names of the nodes that are not done by `timeout` seconds.
+        Wait for the running portrait tasks; return the names of the nodes whose tasks are not done after `timeout`
+        seconds.
 
-        Their portraits go on.
+        These tasks go on.
         """
         return list(map(self._graph.name_of, await self._portraits.wait(timeout)))
 
@@ -560,13 +564,13 @@ class Run(Context[RunState]):
         `wait_portraits()` for code without an event loop.
 
         Raises:
-            InvalidInputError: a portrait is made in this event loop, which would wait for itself.
+            InvalidInputError: a task runs in this event loop, which would wait for itself.
         """
         return list(map(self._graph.name_of, self._portraits.wait_here(timeout)))
 
     async def _portray(self, ref: Ref, *, asking: Asking) -> None:
         actor = asking.model or NAMELESS
-        # Once its store is closed, nobody needs the portrait.
+        # After its store is closed, the portrait cannot be recorded, so the error is ignored.
         with suppress(StorageClosedError):
             async with self._semaphore.hold():
                 with acting(actor=actor, because=f"{ref.stream or self.stream}@{ref.version}"):
@@ -576,7 +580,9 @@ class Run(Context[RunState]):
                         await self._describe(ref, asking)
 
     def _request_portrait(self, ref: Ref, model: str | None) -> str | None:
-        """Record that a model is asked; return the reference of that event, None where nobody needs to be asked."""
+        """
+        Record that a model is asked; return the reference of that event, or None if the node needs no description.
+        """
         before = self.version
         if not self._record(RequestPortrait(ref, model), None, None, catch_up=True).events:
             return None
@@ -585,7 +591,7 @@ class Run(Context[RunState]):
         return f"{self.stream}@{versions[-1]}"
 
     async def _describe(self, ref: Ref, asking: Asking) -> None:
-        """Ask until there is an answer, or nobody needs one any more."""
+        """Ask until there is an answer, or the node needs none any more."""
         for attempt in range(asking.attempts_max):
             await _pause(attempt)
             question = await in_daemon_thread(self._question, ref)
@@ -602,7 +608,7 @@ class Run(Context[RunState]):
         return portrait_question(graph, ref) if is_undescribed(graph, ref) else None
 
     async def _recorded(self, command: WritePortrait | FailPortrait) -> None:
-        """Record the answer, in several attempts where the log is busy: answers are dear."""
+        """Record the answer, in several attempts if the log is busy, because an answer costs money."""
         record = partial(self._record, command, None, None, catch_up=True)
         for attempt in range(RECORDINGS_MAX):
             await _pause(attempt)
@@ -639,7 +645,7 @@ class Run(Context[RunState]):
         """
         Return the versions of a node, from 1: each is an event about it, in all rounds that the run goes back over.
 
-        A node that was removed can be named all the same.
+        A removed node can be named too.
         """
         self.flush()
         graph = self._graph
@@ -647,7 +653,7 @@ class Run(Context[RunState]):
 
     def history(self, name: str, attribute: str | None = None) -> list[AttributeVersion]:
         """
-        Return every change of a node's attributes, or of one: old, new, who, when, and because of what.
+        Return every change of a node's attributes, or of one attribute: old and new value, actor, time and cause.
 
         Raises:
             NotFoundError: the node never had that attribute.
@@ -656,14 +662,14 @@ class Run(Context[RunState]):
 
     def node_at(self, name: str, version: int) -> BaseIR:
         """
-        Return a node as it was at one of its versions, from 1; negative ones count from the last (-1: the last).
+        Return a node as it was at one of its versions, counted from 1, or negative from the last (-1: the last).
 
         Raises:
             NodeNotFoundError: there is no such version, or it removed the node.
         """
         versions = self.versions(name)
         wanted = numbered_version(versions, name, version)
-        # Its first version registered the vertex, each other one changed it.
+        # The first version registered the vertex, each later one changed it.
         changes = [one for one in versions[: wanted.version] if one.vertex == wanted.vertex][1:]
         old_values = self._graph.old_values_of(wanted.vertex)[: len(changes)]
         return typed_node(self._graph, wanted.vertex, self.identity, wanted.attributes, old_values)
@@ -676,7 +682,7 @@ class Run(Context[RunState]):
     # The graph
 
     def graph(self, trimmed: bool = False) -> Trajectory:
-        """Return the graph: this round and those it goes back over; `trimmed` to the active branches."""
+        """Return the graph: this round and those it goes back over; with `trimmed`, only the active branches."""
         state = self._state
         shown = self._shown
         if shown is None or shown[0] is not state:
@@ -686,7 +692,7 @@ class Run(Context[RunState]):
 
     def get_trajectory(self, trimmed: bool = False) -> Any:
         """
-        Return the graph as a networkx DiGraph, which is a copy.
+        Return a copy of the graph as a networkx DiGraph.
 
         Raises:
             ImportError: networkx is not installed; the extra `refold[graph]` brings it.
@@ -700,7 +706,7 @@ class Run(Context[RunState]):
 
     @property
     def rounds(self) -> tuple[Segment, ...]:
-        """The earlier rounds that the graph goes back over, oldest first, each as of a version of its stream."""
+        """The earlier rounds that the graph goes back over, oldest first, each up to a version of its stream."""
         return self._state.pins
 
     @property
@@ -716,33 +722,34 @@ class Run(Context[RunState]):
         return None if graph.root is None else graph.name_of(graph.root)
 
     def predecessors(self, name: str) -> list[str]:
-        """Return the names of the nodes that lead to a node."""
+        """Return the names of the nodes with an edge to a node."""
         graph = self._graph
         return self._names(edge.end for edge in graph.predecessors(graph.resolve(name)))
 
     def successors(self, name: str) -> list[str]:
-        """Return the names of the nodes that a node leads to."""
+        """Return the names of the nodes with an edge from a node."""
         graph = self._graph
         return self._names(edge.end for edge in graph.successors(graph.resolve(name)))
 
     def ancestors(self, name: str) -> list[str]:
-        """Return the names of the nodes from which a way leads to a node, in the order of registration."""
+        """Return the names of the nodes with a path to a node, in the order of registration."""
         graph = self._graph
         return self._names(self._in_order(graph.leading_to([graph.resolve(name)])))
 
     def descendants(self, name: str) -> list[str]:
-        """Return the names of the nodes to which a way leads from a node, in the order of registration."""
+        """Return the names of the nodes with a path from a node, in the order of registration."""
         graph = self._graph
         return self._names(self._in_order(graph.led_to([graph.resolve(name)])))
 
     def lineage(self, name: str) -> list[str]:
         """
-        Return the names of all vertices of a data node over the rounds, and of the nodes that led to each in its round.
+        Return the names of all vertices of a data node over the rounds, and of all nodes with a path to them in their
+        rounds.
 
         They are in the order of registration.
 
         Raises:
-            InvalidInputError: it is no data node.
+            InvalidInputError: it is not a data node.
         """
         graph = self._graph
         ref = _require_data(graph, graph.resolve(name))
@@ -752,10 +759,10 @@ class Run(Context[RunState]):
 
     def get_next_data_node(self, name: str) -> list[BaseIR]:
         """
-        Return the data that an action led to, and the columns of tables among them.
+        Return the data that an action led to, including the columns of tables.
 
         Raises:
-            InvalidInputError: it is no action.
+            InvalidInputError: it is not an action.
         """
         graph = self._graph
         ref = graph.resolve(name)
@@ -765,10 +772,10 @@ class Run(Context[RunState]):
 
     def get_previous_action_node(self, name: str) -> list[BaseIR]:
         """
-        Return the actions that led to data, also by way of the table of a column.
+        Return the actions that led to data, directly or through the table of a column.
 
         Raises:
-            InvalidInputError: it is no data node.
+            InvalidInputError: it is not a data node.
         """
         graph = self._graph
         return self._beyond_tables(_require_data(graph, graph.resolve(name)), graph.predecessors, ("Action",))
@@ -776,7 +783,9 @@ class Run(Context[RunState]):
     def _beyond_tables(
         self, start: Ref, edges_of: Callable[[Ref], Iterable[Edge]], wanted: Container[str]
     ) -> list[BaseIR]:
-        """Return the neighbours of a vertex that are of `wanted` types, and those of tables among its neighbours."""
+        """
+        Return the neighbours of a vertex that have one of the `wanted` types, and such neighbours of adjacent tables.
+        """
         graph = self._graph
         found: dict[Ref, None] = {}
         waiting, seen = deque([start]), {start}
@@ -819,7 +828,7 @@ class Run(Context[RunState]):
         self, before: int | str | datetime | Moment, after: int | str | datetime | Moment | None = None
     ) -> TrajectoryDiff:
         """
-        Return the difference of the graph between two moments, or between one and now.
+        Return the difference of the graph between two moments, or between one moment and now.
 
         Raises:
             NotFoundError, InvalidInputError: as for `at`.
@@ -829,12 +838,12 @@ class Run(Context[RunState]):
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
         """
-        Return what a store must append so that this detached run is there as `stream`, in the slice of its session.
+        Return the events that a store must append to store this detached run as `stream`, in the slice of its session.
 
-        The earlier rounds that it goes back over come along.
+        The earlier rounds that it goes back over are included.
 
         Raises:
-            InvalidInputError: that is another run's stream; the first event of a run has its identity.
+            InvalidInputError: `stream` is another run's; the first event of a run has the run's identity.
         """
         self._require_writer()
         if stream != self.identity.stream:
@@ -843,7 +852,7 @@ class Run(Context[RunState]):
         return adopted_events(self._writer.log, self.stream, stream, root=self.session_id, keep_names=True)
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:
-        """Go on in a store's log, which holds the same events; `store.adopt` does this."""
+        """Continue in a store's log, which holds the same events; `store.adopt` uses this."""
         super().attach(log, place._replace(root=self.session_id, actor=self.agent), durability, unflushed)
 
     @property
@@ -854,12 +863,12 @@ class Run(Context[RunState]):
     def _show(self, shown: Context[RunState], version: int | None = None) -> None:
         super()._show(shown, version)
         if version is not None:
-            # The descriptions that models are writing are those of the present.
+            # Tasks of models that write descriptions belong to the live run, so a view has its own, empty set.
             self._portraits = PortraitTasks()
 
 
 class ReadOnlyRun(Run):
-    """A run that can be read only: as it was at a version, or as it is, live."""
+    """A read-only run: as it was at a version, or a live view."""
 
 
 def _require_data(graph: RunGraph, ref: Ref) -> Ref:
@@ -869,7 +878,7 @@ def _require_data(graph: RunGraph, ref: Ref) -> Ref:
 
 
 def _node_names(given: object, what: str) -> tuple[str, ...]:
-    """Return names of nodes; a text is one name."""
+    """Return a tuple of node names; a text is one name."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
     for name in names:
         if not isinstance(name, str):
@@ -888,13 +897,13 @@ def _step(given: str | Mapping[str, Any]) -> Step:
 
 
 def _undescribed(graph: RunGraph) -> list[Ref]:
-    """Return the data nodes without a description; one that was met again by its newest vertex alone."""
+    """Return the data nodes without a description; a node that was met again counts only with its newest vertex."""
     data = (ref for ref in graph.vertices() if graph.type_of(ref) in DATA)
     return [ref for ref in data if graph.is_newest(ref) and is_undescribed(graph, ref)]
 
 
 async def _pause(attempt: int) -> None:
-    """Wait before an attempt that is not the first, longer each time."""
+    """Wait before each attempt after the first, longer each time."""
     import asyncio
 
     if attempt:

@@ -1,8 +1,8 @@
 """
 The folded state of a run, and the fold.
 
-A state is a value: it never changes, and a change costs the same whatever it holds. Vertices are named by `Ref`s;
-one without a stream lies in the run itself, the others in the earlier rounds that the run goes back over.
+A state is a value: it never changes. The cost of a change does not depend on the size of the state. Vertices are named
+by `Ref`s; a `Ref` without a stream is in the run itself, others are in the earlier rounds that the run goes back over.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from .nodes import DESCRIPTION, node_name
 T = TypeVar("T")
 QUERY = "Query"
 QUEUES = ("pre", "todo", "post")
-# A linked list, the newest in front: to add one costs the same however many there are. It is of plain tuples: Python
-# frees a long chain of those without running out of stack, and the collector soon leaves them alone.
+# A linked list, the newest in front, so adding costs the same for any length. It consists of plain tuples: Python frees
+# a long chain of tuples without a stack overflow, and the collector soon stops looking at them.
 Row = tuple[T, "Row[T] | None"]
 
 
 def row_of(row: Row[T] | None) -> list[T]:
-    """Return the things of a row in the order in which they came; none where there is no row."""
+    """Return the elements of a row in the order in which they were added; an empty list for None."""
     things: list[T] = []
     while row is not None:
         newest, row = row
@@ -64,7 +64,7 @@ def row_of(row: Row[T] | None) -> list[T]:
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False):
-    """An edge as one of its ends knows it: the other end, its type, and the version that recorded it."""
+    """An edge as stored at one of its ends: the other end, its type, and the version that recorded it."""
 
     end: Ref
     type: str
@@ -83,9 +83,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 class Vertex(msgspec.Struct, frozen=True, gc=False):
     """
-    A vertex: the event that registered it, at `version`, and its plain name, which others of the run may bear too.
+    A vertex: the event that registered it, at `version`, and its plain name, which other vertices of the run may have
+    too.
 
-    `number` is its own among those, from 1, and `before` the version of the one before it, 0 where it is the first.
+    `number` counts the vertices with the same name from 1; `before` is the version of the one before it, 0 for the
+    first.
     """
 
     version: int
@@ -102,8 +104,10 @@ def type_of(event: NodeEvent) -> str:
 
 class Steps(msgspec.Struct, frozen=True):
     """
-    The steps of the three queues by the version that queued them: those that wait, the oldest first, and before them
-    those that were given back, the last one first; and those that are taken.
+    The steps of the three queues, by the version that queued them.
+
+    `waiting` has the oldest first. `returned` has the steps that were put back, the last one first; they are taken
+    before those in `waiting`.
     """
 
     waiting: dict[str, OrderedMap[int, StepQueued]] = msgspec.field(default_factory=dict)
@@ -111,11 +115,11 @@ class Steps(msgspec.Struct, frozen=True):
     taken: OrderedMap[int, StepQueued] = msgspec.field(default_factory=OrderedMap)
 
     def count(self, queue: str) -> int:
-        """Return how many steps a queue holds."""
+        """Return how many steps a queue has."""
         return len(self.waiting.get(queue, ())) + len(self.returned.get(queue, ()))
 
     def first(self, queue: str) -> tuple[int, StepQueued] | None:
-        """Return the step that is taken next, and its version; None from an empty queue."""
+        """Return the step that is taken next, with its version; None from an empty queue."""
         returned = self.returned.get(queue)
         if returned:
             return returned[0]
@@ -128,12 +132,12 @@ class Steps(msgspec.Struct, frozen=True):
         return [*self.returned.get(queue, ()), *(waiting.items() if waiting else ())]
 
     def plus(self, version: int, step: StepQueued) -> Steps:
-        """Return the queues with one more step at the end of its own."""
+        """Return the queues with one more step at the end of a queue."""
         held = self.waiting.get(step.queue) or OrderedMap()
         return replace(self, waiting={**self.waiting, step.queue: held.plus(version, step)})
 
     def without_first(self, queue: str) -> Steps:
-        """Return the queues when the first step of one was taken."""
+        """Return the queues after the first step of one was taken."""
         found = self.first(queue)
         if found is None:
             raise DamagedError(f"the queue {queue!r} of a run", "a step was taken from it, and there was none")
@@ -145,7 +149,7 @@ class Steps(msgspec.Struct, frozen=True):
         return replace(self, taken=taken, waiting={**self.waiting, queue: self.waiting[queue].minus(version)})
 
     def given_back(self, version: int) -> Steps:
-        """Return the queues when a step that was taken is the first of its own again."""
+        """Return the queues after a taken step was put back as the first of its queue."""
         step = self.taken.get(version)
         if step is None:
             raise DamagedError(f"step {version} of a run", "it was given back, and had not been taken")
@@ -153,7 +157,7 @@ class Steps(msgspec.Struct, frozen=True):
         return replace(self, taken=self.taken.minus(version), returned={**self.returned, step.queue: returned})
 
     def without(self, queues: Iterable[str]) -> Steps:
-        """Return the queues when some of them were cleared."""
+        """Return the queues after some of them were cleared."""
         left = set(queues)
         return replace(
             self,
@@ -163,7 +167,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Outgoing:
-    """The edges that lead out of vertices. Once they are put together, the states that come after have them too."""
+    """The edges out of vertices. They are collected at first use; later states then reuse them."""
 
     __slots__ = ("_into", "_made", "_vertices")
 
@@ -172,12 +176,12 @@ class Outgoing:
 
     @property
     def made(self) -> Edges | None:
-        """The edges by their sources, if there are any and they are put together."""
+        """The edges by their sources, if they are collected already."""
         return self._made or None
 
     @property
     def by_source(self) -> Edges:
-        """The edges by their sources: those of each in the order in which they came."""
+        """The edges by their sources; those of each source are in the order in which they were added."""
         if self._made is None:
             self._made = OrderedMap.of(_by_source(self._vertices, self._into))
         return self._made
@@ -204,7 +208,7 @@ def _by_source(vertices: OrderedMap[int, Vertex], into: Edges) -> dict[Ref, Row[
 
 
 class PastRound(NamedTuple):
-    """An earlier round as it was at a version of its stream; `leaves` are its vertices without successors."""
+    """An earlier round as of a version of its stream; `leaves` are its vertices without successors."""
 
     stream: str
     state: RunState
@@ -212,19 +216,19 @@ class PastRound(NamedTuple):
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a run at one version. Maps by vertex also hold vertices of earlier rounds."""
+    """The state of a run at one version. Maps by vertex also have vertices of earlier rounds."""
 
     version: int = 0
     opened: RunOpened | None = None
     is_closed: bool = False
-    # The version that registered the query, 0 where there is none.
+    # The version that registered the query, or 0.
     query: int = 0
-    # All that were registered, removed ones too, by version; and the newest version of each name.
+    # All registered vertices, including removed ones, by version; and the newest version of each name.
     vertices: OrderedMap[int, Vertex] = msgspec.field(default_factory=OrderedMap)
     newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
     removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
     changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
-    # Edges by their targets, without those that came with a node: the node has its sources. `out` has all of them.
+    # Edges by their targets, without those of registrations: these are in the sources of the node. `out` has all edges.
     into: Edges = msgspec.field(default_factory=OrderedMap)
     pointers: OrderedMap[Ref, None] = msgspec.field(default_factory=OrderedMap)
     # How many nodes of a type there ever were.
@@ -235,7 +239,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     # Whether vertices of earlier rounds were changed or joined, and whether an edge leads into an older vertex.
     touches_past: bool = False
     goes_backward: bool = False
-    # The earlier rounds, and what they hold; the latter is empty where only the run itself was folded.
+    # The earlier rounds, and their content; the content is empty where only the run itself was folded.
     pins: tuple[Segment, ...] = ()
     past: tuple[PastRound, ...] = ()
     out: Outgoing = msgspec.field(default_factory=lambda: Outgoing(OrderedMap(), OrderedMap()))
@@ -253,8 +257,9 @@ EMPTY = RunState()
 
 def fold(state: RunState, events: Iterable[RunEvent | RestoredRounds]) -> RunState:
     """
-    Return the state after `events`; it trusts them, since they are history. A restoration may come as
-    `RestoredRounds`, with what it names; without that `past` is left as it is.
+    Return the state after `events`, which are not checked, since they are history.
+
+    A restoration may come as `RestoredRounds`, with the rounds that it names; without them `past` stays as it is.
     """
     step = _Fold(state)
     for event in events:
@@ -263,7 +268,7 @@ def fold(state: RunState, events: Iterable[RunEvent | RestoredRounds]) -> RunSta
 
 
 class _Fold:
-    """A fold under way."""
+    """A fold in progress."""
 
     def __init__(self, state: RunState) -> None:
         self._base = state
@@ -272,7 +277,7 @@ class _Fold:
         self._vertices, self._newest = draft_of(state.vertices), draft_of(state.newest)
         self._removed, self._changes = draft_of(state.removed), draft_of(state.changes)
         self._into, made = draft_of(state.into), state.out.made
-        # Edges that nobody asked for yet are put together at the first question.
+        # Edges that were not used yet are collected at their first use.
         self._out = None if made is None else draft_of(made)
         self._pointers, self._counts, self._names = draft_of(state.pointers), dict(state.counts), state.names
         self._steps, self._messages = state.steps, draft_of(state.messages)
@@ -397,7 +402,7 @@ class _Fold:
 
 
 def is_forward(source: Ref, target: Ref) -> bool:
-    """Return whether an edge surely leads from an older vertex to a newer one, as all do that come with their node."""
+    """Return whether an edge surely leads from an older vertex to a newer one, as all edges of registrations do."""
     if source.stream == target.stream:
         return source.version < target.version
     return bool(source.stream) and not target.stream
@@ -405,7 +410,8 @@ def is_forward(source: Ref, target: Ref) -> bool:
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[RunEvent | RestoredRounds]:
     """
-    Return the events of a run as `fold` wants them: the last restoration with the rounds that it names.
+    Return the events of a run in the form that `fold` takes: the last restoration together with the rounds that it
+    names.
 
     Raises:
         DamagedError: a stream does not hold the versions that an event names.
@@ -426,15 +432,15 @@ def past_rounds(log: Seen, event: RoundsRestored) -> tuple[PastRound, ...]:
 
 
 def recorded_event(event: RunEvent | RestoredRounds) -> RunEvent:
-    """Return the event itself, without what was looked up for it."""
+    """Return the recorded event, without the rounds that were looked up for it."""
     return event.event if isinstance(event, RestoredRounds) else event
 
 
 def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ...]:
     """
-    Return the vertices of one run that have no successor in it; data too.
+    Return the vertices of one run, including data, that have no successor in it.
 
-    `gone_since` names those that others removed.
+    `gone_since` has vertices that other runs removed.
     """
     out = state.out.by_source
 

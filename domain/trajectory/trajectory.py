@@ -1,8 +1,8 @@
 """
-The graph of a run at one moment, by names: to look at, to compare and to export.
+The graph of a run at one moment, by names: to read, to compare and to export.
 
-The graph of versions is acyclic: a node that was met again is there once for each time. The graph of identities has
-each data node once, and marks the edges that then lead back.
+The graph of versions is acyclic: a node that was met again has a vertex for each time. The graph of identities has each
+data node once, and marks the edges that then lead back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class TrajectoryNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     A node: its name, type and label, the round and sub-agent that registered it, and its attributes.
 
-    `birth` is `stream@version` of the event that registered it: it stays the same when a newer node takes the name.
+    `birth` is the node's origin, `stream@version` of the event that registered it: it stays the same when a newer node
+    takes the name.
     """
 
     name: str
@@ -41,7 +42,7 @@ class TrajectoryNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TrajectoryEdge(msgspec.Struct, frozen=True, gc=False):
-    """An edge by the names of its ends; `leads_back` marks one that closes a cycle of identities."""
+    """An edge by the names of its ends; `leads_back` marks an edge that closes a cycle of identities."""
 
     source: str
     target: str
@@ -53,10 +54,10 @@ class Trajectory:
     """
     A graph that does not change: `nodes` by name in the order of registration, and `edges`.
 
-    `root` is the session's first query, `initial` the round's own, `pointers` the ends of its active branches.
+    `root` is the session's first query, `initial` the round's own query, `pointers` the ends of its active branches.
 
     Raises:
-        NodeNotFoundError: the graph has no node of the name that a call was given.
+        NodeNotFoundError: the graph has no node with the name that was given to a call.
     """
 
     def __init__(
@@ -111,29 +112,29 @@ class Trajectory:
         return _adjacent(self.nodes, ((edge.target, edge.source) for edge in self.edges))
 
     def successors(self, name: str) -> list[str]:
-        """Return the names of the nodes that an edge leads to from a node."""
+        """Return the names of the nodes with an edge from a node."""
         return list(_of(self._following, name))
 
     def predecessors(self, name: str) -> list[str]:
-        """Return the names of the nodes that an edge leads from to a node."""
+        """Return the names of the nodes with an edge to a node."""
         return list(_of(self._preceding, name))
 
     def descendants(self, name: str) -> set[str]:
-        """Return the names of the nodes to which a way leads from a node."""
+        """Return the names of the nodes with a path from a node."""
         _of(self._following, name)
         return set(reached([name], self._following.__getitem__))
 
     def ancestors(self, name: str) -> set[str]:
-        """Return the names of the nodes from which a way leads to a node."""
+        """Return the names of the nodes with a path to a node."""
         _of(self._preceding, name)
         return set(reached([name], self._preceding.__getitem__))
 
     def trimmed(self) -> Trajectory:
         """
-        Return the graph of the active branches alone.
+        Return the graph of the active branches only.
 
-        Actions from which no way leads to a pointer are left out, then what the root no longer leads to. Without
-        pointers or a root everything stays.
+        Actions without a path to a pointer are left out, then nodes without a path from the root. If the graph has no
+        pointers or no root, nothing is left out.
         """
         if not self.pointers or self.root is None:
             return self
@@ -145,7 +146,7 @@ class Trajectory:
         return self.limited_to([self.root, *reached([self.root], following.__getitem__)])
 
     def limited_to(self, names: Iterable[str]) -> Trajectory:
-        """Return the graph with these nodes and the edges between them alone."""
+        """Return the graph with only these nodes and the edges between them."""
         wanted = set(names)
         for name in wanted:
             _of(self._following, name)
@@ -159,7 +160,7 @@ class Trajectory:
 
     @cached_property
     def is_acyclic(self) -> bool:
-        """Whether no way leads from a node to itself; edges that are marked to lead back do not count."""
+        """Whether no path leads from a node to itself; edges with `leads_back` do not count."""
         forward = ((edge.target, edge.source) for edge in self.edges if not edge.leads_back)
         try:
             TopologicalSorter(_adjacent(self.nodes, forward)).prepare()
@@ -169,9 +170,9 @@ class Trajectory:
 
     def by_identity(self) -> Trajectory:
         """
-        Return the graph in which each data node is there once, in its first place and as it was last met.
+        Return the graph in which each data node occurs once, at its first place and with its last attributes.
 
-        An edge that would then close a cycle is marked: it leads back to what was there before.
+        An edge that would then close a cycle is marked: it leads back to an earlier node.
         """
         names = {name: _identity(node) for name, node in self.nodes.items()}
         # A later version replaces the attributes, and keeps the place in the order.
@@ -184,13 +185,13 @@ class Trajectory:
             pointers=(names[name] for name in self.pointers),
         )
 
-    # In other forms
+    # Other formats
 
     def to_networkx(self) -> Any:
         """
-        Return a networkx DiGraph, which is a copy.
+        Return a copy as a networkx DiGraph.
 
-        Nodes have their names, `node_type`, `run_id`, `description` and their fields, edges `edge_type` and
+        Nodes have their names, `node_type`, `run_id`, `description` and their fields; edges have `edge_type` and
         `relationship`.
 
         Raises:
@@ -202,16 +203,16 @@ class Trajectory:
             message = 'a networkx graph needs that package: pip install "refold[graph]"'
             raise ImportError(message, name="networkx") from error
         made = networkx.DiGraph(**_graph_attributes(self))
-        # As dicts, since an attribute may have any name, also that of a parameter.
+        # Given as dicts, since an attribute may have the same name as a parameter.
         made.add_nodes_from((name, _node_attributes(node)) for name, node in self.nodes.items())
         made.add_edges_from(_joined_edges(self))
         return made
 
     def to_node_link(self) -> dict[str, Any]:
         """
-        Return what networkx's `node_link_data(graph, edges="edges")` returns; this does not need networkx.
+        Return the result of networkx's `node_link_data(graph, edges="edges")`, without needing networkx.
 
-        A field `id` gives way to the node's name.
+        The key `id` has the node's name, even if the node has a field `id`.
         """
         return {
             "directed": True,
@@ -241,7 +242,7 @@ class Trajectory:
 
 
 def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """Yield each vertex to which a way leads from one of `starts`, once; a start only where a way leads back to it."""
+    """Yield each vertex with a path from one of `starts`, once; a start only if a path leads back to it."""
     seen: set[T] = set()
     waiting = list(starts)
     while waiting:
@@ -271,11 +272,11 @@ def _identity(node: TrajectoryNode) -> str:
 
 
 def _marked(graph: Trajectory, names: Mapping[str, str]) -> Iterator[TrajectoryEdge]:
-    """Yield the edges under other names of their ends, and mark those that close a cycle."""
+    """Yield the edges with new names of their ends, and mark those that close a cycle."""
     following: dict[str, list[str]] = {name: [] for name in names.values()}
     for edge in graph.edges:
         source, target = names[edge.source], names[edge.target]
-        # Nearly always the target is new and leads nowhere yet, so this is quick.
+        # Usually the target is new and has no edges yet, so this is fast.
         leads_back = source == target or source in reached([target], following.__getitem__)
         if not leads_back:
             following[source].append(target)
@@ -291,12 +292,14 @@ def _graph_attributes(graph: Trajectory) -> dict[str, Any]:
 
 
 def _node_attributes(node: TrajectoryNode) -> dict[str, Any]:
-    """Return the attributes that a node has in the seed's graph: type, round, description and fields, as copies."""
+    """Return the attributes of a node in the seed's graph: type, round, description and fields, as copies."""
     return {"node_type": node.type, "run_id": node.run_id, **thaw(node.attributes)}
 
 
 def _joined_edges(graph: Trajectory) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield source, target and attributes of the edges; a DiGraph has one edge between two nodes, with all types."""
+    """
+    Yield source, target and attributes of the edges; a DiGraph has one edge between two nodes, with all their types.
+    """
     joined: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in graph.nodes}
     for edge in graph.edges:
         known = joined[edge.source].setdefault(edge.target, {})
@@ -312,7 +315,7 @@ def _joined_edges(graph: Trajectory) -> Iterator[tuple[str, str, dict[str, Any]]
 # Drawings
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-# Without the joiners some words and emoji would be spelled wrongly.
+# Zero-width joiners stay, since some words and emoji need them.
 JOINERS = "\u200c\u200d"
 PICTURES = 0x2400
 DELETE = "\x7f"
@@ -320,16 +323,16 @@ DELETE = "\x7f"
 
 def _drawing_id(node: TrajectoryNode) -> str:
     """
-    Return the id of a node in a drawing's source: the round, the sub-agent and the version that registered it.
+    Return the id of a node in the source of a drawing: the round, the sub-agent and the version that registered it.
 
-    A name can change, when a newer node takes it; this id stays.
+    A name can change, when a newer node takes it; this id does not change.
     """
     version = node.birth.rpartition("@")[2]
     return f"r{node.run_id}s{node.sub_id}v{version}"
 
 
 def _visible(text: str) -> str:
-    """Return `text` with a sign in the place of each invisible character that has an effect; line breaks stay."""
+    """Return `text` with a sign for each invisible character that has an effect; line breaks stay."""
     if text.isprintable():
         return text
     return "".join(map(_shown, text))
@@ -355,7 +358,7 @@ DOT_SHAPES = {
     "Script": "cds",
     "Skill": "box3d",
 }
-# In a label a backslash is a command, and an ampersand may begin the name of a character.
+# In a label, a backslash begins a command, and an ampersand may begin a character entity.
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "&": "&amp;"})
 
 
@@ -376,7 +379,7 @@ def _dot_node_attributes(node: TrajectoryNode, is_pointer: bool) -> str:
 
 
 def _dot_edge_attributes(edge: TrajectoryEdge) -> str:
-    # An edge that leads back would else turn the drawing upside down.
+    # Without this, an edge that leads back would turn the drawing upside down.
     back = ", style=dashed, constraint=false" if edge.leads_back else ""
     return f"label={_dot_quoted(edge.type)}{back}"
 
@@ -397,8 +400,8 @@ MERMAID_SHAPES = {
     "Script": ("[[", "]]"),
     "Skill": ("[\\", "/]"),
 }
-# At the beginning of a line more signs mean something, as "-" and "1)" do; within a word `_` and `-` mean nothing. The
-# last two are what Mermaid puts in the place of `#` and `;` while it works.
+# The signs that have a meaning in Markdown. More signs have one at the beginning of a line, as "-" and "1)" do; within
+# a word `_` and `-` have none. Mermaid uses the last two itself in the place of `#` and `;`.
 MEANING = re.compile(r"^[\W\d_]|[!-'*+.:-<>-@\[-^`{-~ﬂ¶]|(?<![A-Za-z0-9])[_-]|[_-](?![A-Za-z0-9])")
 LINE_BREAK = "<br/>"
 
@@ -418,7 +421,7 @@ def _mermaid_statements(graph: Trajectory) -> Iterator[str]:
 
 def _arrow(edge: TrajectoryEdge) -> str:
     arrow = "-.->" if edge.leads_back else "-->"
-    # An empty label is not allowed.
+    # Mermaid allows no empty label.
     return f"{arrow}|{_mermaid_quoted(edge.type)}|" if edge.type else arrow
 
 

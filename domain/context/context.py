@@ -315,7 +315,7 @@ class Context(Generic[S]):
 
     @property
     def came_between(self) -> tuple[RecordedEvent, ...]:
-        """Events of other writers that came before those of this context's last call; else empty."""
+        """The events that other writers recorded first, if the last call of this context came second; else empty."""
         return self._journal.came_between
 
     def attach(self, log: Log, place: Place, durability: Durability, unflushed: set[Journal[Any]]) -> None:

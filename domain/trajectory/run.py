@@ -146,7 +146,7 @@ class Run(Context[RunState]):
 
     @property
     def session_id(self) -> str:
-        """The session, which joins its rounds."""
+        """The session, to which its rounds belong."""
         return self.identity.session_id
 
     @property

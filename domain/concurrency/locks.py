@@ -42,9 +42,7 @@ class Inherited(Protocol):
 
 
 class Paused(Protocol):
-    """
-    Work that a fork must not interrupt; `_fork_is_over` is called in the parent and, before all else, in the child.
-    """
+    """Work that a fork must not interrupt; `_fork_is_over` is called in the parent and, first of all, in the child."""
 
     def _before_fork(self, seconds: float) -> None:
         """Wait, at most so many seconds, until no work is in progress, and prevent new work."""

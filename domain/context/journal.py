@@ -119,7 +119,7 @@ class Journal(View[S]):
             )
         if self._is_unsettled or self._transaction is not None:
             self._settle_interrupted()
-        # Usually nothing is queued. An append then needs neither two calls nor the import of the outbox.
+        # Usually nothing is queued. An append then saves two calls and the import of the outbox.
         if self._unflushed:
             self._wait_for_queue()
         self.came_between = ()
@@ -139,10 +139,9 @@ class Journal(View[S]):
     @synchronized
     def repeated(self, call: object, idempotency_key: str | None) -> Outcome | None:
         """
-        Return the outcome of a call that was made before under its key or that of the open transaction; None for a new
-        call.
+        Return the outcome of a call that was made before under its key or the open transaction's; None for a new call.
 
-        It is for calls that need more than the state before there is a command.
+        It is for calls that must look at more than the state to make their command.
 
         Raises:
             IdempotencyError: another call was recorded under the key.
@@ -223,9 +222,7 @@ class Journal(View[S]):
         raise AssertionError("the loop returns or raises")
 
     def _wait_for_queue(self) -> None:
-        """
-        Flush if the queue is full, or if a transaction begins: queued events are recorded before it, on their own.
-        """
+        """Flush if the queue is full, or if a transaction begins: queued events are recorded before it, alone."""
         begins = self._transaction is None and self in self._unflushed and current_transaction(self.log)
         if begins or len(self._outbox) >= PENDING_MAX:
             self.flush()

@@ -98,9 +98,7 @@ class Transaction:
 
     @property
     def is_under_way(self) -> bool:
-        """
-        Whether it is open, or being committed. In its own thread, a commit is over at any later call.
-        """
+        """Whether it is open, or being committed. In its own thread, a commit is over at any later call."""
         return self.is_open or not (self._is_over or self._thread == threading.get_ident())
 
     def events_of(self, stream: str) -> list[Event]:
@@ -152,10 +150,7 @@ class Transaction:
         self._repeated.setdefault(stream, []).append(made.alone)
 
     def _calls_recorded(self, stream: str) -> int:
-        """
-        Return how many calls recorded events in a stream; counted from the events, so it is right after an interrupt
-        too.
-        """
+        """Return how many calls recorded events in a stream; counted by the events, so correct after an interrupt."""
         part = self._parts.get(stream)
         metas = () if part is None else (meta for _, meta in reversed(part.recorded))
         last = next((meta.fingerprint for meta in metas if meta.fingerprint in self._made), None)

@@ -141,9 +141,7 @@ class View(Generic[S]):
         return events + decided[max(0, after - recorded) : max(0, until - recorded)]
 
     def _known_digest(self) -> bytes:
-        """
-        Return the digest of the last event that is known to be in the log; empty where the queue may have a newer one.
-        """
+        """Return the digest of the last event known to be in the log; empty where the queue may have a newer one."""
         return b"" if self in self._unflushed else self._digest
 
     def _went_back(self, recorded: StreamEnd) -> LogWentBackError | None:
@@ -185,9 +183,7 @@ class View(Generic[S]):
         return self._folded(self.events(until=version))
 
     def recorded_past(self, version: int) -> S:
-        """
-        Return the state at a version that is in the log. It needs no lock, since a writer may hold the lock for long.
-        """
+        """Return the state at a version that is in the log. It needs no lock, which a writer may hold for long."""
         return self._folded(self.log.read_events(self.place.stream, until=version, known=StreamEnd(version)))
 
     def _folded(self, events: Sequence[Event]) -> S:

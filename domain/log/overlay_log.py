@@ -23,9 +23,7 @@ from .ports import Log, NewEvents, Pending, Range, Receipt, StreamEnd
 
 
 class OverlayLog:
-    """
-    The log below as of `moment` (a cut of it, or microseconds since 1970), and the events that were appended here.
-    """
+    """The log below as of `moment` (a cut of it, or microseconds since 1970), and the events appended here."""
 
     def __init__(self, below: Log, moment: Moment | int, system: System) -> None:
         self._below, self._moment = below, moment

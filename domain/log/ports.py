@@ -188,9 +188,7 @@ class Log(Protocol):
         """Return the events of `read` without their envelopes, which a fold does not need."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        """
-        Return the events of `read_events` for each of several ranges, with as few queries to the database as possible.
-        """
+        """Return the events of `read_events` for each of several ranges, with few queries to the database."""
 
     def recorded_under(self, stream: str, key: str) -> list[RecordedEvent]:
         """Return the events of a stream that were appended under an idempotency key, if there are any."""
@@ -281,9 +279,7 @@ class LiveLog(Log, PagedLog, Protocol):
         """
 
     def damaged_rows(self) -> Iterable[DamagedError]:
-        """
-        Return an error for each row beside the events (names of types, keys) that is missing or does not match them.
-        """
+        """Return an error for each row beside the events (type names, keys) that is missing or does not match them."""
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
         """Yield the stored row of every idempotency key, in no order."""

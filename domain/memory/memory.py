@@ -335,9 +335,7 @@ class Memory:
         return await self._changed(lambda: self._refreshed(scope).restore(key, idempotency_key=idempotency_key))
 
     def at(self, moment: int | str | datetime | Moment) -> MemoryAt:
-        """
-        Return the memory as it was at a time or a position of the log; a version or a name is applied to each scope.
-        """
+        """Return the memory as it was at a time or a position of the log; a version or a name applies to each scope."""
         return MemoryAt(self, moment)
 
     async def _read(self, scope: str, read: Callable[[MemoryScope], T]) -> T:

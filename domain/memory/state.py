@@ -27,9 +27,7 @@ class Held(NamedTuple):
     event: MemoryRemembered
 
     def record_in(self, scope: str) -> MemoryRecord:
-        """
-        Return the record as its user sees it. Each call makes a new object, so a user's change affects nothing else.
-        """
+        """Return the record as users see it. Each call makes a new object, so a user's change affects nothing else."""
         event = self.event
         content = event.value
         return MemoryRecord(
@@ -96,9 +94,7 @@ def _resolved(log: Seen, event: MemoryRestored) -> Resolved:
 
 
 def fold(state: MemoryState, events: Iterable[MemoryEvent | Resolved]) -> MemoryState:
-    """
-    Return the state after `events`, which are not checked, since they are history. A restoration comes as `Resolved`.
-    """
+    """Return the state after `events`, which are history and not checked. A restoration comes as `Resolved`."""
     step = _Fold(state)
     for event in events:
         step.apply(event)

@@ -171,9 +171,7 @@ class NotAnItemError(RefusedError, TypeError):
 
 
 class HooksShown:
-    """
-    The hooks of a view, which are those of the container that it shows. A changeable container hides this attribute.
-    """
+    """The hooks of a view, those of the container that it shows. A changeable container hides this attribute."""
 
     def __get__(self, container: Container[Any] | None, _kind: object) -> HooksShown | FrozenList[Hook]:
         return self if container is None else FrozenList(vars(container._shows)["hooks"])

@@ -239,9 +239,7 @@ class Merging(Change):
         self._current: list[ContextItem[Any]] = []
 
     def call(self) -> object:
-        """
-        Return the other side and the rule; for a detached container, whose name identifies nothing, also its items.
-        """
+        """Return the other side and the rule; for a detached one, whose name identifies nothing, also its items."""
         other, rule = self._other, self._rule
         held = other.added_events() if other.is_detached and other.log is not self._log else None
         return ("merge", other.stream, other._version_asked, held, rule if isinstance(rule, str) else "function")

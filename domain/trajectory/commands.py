@@ -47,9 +47,7 @@ class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    Register a query or a node as it was in another store: with edges from `sources`, if any, and all its attributes.
-    """
+    """Register a query or a node as it was elsewhere: with edges from `sources`, if any, and all its attributes."""
 
     type: str
     label: str

@@ -79,9 +79,7 @@ def name_of(event: NodeEvent) -> str:
 
 
 def value_text(value: Any, write: WriteJson) -> str:
-    """
-    Return an attribute's value: a text as it is, any other value or an empty text as JSON, so that it can be seen.
-    """
+    """Return an attribute's value: a text as it is if it is not empty, any other value as JSON."""
     return value if isinstance(value, str) and value else write(value)
 
 

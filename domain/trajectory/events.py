@@ -37,9 +37,7 @@ class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"
 
 
 class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """
-    A vertex was added to the graph. `fields` is a JSON object: the fields that its type requires, and further ones.
-    """
+    """A vertex was added to the graph. `fields` is a JSON object: the fields its type requires, and further ones."""
 
     label: str
     description: str = ""

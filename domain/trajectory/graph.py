@@ -74,9 +74,7 @@ class RunGraph:
         return next((ref for ref in self.ever_named(name) if self.is_there(ref)), None)
 
     def _vertices_of_name(self, name: str, number: int | None = None) -> Iterator[Ref]:
-        """
-        Yield the vertices that a plain name, or one with a number, may mean: the newest first, including removed ones.
-        """
+        """Yield the vertices that a plain name, or one with a number, may mean: newest first, with removed ones."""
         counts = [_count(state, name) for _, state in self.rounds]
         before = sum(counts)
         for (stream, state), count in zip(reversed(self.rounds), reversed(counts), strict=True):
@@ -102,9 +100,7 @@ class RunGraph:
         return list(self._vertices_of_name(node_name(node_type, label)))[::-1]
 
     def name_of(self, ref: Ref) -> str:
-        """
-        Return the name of a vertex: the plain one if it is the newest with this name, else the name with its number.
-        """
+        """Return the name of a vertex: the plain one if it is the newest with it, else the name with its number."""
         return self._vertex(ref).name if self.is_newest(ref) else self.numbered_name_of(ref)
 
     def numbered_name_of(self, ref: Ref) -> str:

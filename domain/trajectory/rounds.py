@@ -99,9 +99,7 @@ def names_in_round(nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def are_same(given: RoundRecord, present: RoundRecord) -> bool:
-    """
-    Return whether two records have the same content. Actors do not count, nor times that one of the two does not know.
-    """
+    """Return whether two records have the same content, except for actors and for times that one of them lacks."""
     return (
         len(given.nodes) == len(present.nodes)
         and all(map(_is_same_node, *(sorted(one.nodes, key=attrgetter("name")) for one in (given, present))))

@@ -580,9 +580,7 @@ class Run(Context[RunState]):
                         await self._describe(ref, asking)
 
     def _request_portrait(self, ref: Ref, model: str | None) -> str | None:
-        """
-        Record that a model is asked; return the reference of that event, or None if the node needs no description.
-        """
+        """Record that a model is asked; return the reference of that event, or None if no answer is needed."""
         before = self.version
         if not self._record(RequestPortrait(ref, model), None, None, catch_up=True).events:
             return None
@@ -783,9 +781,7 @@ class Run(Context[RunState]):
     def _beyond_tables(
         self, start: Ref, edges_of: Callable[[Ref], Iterable[Edge]], wanted: Container[str]
     ) -> list[BaseIR]:
-        """
-        Return the neighbours of a vertex that have one of the `wanted` types, and such neighbours of adjacent tables.
-        """
+        """Return the neighbours of a vertex that are of `wanted` types, and such neighbours of adjacent tables."""
         graph = self._graph
         found: dict[Ref, None] = {}
         waiting, seen = deque([start]), {start}

@@ -297,9 +297,7 @@ def _node_attributes(node: TrajectoryNode) -> dict[str, Any]:
 
 
 def _joined_edges(graph: Trajectory) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """
-    Yield source, target and attributes of the edges; a DiGraph has one edge between two nodes, with all their types.
-    """
+    """Yield source, target and attributes of the edges; a DiGraph has one edge between two nodes, with all types."""
     joined: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in graph.nodes}
     for edge in graph.edges:
         known = joined[edge.source].setdefault(edge.target, {})

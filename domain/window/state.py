@@ -110,9 +110,7 @@ def recorded_event(event: WindowEvent | Resolved) -> WindowEvent:
 
 
 def fold(state: WindowState, events: Iterable[WindowEvent | Resolved]) -> WindowState:
-    """
-    Return the state after `events`, which are not checked, since they are history. A restoration comes as `Resolved`.
-    """
+    """Return the state after `events`, which are history and not checked. A restoration comes as `Resolved`."""
     step = _Fold(state)
     for event in events:
         step.apply(event)

@@ -102,6 +102,7 @@ class MemoryScope(Context[MemoryState]):
             first_at=_microseconds(record.timestamp),
             now=int(self._home.system.now() * 1_000_000),
         )
+        # A repeated call has other times, but it is the same call.
         made_up = ("now",) if "timestamp" in record.model_fields_set else ("now", "first_at")
         call = Without(command, *made_up)
         self._record(command, expected_version, idempotency_key, catch_up=True, call=call)

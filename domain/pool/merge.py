@@ -100,8 +100,10 @@ def merged_pool(
     for item_id in dict.fromkeys([*base.refs, *their_refs]):
         our, their = our_refs.get(item_id), their_refs.get(item_id)
         before = base.refs.get(item_id)
+        # The other side did not change the item, both have the same item, or it left there only to make room.
         if their in (before, our) or _is_for_room(theirs, item_id, their):
             continue
+        # Only the other side changed the item.
         if our == before or _is_for_room(ours, item_id, our):
             merge.take(item_id)
             continue

@@ -216,6 +216,7 @@ def _add(kind: Kind, items: Sequence[AddedEvent], state: ContainerState) -> Even
     rest = iter(items)
     while batch := list(islice(rest, state.limit or len(items))):
         added = _added(kind, batch, state)
+        # The state is folded on only if there is more than one batch.
         state = fold(state, added) if len(items) > len(batch) else state
         events += added
     return events
@@ -232,6 +233,7 @@ def _added(kind: Kind, batch: Sequence[AddedEvent], state: ContainerState) -> Ev
             added = [*_evicted(kind, overflow(state, 1), "limit"), item]
         else:
             added = [_replacing(item, old)]
+        # Later items may replace earlier ones of the batch, so they are decided on the state with these.
         state = fold(state, added) if len(batch) > 1 else state
         events += added
     return events

@@ -24,8 +24,8 @@ class CatalogueRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     One context. `key` is its stream; times are in microseconds since 1970, UTC; an empty text is "not given".
 
-    `items`, `turns` and `tokens` count what can be seen, and of a run `items` the nodes that it registered and did not
-    remove; `parent` is `stream@version` of what it was forked from.
+    `items`, `turns` and `tokens` count the visible items. For a run, `items` counts the nodes that it registered and
+    did not remove. `parent` is `stream@version` of the context that it was forked from.
     """
 
     key: str
@@ -55,7 +55,7 @@ class Catalogue:
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the stream of the event."""
-        # What a store says of itself is no context.
+        # The stream of named moments is not a context.
         return () if event.stream == MOMENTS else (event.stream,)
 
     def evolve(self, key: str, row: CatalogueRow | None, event: RecordedEvent) -> CatalogueRow:
@@ -70,7 +70,7 @@ class Catalogue:
         for event in events:
             recorded = event.event
             if isinstance(recorded, ITEM_EVENTS):
-                # Nearly all events are items, and a rebuild goes through all of them.
+                # Checked first because nearly all events are items.
                 items += 1
                 turns += isinstance(recorded, MessageAdded) and recorded.role == "user"
                 tokens += estimate_tokens(recorded)
@@ -94,7 +94,7 @@ class Catalogue:
 
 
 def change_of(event: object) -> Totals | None:
-    """Return by how much an event makes its context grow or shrink; None where it does not."""
+    """Return how much an event adds to the totals of its context, or takes away; None if it changes nothing."""
     if isinstance(event, ItemInserted):
         return totals_of(event.item)
     if isinstance(event, QueueAppended | PoolAdded):
@@ -102,13 +102,13 @@ def change_of(event: object) -> Totals | None:
     if isinstance(event, NodeEvent):
         return A_NODE
     if isinstance(event, NodeRemoved):
-        # A node of an earlier round counts where it was registered.
+        # A node of an earlier round is counted in the run that registered it.
         return None if event.node.stream else -A_NODE
     return getattr(event, "change", None)
 
 
 def _origin(first: object) -> dict[str, str]:
-    """Return what the first event of a stream says of where its context comes from."""
+    """Return the owner, the agent and the parent of a context, as the first event of its stream gives them."""
     origin = {field: getattr(first, field, None) or "" for field in ("user", "session", "agent")}
     if isinstance(first, Forked | BranchedEvent):
         return {**origin, "parent": f"{first.parent}@{first.version}"}

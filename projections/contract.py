@@ -1,8 +1,8 @@
 """
-What a projection is: a pure fold of recorded events into rows, one row per key.
+The contract of projections: a projection is a pure fold of recorded events into rows, one row per key.
 
-The runner asks for the keys an event touches, hands over their rows, and stores what comes back together with
-the checkpoint, in one transaction. A projection so knows nothing of databases, pages or crashes.
+The runner asks the projection for the keys that an event changes and passes it their rows. It stores the returned
+rows and the checkpoint in one transaction. So a projection does not deal with databases, pages or crashes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Row = msgspec.Struct
 
 class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A row that can be found by its words: a projection with such rows is indexed, whatever else they have.
+    A row that can be found by its words: the store keeps a full-text index of a projection with such rows.
 
-    It was made from version `version` of `stream`; `words` are those of `refold.projections.words.words_of`.
+    The row was made from version `version` of `stream`; `words` are those of `refold.projections.words.words_of`.
     """
 
     key: str
@@ -34,7 +34,7 @@ class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchQuery(NamedTuple):
-    """Rows that have all `terms`; only those of a kind, or of streams up to a version, where that is given."""
+    """A query for the rows with all `terms`; it can be limited to a kind, or to streams up to a version each."""
 
     terms: Sequence[Term]
     limit: int
@@ -43,7 +43,7 @@ class SearchQuery(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A row that a search found. A higher rank fits better, than another row for the same query in the same store."""
+    """A row that a search found. A higher rank fits better; compare ranks only within one query of one store."""
 
     row: Any
     rank: float
@@ -53,7 +53,7 @@ class Projection(Protocol):
     """
     A fold into rows of type `row`, a Struct of str, int, float and bytes fields whose first field is `key`.
 
-    `name` is the table's name; `version` rises when the meaning of the rows changes: then they are made anew.
+    `name` is the name of the table. `version` rises when the meaning of the rows changes; the rows are then rebuilt.
     """
 
     @property
@@ -75,21 +75,21 @@ class Projection(Protocol):
         """
         Return the row under `key` after `event`; `row` is the one before it, None where there was none.
 
-        None comes back where there is none now either: an event may name what lies in another projection.
+        Returns None if there is still no row: an event may name something that belongs to another projection.
         """
 
 
 @runtime_checkable
 class BulkProjection(Projection, Protocol):
-    """A projection with a shorter way for many events at once, as they come when it is made anew."""
+    """A projection that can fold many events of one key at once; this makes a rebuild faster."""
 
     def evolve_all(self, key: str, row: Any | None, events: Sequence[RecordedEvent]) -> Row | None:
-        """Return what `evolve` returns after each of `events` in turn; there is at least one."""
+        """Return the row that `evolve` returns after the last of `events`; there is at least one event."""
 
 
 @runtime_checkable
 class SelectiveProjection(Projection, Protocol):
-    """A projection that only some types of events concern; the others cost it nothing."""
+    """A projection that folds only some types of events; the others cost it nothing."""
 
     @property
     def events(self) -> frozenset[type[Event]]:
@@ -99,25 +99,25 @@ class SelectiveProjection(Projection, Protocol):
 @runtime_checkable
 class StoppableProjection(Projection, Protocol):
     """
-    A projection that says what becomes of an event that it cannot fold, or that cannot be read.
+    A projection that chooses how to handle an event that it cannot fold, or that cannot be read.
 
-    It goes on without it where this is `set_aside`, as it does where nothing is said: the event is kept in the list of
-    those that the rows are made without. With `stop` it stops before the event until it is mended.
+    With `set_aside`, the default of other projections, it goes on without the event, and the store lists the event as
+    set aside. With `stop` it stops before the event until the fault is repaired.
     """
 
     @property
     def on_fault(self) -> Literal["set_aside", "stop"]:
-        """The new row."""
+        """The way to handle such an event."""
 
 
 @runtime_checkable
 class PartitionableProjection(Projection, Protocol):
     """
-    A projection that several processes can make anew together, if it says so.
+    A projection that several processes can rebuild together, if `stays_in_slice` is True.
 
-    Each of its rows is made from events of one slice alone: of the contexts of a session, or of one and its forks.
+    Each of its rows is then made from events of one slice only: a session's contexts, or one context and its forks.
     """
 
     @property
     def stays_in_slice(self) -> bool:
-        """Whether that is so."""
+        """Whether each row is made from events of one slice only."""

@@ -1,9 +1,9 @@
 """
-From which version to which was it held? One row for each entry of a queue or a pool that its own events name.
+From which version to which was an entry held? One row for each entry of a queue or a pool that its own events name.
 
-What a branch begins with, and what a merge takes, is not copied: one row, a mark, says what came, however much it is.
-What comes back has a mark as well, since it comes back as the newest, in the order in which it was named. A cleared
-container is a mark, too. `refold.infrastructure.queries.entries` joins all that.
+The entries that a branch begins with, or that a merge takes, are not copied. One row, a mark, names all of them.
+Restored entries have a mark as well, because they come back as the newest, in the order in which they were named.
+Clearing a container makes a mark, too. `refold.infrastructure.queries.entries` joins entries and marks.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class EntryRow(IntervalRow, frozen=True):
     An entry of a queue or a pool, or a mark: `type` is branched, merged, restored or cleared, `brought` is `came_with`.
 
     The `type` of an entry is `text`, `json`, or `module:name` of the class of its content. Its `description` is on one
-    line, and cut where it is long; `agent` is who recorded it. `v0` is 0 where it came with a branch or a merge, and
-    `v1` where it left with a mark: with the next `cleared`, or because what a merge took has its id.
+    line, and cut if it is long; `agent` recorded it. `v0` is 0 if the entry came with a branch or a merge. `v1` is 0
+    also if the entry left with a mark: with the next `cleared`, or because a merge took an entry with the same id.
 
-    A version's name has a row: `type` is named, `item` the name, `v0` the version that it stands for by now.
+    The name of a version has a row, too: `type` is named, `item` is the name, `v0` the version that it names now.
     """
 
     description: str = ""
@@ -60,8 +60,9 @@ class EntryRow(IntervalRow, frozen=True):
 
 class Came(msgspec.Struct, frozen=True, array_like=True):
     """
-    What a branch began with: the newest that `parent` had, as many as `limit`; or `items`, which a merge took or which
-    came back.
+    The entries that came with a mark.
+
+    For a branch they are the newest entries of `parent`, at most `limit`. For a merge or a restore they are `items`.
     """
 
     parent: Segment | None = None
@@ -83,7 +84,7 @@ class Entries:
     ))  # fmt: skip
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the entry that the event brought, those that it let go of or took back, and its mark."""
+        """Return the keys of the entry that the event added, of the entries it removed or restored, and of its mark."""
         recorded, stream = event.event, event.stream
         keys = [item_key(stream, ref) for ref in _touched(recorded)]
         match recorded:
@@ -106,7 +107,7 @@ class Entries:
         row = row or EntryRow(key=key, context=stream, birth=birth_in(key, stream))
         if isinstance(recorded, RestoredEvent):
             return returned(row, event.version)
-        # What a merge took back has left once more, and its row did not hear of its coming.
+        # The entry came back with a merge, which did not change its row. It leaves a second time with this event.
         row = row if row.v1 == STILL_THERE else returned(row, 0)
         by = left_by(recorded)
         assert by is not None, "an event that names an entry adds it, takes it back or lets go of it"
@@ -114,17 +115,17 @@ class Entries:
 
 
 def came_with(row: EntryRow) -> Came:
-    """Return what came, by its mark."""
+    """Return the entries that came with a mark."""
     return msgspec.msgpack.decode(row.brought, type=Came)
 
 
 def names_prefix(context: str) -> str:
-    """Return what the keys of the names of a container's versions begin with."""
+    """Return the prefix of the keys of a container's named versions."""
     return f"{context}@~"
 
 
 def _touched(event: Event) -> Iterable[Ref]:
-    """Return the entries that an event names which left with it, or came back."""
+    """Return the entries that left or came back with an event, as far as the event names them."""
     left = left_by(event)
     return refs_of(event.items if isinstance(event, RestoredEvent) else (left and left.items) or ())
 

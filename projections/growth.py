@@ -1,7 +1,7 @@
 """
-How much did a context hold at a version? One row for every 512 versions: by how much they made it grow.
+How much did a context hold at a version? One row for every 512 versions: how much they added to its totals.
 
-What was held at any version is then a sum of a few rows and the events behind them, however long the context is.
+The totals at any version are the sum of a few rows and of the events after them, however long the context is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ GROWTH_EVENTS = 512
 
 class GrowthRow(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Neighbouring versions of a context, and by how much they changed what it holds.
+    A block of 512 versions of a context, and how much they changed its totals.
 
-    `key` is the stream, `@`, which no id has, and the number of the 512 versions, counted from 0.
+    `key` is the stream, `@`, which no id has, and the number of the block, counted from 0.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Growth:
     stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the 512 versions that the event belongs to."""
+        """Return the key of the block of 512 versions that the event belongs to."""
         return (growth_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
 
     def evolve(self, key: str, row: GrowthRow | None, event: RecordedEvent) -> GrowthRow:
@@ -62,12 +62,12 @@ class Growth:
 
 
 def growth_key(stream: str, number: int) -> str:
-    """Return the key of the row for some versions of a stream; the keys of a stream are in the order of versions."""
+    """Return the key of a block of versions of a stream; the keys of a stream are in the order of its versions."""
     return version_key(stream, number)
 
 
 def growth_of(events: Sequence[object]) -> Totals:
-    """Return by how much events change what their context holds."""
+    """Return how much events change the totals of their context."""
     items = turns = tokens = 0
     for event in events:
         change = totals_of(event) if isinstance(event, ITEM_EVENTS) else change_of(event)

@@ -1,8 +1,8 @@
 """
-The intervals of items: from which version to which each was in its context, whatever kind of context that is.
+The intervals of items: from which version to which each item was in its context, for every kind of context.
 
-A context's rows lie together under its stream's id. An item has a row where its context's own events name it; a mark
-is the row of an event that concerns many items at once.
+The keys of a context's rows begin with its stream. An item has a row if an event of this context names it. A mark is
+the row of an event that concerns many items at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ R = TypeVar("R", bound="IntervalRow")
 
 class IntervalRow(msgspec.Struct, frozen=True):
     """
-    An item in a context, from version `v0` on and before `v1`, the event of which took it out; or a mark.
+    An item in a context, or a mark. The item was there from version `v0` until before `v1`, which removed it.
 
-    `v1` is 0 where no event named it again, `v0` where no event of the context named it when it came. `earlier` is
-    JSON: the intervals before this one, each `[v0, v1, how, reason]`. `birth` is `stream@version` of the event that
-    made the item. An item from elsewhere has no `type` and no `item` here; its row at its birth has.
+    `v1` is 0 if no event removed the item by name; `v0` is 0 if no event of the context named the item when it came.
+    `earlier` is JSON: the intervals before this one, each `[v0, v1, how, reason]`. `birth` is the item's origin:
+    `stream@version` of the event that first recorded it. An item with its origin in another context has no `type` and
+    no `item` here; the row in that context has them.
 
-    A mark has a `type` of its own, its version as `v0`, and in `brought` what came with its event.
+    A mark has a `type` of its own and its version as `v0`. `brought` holds the items that came with its event.
     """
 
     key: str
@@ -45,7 +46,7 @@ class IntervalRow(msgspec.Struct, frozen=True):
 
 
 class StoredInterval(msgspec.Struct, frozen=True, array_like=True):
-    """From which version to which, and how it ended."""
+    """An interval of versions, and how it ended."""
 
     v0: int
     v1: int = STILL_THERE
@@ -54,35 +55,35 @@ class StoredInterval(msgspec.Struct, frozen=True, array_like=True):
 
 
 def intervals_of(row: IntervalRow) -> list[StoredInterval]:
-    """Return the intervals of a row, the last one last."""
+    """Return the intervals of a row, the oldest first."""
     last = StoredInterval(row.v0, row.v1, row.how, row.reason)
-    # Nearly all rows have one.
+    # Nearly all rows have one interval, so JSON is decoded only for the others.
     return [last] if row.earlier == "[]" else [*msgspec.json.decode(row.earlier, type=list[StoredInterval]), last]
 
 
 def left(row: R, version: int, how: str, reason: str) -> R:
-    """Return a row whose last interval ended with a version."""
+    """Return a row with the end of its last interval set to a version."""
     return msgspec.structs.replace(row, v1=version, how=how, reason=reason)
 
 
 def returned(row: R, version: int) -> R:
-    """Return a row with another interval, from a version on."""
+    """Return a row with one more interval, which begins with a version."""
     earlier = msgspec.json.encode(intervals_of(row)).decode()
     return msgspec.structs.replace(row, v0=version, v1=STILL_THERE, how="", reason="", earlier=earlier)
 
 
 def bringing(row: R, kind: str, brought: msgspec.Struct, how: str = "") -> R:
-    """Return the mark of an event that brought many items."""
+    """Return a mark that holds the items that came with its event."""
     return msgspec.structs.replace(row, type=kind, how=how, brought=msgspec.msgpack.encode(brought))
 
 
 def rows_prefix(context: str) -> str:
-    """Return what the keys of all rows of a context begin with; an id may hold a blank, but no `@`."""
+    """Return the prefix of the keys of all rows of a context. It is unique: an id may hold a blank, but no `@`."""
     return f"{context}@"
 
 
 def item_key(context: str, ref: Ref) -> str:
-    """Return the key of an item that an event of `context` names; its own ones stand in the order of their births."""
+    """Return the key of an item that an event of `context` names; the context's own items are ordered by origin."""
     stream = "" if ref.stream == context else ref.stream
     return version_key(f"{context}@{stream}", ref.version)
 
@@ -93,6 +94,6 @@ def mark_key(context: str, version: int) -> str:
 
 
 def birth_in(key: str, context: str) -> str:
-    """Return the birth of the item that has a key among the rows of a context."""
+    """Return the origin of an item, given the key of its row in a context."""
     stream, _, version = key.removeprefix(rows_prefix(context)).rpartition("@")
     return f"{stream or context}@{int(version)}"

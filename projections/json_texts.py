@@ -37,7 +37,7 @@ RUN_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, Mes
 
 
 class RunTexts(NamedTuple):
-    """The label of the node that an event registered, or the id of its message, and the texts of the event."""
+    """The texts of an event, and their name: the label of the node that it registered, or the id of its message."""
 
     name: str
     texts: tuple[str, ...]
@@ -47,7 +47,7 @@ def texts_of_run_event(event: NodeEvent | NodeChanged | PortraitWritten | Messag
     """Return the texts of an event; those of a change are the new ones."""
     match event:
         case NodeEvent(label=label, description=description, fields=fields):
-            # The names of fields are those of the type, and would find every node of it.
+            # Names of fields are left out: all nodes of a type share them, so a search would find all these nodes.
             return RunTexts(label, (label, description, *map(_text_of, parse_json(fields).values())))
         case NodeChanged(changes=changes):
             return RunTexts("", tuple(_text_of(parse_json(one.new)) for one in changes))
@@ -58,7 +58,7 @@ def texts_of_run_event(event: NodeEvent | NodeChanged | PortraitWritten | Messag
 
 
 def _texts_in(content: Any) -> Iterator[str]:
-    """The texts of a message's content; its other parts are pictures and the like."""
+    """Yield the texts of a message's content; its other parts, such as images, are skipped."""
     for part in content if isinstance(content, list) else [content]:
         text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str):
@@ -66,5 +66,5 @@ def _texts_in(content: Any) -> Iterator[str]:
 
 
 def _text_of(value: Any) -> str:
-    # The success of an action is no text.
+    # A boolean, such as the success of an action, is not text.
     return "" if value is None or isinstance(value, bool) else "\n".join(leaves_of(value))

@@ -1,8 +1,8 @@
 """
-What comes from what? One row for each edge of the graph of forks and merges: from one context to another.
+From which contexts does a context come? One row for each edge of the graph of forks and merges.
 
-A context that was adopted from another log came with its past, and no event says from where; what it was forked from,
-and what was merged into it, has edges.
+A context that was adopted from another log has no edge for this, because no event names the other log. Its forks and
+merges have edges as usual.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .rows import envelope_columns, version_key
 
 class LineageRow(msgspec.Struct, frozen=True, kw_only=True):
     """
-    An edge: `target` at `target_version` has something of `source` at `source_version`. Both are streams.
+    An edge: `target` at `target_version` took something from `source` at `source_version`. Both are streams.
 
     `kind` is `forked`, `branched` (queues and pools), `merged` or `restored` (a run goes back over an earlier round);
     `how` says how a chat was forked or merged, and is empty elsewhere. The event is `target@target_version`; `lane`
@@ -55,7 +55,7 @@ class Lineage:
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the edges that the event brought, those into a context in the order of its versions."""
+        """Return the keys of the edges that the event adds; the keys of a target are in the order of its versions."""
         sources = _sources(event.event)
         return [f"{version_key(event.stream, event.version)}/{place:06}" for place in range(len(sources))]
 

@@ -1,7 +1,7 @@
 """
-How much is in the log, of what, and when? One row for every 1,024 positions of a slice.
+How many events of each type are in the log, and when were they recorded? One row for every 1,024 positions of a slice.
 
-Counting a million events takes a second, adding up a thousand rows a millisecond.
+To count a million events takes a second; to add up a thousand rows takes a millisecond.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..domain.chat.events import added_item
 from ..domain.log.envelope import Event, RecordedEvent
 
 ROLLUP_EVENTS = 1_024
-# What people and models wrote, and functions returned; names and ids are not text.
+# Fields with text from people, models and functions; names and ids do not count as text.
 TEXT_FIELDS = ("content", "arguments", "output", "instructions", "reason")
 
 
 class RollupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """1,024 neighbouring events. Times are in microseconds since 1970, UTC; `counts` is JSON: event tag, number."""
+    """A block of 1,024 positions. Times are in microseconds since 1970, UTC; `counts` is JSON: numbers by event tag."""
 
     key: str
     lane: int
@@ -40,7 +40,7 @@ class Rollup:
     row = RollupRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the block of 1,024 positions that the event lies in."""
+        """Return the key of the block of 1,024 positions that holds the event."""
         position = event.position
         return (f"{position.slice}/{(position.number - 1) // ROLLUP_EVENTS}",)
 
@@ -51,7 +51,7 @@ class Rollup:
         if row is None:
             lane, _, block = key.partition("/")
             row = RollupRow(key=key, lane=int(lane), block=int(block), first_at=events[0].recorded_at)
-        # Counts are read and written once for all events.
+        # The JSON of counts is decoded and encoded once for all events.
         counts = Counter(counts_by_type(row))
         counts.update(str(event.event.__struct_config__.tag) for event in events)
         return msgspec.structs.replace(
@@ -64,12 +64,12 @@ class Rollup:
 
 
 def counts_by_type(row: RollupRow) -> dict[str, int]:
-    """Return the numbers of events in a block by their tags."""
+    """Return the numbers of events in a block, by tag."""
     return msgspec.json.decode(row.counts, type=dict[str, int])
 
 
 def _texts(event: Event) -> Iterator[object]:
-    """The texts of an event, and of the item that it brought, which may lie within it."""
+    """Yield the texts of an event and of the item that it added; the item may be a field of the event."""
     item = added_item(event)
     for source in (event,) if item is None or item is event else (event, item):
         for field in TEXT_FIELDS:

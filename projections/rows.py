@@ -1,9 +1,9 @@
 """
-Keys and columns that rows of several projections have.
+Keys and columns that several projections share.
 
-A version is in keys with leading zeros, so that keys stand in its order. A text of any length and kind is in keys as
-its digest; a column has the text itself. The rows of a session, a round, a run or a node are a range of keys: a vertex
-is named by its run's stream and version, as events name it.
+A key holds a version with leading zeros, so that keys sort in the order of versions. A key holds the digest of a text
+that may have any length and characters; a column holds the text itself. The rows of a session, a round, a run or a
+node are a range of keys, because the key of a vertex is its run's stream and its version, as events name it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..domain.trajectory.identity import KIND, RunId, run_id_of
 
 VERSION_DIGITS = 10
 DIGEST_BYTES = 12
-# The streams of a page: an event after the other is about the same few runs.
+# Enough for the streams of a page: events that follow each other are about the same few runs.
 STREAMS_KEPT_MAX = 1_024
-# What a column of a table can hold.
+# The largest number that a column of a table can hold.
 NUMBER_MAX = (1 << 63) - 1
 
 
@@ -37,7 +37,7 @@ def vertex_key(stream: str, ref: Ref) -> str:
 
 
 def envelope_columns(event: RecordedEvent) -> dict[str, Any]:
-    """Return the columns that say where, when and by whom an event was recorded; an empty text is "not given"."""
+    """Return the columns for where, when and by whom an event was recorded; an empty text is "not given"."""
     meta, position = event.meta, event.position
     return {
         "lane": position.slice,
@@ -50,7 +50,7 @@ def envelope_columns(event: RecordedEvent) -> dict[str, Any]:
 
 
 def place_in(key: str) -> tuple[str, int]:
-    """Return the stream and the version that the key of a vertex, or the reference of an event, is made of."""
+    """Return the stream and the version in the key of a vertex, or in the reference of an event."""
     stream, _, version = key.rpartition("@")
     return stream, int(version)
 
@@ -62,13 +62,13 @@ def reference_of(key: str) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return a text as a key has it."""
+    """Return the digest of a text, for use in a key."""
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 @lru_cache(STREAMS_KEPT_MAX)
 def run_of(stream: str) -> RunId | None:
-    """Return which run a stream holds; None where its name does not say so."""
+    """Return the run of a stream; None if the stream is not the stream of a run."""
     kind, context_id = split_stream_id(stream)
     if kind != KIND:
         return None
@@ -82,7 +82,7 @@ def run_of(stream: str) -> RunId | None:
 
 def runs_prefix(user_id: str, session_id: str, run_id: int | None, sub_id: int | None) -> str:
     """
-    Return what the keys of all vertices of a session begin with, of a round, or of one agent's round.
+    Return the prefix of the keys of all vertices of a session, of a round, or of one agent's round.
 
     Raises:
         InvalidInputError: a part that cannot be one.

@@ -1,11 +1,12 @@
 """
-Where was it said? One row for each item that an event brought into the world, with its words.
+Which items contain these words? One row for each item, at the event that first recorded it, with its words.
 
-What left the view stays findable: nothing is lost. The rows do not say whether an item can be seen now, since that
-is no matter of the item: forks and merges show what other contexts recorded, and each lets go of it for itself. To
-clear a context would touch every row of it. Who has found an item looks at the context.
+An item that left the view can still be found. The rows do not say whether an item is visible now. Visibility differs
+from context to context: forks and merges show items that other contexts recorded, and each context removes them for
+itself. Also, clearing a context would change every row of it. To learn whether a found item is visible, look at the
+context.
 
-Rows hold words and no text: the text is in the log, where `passage_of` reads it.
+Rows hold words only. The text is in the log, where `passage_of` reads it.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from .json_texts import RUN_EVENTS, leaves_of, texts_of_run_event
 
 
 class SearchRow(SearchedRow, frozen=True, kw_only=True):
-    """One item. `key` is the `stream@version` that brought it; `item` is its id, empty where it has none."""
+    """One item. `key` is `stream@version` of its event; `item` is its id, empty if it has none."""
 
     item: str
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """
-    An item that was found: `version` of the context brought it into the world.
+    An item that was found; it was first recorded with `version` of the context.
 
-    `item` is its id, empty where it has none. `snippet` is a piece of its text, on one line. A higher `rank` fits
-    better; it says nothing beside another query's, or another database's.
+    `item` is its id, empty if it has none. `snippet` is a piece of its text, on one line. A higher `rank` fits better.
+    Ranks of different queries or databases cannot be compared.
     """
 
     kind: str
@@ -65,12 +66,12 @@ class Search:
     row = SearchRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the place of the event, if it brought an item."""
+        """Return the reference of the event if it added an item."""
         source = _SOURCES.get(type(event.event))
         return () if source is None or source.item_of(event.event) is None else (event.reference,)
 
     def evolve(self, key: str, row: SearchRow | None, event: RecordedEvent) -> SearchRow:
-        """Return the row of the item that `event` brought."""
+        """Return the row of the item that `event` added."""
         passage = passage_of(event.event)
         assert passage is not None
         return SearchRow(
@@ -85,7 +86,7 @@ class Search:
 
 
 def passage_of(event: Event) -> Passage | None:
-    """Return the item that an event brought into the world, and what it says; None where it brought none."""
+    """Return the id and the text of the item that an event added; None if it added none."""
     source = _SOURCES.get(type(event))
     item = None if source is None else source.item_of(event)
     if source is None or item is None:
@@ -103,14 +104,14 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _readable(text: str) -> str:
-    r"""Return a text; of JSON the values, since in `"first\nsecond"` it writes the word `nsecond`."""
+    r"""Return a text, or the values in it if it is JSON: `"first\nsecond"` as JSON would give the word `nsecond`."""
     if "\\" not in text:
         return text
     try:
         value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
         return text
-    # JSON can write half a character; it cannot be shown.
+    # JSON can hold a lone surrogate, which UTF-8 cannot encode.
     return "\n".join(leaves_of(value)).encode("utf-8", "replace").decode()
 
 
@@ -120,9 +121,9 @@ def _itself(event: Event) -> Event:
 
 class _Source(NamedTuple):
     """
-    Where items come from: events, and how to get at the item of one, which some bring only now and then.
+    The events that add items of a kind of context, and how to read the item of one; not every such event has an item.
 
-    `name` is the field that an item is named by, `fields` are those with texts.
+    `name` is the field with the item's name or id; `fields` are the fields with its texts.
     """
 
     events: tuple[type[Event], ...]
@@ -131,13 +132,13 @@ class _Source(NamedTuple):
     item_of: Callable[[Any], Any] = _itself
 
 
-# All that people, models and functions said, and what they called each other; images are not searched.
+# All texts of people, models and functions, with names of functions and their arguments; images are not searched.
 _CHAT = _Source(
     (*chat.ITEM_EVENTS, chat.ItemInserted, chat.InstructionsReplaced, chat.Summarized, chat.Forked),
     ("content", "name", "arguments", "output", "from_agent", "to_agent", "reason", "instructions", "tools"),
     item_of=chat.added_item,
 )
-# What is searched, by kind of context.
+# The searched events and fields, by kind of context.
 _BY_KIND = {
     "chat": _CHAT,
     "queue": _Source((pool.QueueAppended,), ("description", "content")),

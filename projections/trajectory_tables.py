@@ -1,13 +1,13 @@
 """
-What nodes and edges do the runs have? A table for each type of node, and one for edges.
+Which nodes and edges do the runs have? A table for each type of node, and one for edges.
 
-A row is a vertex as it is now: what a later round changes is changed here, and what was removed keeps its row, marked
-with the event that removed it. Where rounds change it without knowing of each other, what was recorded last counts. A
-change names its vertex and not its type; so it goes to all ten tables, and that which has the vertex takes it. Values
-are JSON as it was recorded, so that what comes out is what went in.
+A row is a vertex as it is now. A change by a later round changes this row. A removed vertex keeps its row, which then
+names the event that removed it. If rounds change a vertex independently, the change that was recorded last counts. A
+change names its vertex but not the type, so it is offered to all ten tables, and the table with the vertex applies it.
+Values are JSON exactly as recorded.
 
-An edge lies between two nodes of one round; bridges to other rounds follow from the rounds. It is in the graph as
-long as neither end is removed.
+An edge connects two nodes of one round; bridges to other rounds follow from the rounds. An edge is in the graph as
+long as neither of its ends is removed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Fields = dict[str, Raw]
 
 class NodeRow(msgspec.Struct, frozen=True):
     """
-    A vertex; the table of a type has the fields of that type behind these, as JSON, empty where one is not given.
+    A vertex. The table of a type has the fields of that type after these, as JSON, empty if a field is not given.
 
-    `created_at` is in seconds since 1970, UTC. `history` is JSON: what changed attributes had before each of the
-    `changes`, by number from 0. `extra` is a JSON object of what else was given, `pointer_of` a JSON list of the runs
-    in which the node is a pointer. `removed_by` is `stream@version` of the event that removed it, else empty.
+    `created_at` is in seconds since 1970, UTC. `history` is JSON: the values that attributes had before each of the
+    `changes`, by number from 0. `extra` is a JSON object with all other given fields, `pointer_of` a JSON list of the
+    runs in which the node is a pointer. `removed_by` is `stream@version` of the event that removed it, else empty.
     """
 
     node_type: ClassVar[str]
@@ -100,14 +100,14 @@ class NodeTable:
         )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the vertices that the event names; its own only where it is of this type."""
+        """Return the vertices that the event names; a vertex that it registers only if it is of this type."""
         named = dict.fromkeys(_named(event.event))
         if self._is_born(event):
             named[Ref(event.version)] = None
         return [vertex_key(event.stream, ref) for ref in named]
 
     def evolve(self, key: str, row: NodeRow | None, event: RecordedEvent) -> NodeRow | None:
-        """Return the vertex after `event`; None where it is of another type, or of no run."""
+        """Return the vertex after `event`; None if it is of another type, or not in a run."""
         if row is None:
             is_own = self._is_born(event) and vertex_key(event.stream, Ref(event.version)) == key
             return self._registered(key, event) if is_own else None
@@ -160,7 +160,7 @@ class NodeTable:
                 extra = msgspec.json.decode(new.get("extra", row.extra), type=Fields)
                 new["extra"] = _json({**extra, one.name: Raw(one.new)})
         old = _json({str(row.changes): {one.name: Raw(one.old) for one in changes}})
-        # A number more at the end: what is there already need not be read.
+        # The new entry is appended to the JSON text, so that the existing history need not be decoded.
         history = old if not row.changes else f"{row.history[:-1]},{old[1:]}"
         return msgspec.structs.replace(row, changes=row.changes + 1, history=history, **new)
 
@@ -175,7 +175,7 @@ class EdgeTable:
     events: frozenset[type[Event]] = frozenset((NodeRegistered, EdgeAdded))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the edges that the event brought between nodes of its own run."""
+        """Return the keys of the edges that the event added between nodes of its own run."""
         match event.event:
             case EdgeAdded(source=source, target=target, edge=edge):
                 return _edge_keys(event.stream, (source,), target, edge)
@@ -184,7 +184,7 @@ class EdgeTable:
         return ()
 
     def evolve(self, key: str, row: EdgeRow | None, event: RecordedEvent) -> EdgeRow | None:
-        """Return the edge, which never changes; None where it is of no run."""
+        """Return the edge, which never changes; None if it is not in a run."""
         identity = run_of(event.stream)
         if row is not None or identity is None:
             return row
@@ -199,13 +199,13 @@ class EdgeTable:
 
 
 def _edge_keys(stream: str, sources: Iterable[Ref], target: Ref, edge: str) -> list[str]:
-    # The same edge recorded twice is one edge.
+    # The key has no version of the event, so that an edge that was recorded twice is one edge.
     start, end = vertex_key(stream, target), digest_of(edge)
     return [f"{start}/{source.version}/{end}" for source in sources if not source.stream and not target.stream]
 
 
 def _named(event: Event) -> tuple[Ref, ...]:
-    """Return the vertices that were there before, and that an event changes."""
+    """Return the existing vertices that an event changes."""
     match event:
         case NodeChanged(node=node) | PortraitWritten(node=node):
             return (node,)
@@ -219,7 +219,7 @@ def _named(event: Event) -> tuple[Ref, ...]:
 
 
 def _pointing(row: NodeRow, event: RecordedEvent, *, left: Sequence[Ref] = (), joined: Sequence[Ref] = ()) -> NodeRow:
-    """Return the row of a vertex after the event's run let go of some pointers and took others."""
+    """Return the row of a vertex after its event's run dropped the pointers `left` and added the pointers `joined`."""
     runs = set(msgspec.json.decode(row.pointer_of, type=list[str]))
     if row.key in (vertex_key(event.stream, ref) for ref in left):
         runs.discard(event.stream)

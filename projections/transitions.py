@@ -1,8 +1,8 @@
 """
-What became of the attributes of a node? One row for each vertex that was registered, and for each change of one.
+How did the attributes of a node change? One row for each vertex that was registered, and one for each change of it.
 
-A change names its vertex, and not its type and label. So the vertices of a node are a range of keys by what it is
-called, and what became of an attribute of each of them is another range.
+A change names its vertex but not the vertex's type and label. So one range of keys has the vertices of a node, by type
+and label, and another range has the changes of an attribute of each vertex.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class TransitionRow(msgspec.Struct, frozen=True):
     """
     A change of an attribute, from `old` to `new`, both JSON; `vertex` is the key of the node's row in its table.
 
-    `kind` is `registered`, `changed`, `portrait` or `removed`. The first and the last are about all attributes:
-    `attribute` and `old` are empty, and `new` is the JSON object of what was registered. `cause` is `stream@version` of
-    the event that the change follows from, `reference` that of the change itself, `lane` and `number` are its position;
-    `recorded_at` is in microseconds since 1970, UTC, `made_at` in seconds, and earlier where the change came by an
-    import; an empty text is "not given".
+    `kind` is `registered`, `changed`, `portrait` or `removed`. `registered` and `removed` concern all attributes:
+    `attribute` and `old` are empty, and `new` is the JSON object of the registered attributes. `cause` is
+    `stream@version` of the event that caused the change, `reference` that of the change itself; `lane` and `number` are
+    its position. `recorded_at` is in microseconds since 1970, UTC. `made_at` is in seconds, and earlier than
+    `recorded_at` if the change was imported. An empty text is "not given".
     """
 
     key: str
@@ -68,7 +68,7 @@ class Transitions:
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the vertex that the event registered, or its changes of one."""
+        """Return the key of the vertex that the event registered, or of each change that it made to one."""
         if run_of(event.stream) is None:
             return ()
         match event.event:
@@ -86,7 +86,7 @@ class Transitions:
         return [f"{prefix}{place}/{number}" for number, prefix in enumerate(prefixes)]
 
     def evolve(self, key: str, row: TransitionRow | None, event: RecordedEvent) -> TransitionRow:
-        """Return the change that `event` made; no other event ever touches it."""
+        """Return the change that `event` made; no later event changes this row."""
         match event.event:
             case NodeEvent() as node:
                 return _row(key, event, Ref(event.version), "registered", new=_attributes(node))
@@ -103,7 +103,7 @@ class Transitions:
 
 def node_prefix(node_type: str, label: str, user_id: str | None = None, session_id: str | None = None) -> str:
     """
-    Return what the keys of all vertices of a name begin with: everywhere, or in a session.
+    Return the prefix of the keys of all vertices with a type and a label: in the whole store, or in a session.
 
     Raises:
         InvalidInputError: a part that cannot be one.
@@ -115,12 +115,12 @@ def node_prefix(node_type: str, label: str, user_id: str | None = None, session_
 
 
 def changes_prefix(vertex: str, attribute: str) -> str:
-    """Return what the keys of all changes of an attribute of a vertex begin with."""
+    """Return the prefix of the keys of all changes of an attribute of a vertex."""
     return f"{vertex}/{digest_of(attribute)}/"
 
 
 def removal_prefix(vertex: str) -> str:
-    """Return what the key of the removal of a vertex begins with; an attribute's digest is no such word."""
+    """Return the prefix of the key of a vertex's removal; the digest of an attribute never equals `removal`."""
     return f"{vertex}/removal/"
 
 

@@ -1,9 +1,10 @@
 """
 How many tokens did which agent use, with which model, on which day? One row for each of the three together.
 
-Estimated is what was appended: `tokens_in` what models read from then on, `tokens_out` what they wrote. What a model
-was given again with every call is not in it. What providers counted is in it where a message says so: in its `metrics`
-(a call in its `metadata`), as `usage` or beside it, in the words of OpenAI, Anthropic or `TokenBudget`.
+Tokens of appended items are estimated: `tokens_in` counts items that models read, `tokens_out` items that they wrote.
+An item counts once, although a model reads it again with every call. Counts of providers are added if a message has
+them: in its `metrics` (for a call in its `metadata`), as `usage` or beside it, with the field names of OpenAI,
+Anthropic or `TokenBudget`.
 """
 
 from __future__ import annotations
@@ -34,25 +35,26 @@ from ..domain.trajectory.events import MessageRecorded, PortraitWritten
 from .json_texts import texts_of_run_event
 from .rows import digest_of
 
-# The same, as different providers call it.
+# Each tuple lists the names that different providers give to the same field.
 MODEL = ("model", "model_name", "model_id")
 READ = ("input_tokens", "prompt_tokens")
 WRITTEN = ("output_tokens", "completion_tokens")
 CACHED = ("cached_tokens", "cache_read_input_tokens")
 COUNTS = ("usage", "token_usage")
-# What is no number of tokens is not added up.
+# A larger value cannot be a number of tokens, and is not counted.
 COUNT_MAX = 1 << 40
 DAY_MICROSECONDS = 86_400_000_000
-# One event after the other is of the same few agents.
+# Events that follow each other are of the same few agents.
 KEYS_KEPT_MAX = 1_024
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What an agent used of a model on a day (UTC, `2026-11-21`); an empty text is "not given".
+    The usage of a model by an agent on a day (UTC, `2026-11-21`); an empty text is "not given".
 
-    `agent` is that of the item, else who recorded it. `calls` are those of functions. `tokens_in` and `tokens_out` are
-    estimated; `counted_in`, of which `counted_cached`, and `counted_out` are what providers counted.
+    `agent` is the agent of the item, else the agent that recorded it. `calls` counts calls of functions. `tokens_in`
+    and `tokens_out` are estimated. `counted_in` and `counted_out` are the counts of providers; `counted_cached` is a
+    part of `counted_in`.
     """
 
     key: str
@@ -79,7 +81,7 @@ class Usage:
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the day, agent and model that the event counts for."""
+        """Return the key of the day, agent and model that the event counts for."""
         said = _said(event)
         return () if said is None else (_key(_day(event), said.agent, said.model),)
 
@@ -115,7 +117,7 @@ class _Said(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The model that said it; empty where nothing says so."""
+        """The model that wrote the item; empty if it is not given."""
         names = (self.told_model, *map(self.about.get, MODEL if self.about else ()))
         return next((name for name in names if isinstance(name, str) and name), "")
 
@@ -157,7 +159,7 @@ def _message(event: MessageRecorded, actor: str) -> _Said:
 
 
 def _count(about: Mapping[str, Any], names: Sequence[str]) -> int:
-    """Return a number of tokens that a message says of itself; 0 where it says none."""
+    """Return the number of tokens that a message has under one of `names`; 0 if it has none."""
     if not about:
         return 0
     for place in (*(_mapping(about.get(name)) for name in COUNTS), about):
@@ -182,7 +184,7 @@ def _key(day: int, agent: str, model: str) -> str:
 
 
 def _day(event: RecordedEvent) -> int:
-    """Return the number of an event's day, from 1970 on."""
+    """Return the day of an event, in days since 1970."""
     return event.recorded_at // DAY_MICROSECONDS
 
 

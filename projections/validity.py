@@ -1,10 +1,10 @@
 """
-From which version to which can an item be seen? One row for each item of a chat that its own events name.
+From which version to which is an item visible? One row for each item of a chat that its own events name.
 
-An item that came into the world here has its row from its birth. What a fork begins with, and what a merge takes, is
-not copied: one row, a mark, says what came, however much it is, and an item of it has a row of its own here once it
-leaves or comes back. A cleared context is a mark too, since the event names no items: a stay without an end ends at
-the next mark of that sort. `refold.infrastructure.queries.intervals` joins all that.
+An item that the chat itself recorded has a row from then on. The items that a fork begins with, or that a merge takes,
+are not copied. One row, a mark, names all of them; such an item gets a row of its own here when it leaves or comes
+back. Clearing a context makes a mark too, because its event names no items: an interval without an end ends at the
+next mark `cleared`. `refold.infrastructure.queries.intervals` joins rows and marks.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class ValidityRow(IntervalRow, frozen=True):
     """
     An item in a chat's view, or a mark: its `type` is forked, merged or cleared, `brought` is `brought_by`.
 
-    Where no event named the item again, it is still there, or left with the next mark `cleared`; `v0` is 0 where it
-    came with a fork or a merge, whose mark has the version. `before` is the birth of the item that it was put before;
-    `agent` is the item's, else who recorded it.
+    If no event names the item again, it is still there, or it left with the next mark `cleared`. `v0` is 0 if the item
+    came with a fork or a merge, whose mark has the version. `before` is the origin of the item that it was put before.
+    `agent` is the agent of the item, else the agent that recorded it.
     """
 
     role: str = ""
@@ -64,9 +64,10 @@ class ValidityRow(IntervalRow, frozen=True):
 
 class Brought(msgspec.Struct, frozen=True, array_like=True):
     """
-    What a fork began with, or a merge took: `placed` names it, None is all that `parent` had, in the same order.
+    The items that came with a fork or a merge.
 
-    With `agent` the item that was taken is a new one, born here.
+    `placed` names them; None means all items of `parent`, in the same order. With `agent` the item that a merge took
+    is a new item, whose origin is the merge.
     """
 
     parent: Segment | None = None
@@ -84,7 +85,7 @@ class Validity:
     events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the item that the event brought, those that it let go of or brought back, and its mark."""
+        """Return the keys of the item that the event added, of the items it removed or restored, and of its mark."""
         recorded, stream = event.event, event.stream
         if isinstance(recorded, ITEM_EVENTS):
             return (item_key(stream, Ref(event.version)),)
@@ -110,12 +111,12 @@ class Validity:
 
 
 def brought_by(row: ValidityRow) -> Brought:
-    """Return what came with a fork or a merge, by its mark."""
+    """Return the items that came with the mark of a fork or a merge."""
     return msgspec.msgpack.decode(row.brought, type=Brought)
 
 
 def _touched(event: Event) -> Iterable[Ref]:
-    """Return the items that an event names which left with it, or came back."""
+    """Return the items that left or came back with an event, as far as the event names them."""
     if isinstance(event, ItemsRestored):
         return refs_of(event.items)
     left = left_by(event)

@@ -1,1 +1,1 @@
-"""Running projections: where their rows lie, and the runner that keeps them up to date."""
+"""Running projections: the stores of their rows, and the runner that keeps the rows up to date."""

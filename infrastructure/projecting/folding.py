@@ -1,8 +1,8 @@
 """
-Folding a page of events into the rows that it changes, and going on around events that cannot be folded.
+Folding a page of events into the rows that it changes, and going on without events that cannot be folded.
 
-Such an event is set aside. A projection that asks for it, or has set very many aside, stops before the event, alone:
-that is noted as its fault.
+Such an event is set aside. A projection stops before the event instead if it asks for this, or if it has set very many
+events aside. Other projections go on. The event is noted as the fault of the projection that stopped.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ...projections.contract import BulkProjection, Projection, SearchedRow, Sel
 from .store import ProjectionStore, SetAside
 
 TYPES = (str, int, float, bytes)
-# Columns that tables have beside those of their rows, and those of searched rows.
+# Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
 TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
 NUMBER_MAX = 2**63 - 1
-# What an index of PostgreSQL takes, with room for the rest of its entry.
+# The largest key that an index of PostgreSQL takes, with room for the rest of its entry.
 KEY_BYTES_MAX = 2_500
-# More than that is no accident, and an answer without them is of no use.
+# If more events cannot be folded, the projection itself is faulty, and its rows are of no use.
 ASIDE_EVENTS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
@@ -33,7 +33,7 @@ Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
 
 def require_row(projection: Projection) -> None:
     """
-    Require that rows of a projection's type can be stored at all.
+    Require that rows of a projection's type can be stored.
 
     Raises:
         InvalidInputError: its first field is not `key`, or a field has another type or a name that tables use already.
@@ -60,7 +60,7 @@ def require_keys(keys: Iterable[str]) -> None:
     for key in keys:
         if "\0" in key:
             raise ValueError(f"there is a NUL in the key {key!r}")
-        # Here, and not where the rows are read: whatever fails there says that what is stored is damaged.
+        # Checked here: an error while the rows are read would report damaged storage.
         if (len(key) if key.isascii() else len(key.encode())) > KEY_BYTES_MAX:
             raise ValueError(f"the key {key[:80]!r}... has more than KEY_BYTES_MAX ({KEY_BYTES_MAX:,}) bytes")
 
@@ -81,7 +81,7 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
         if row[0] != key:
             raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
         if any(row[place] != row[place] for place in floats):
-            # A column that holds no number but NaN holds nothing at all on SQLite.
+            # SQLite stores NaN as NULL.
             raise ValueError(f"a number of the row {key!r} is NaN")
     try:
         msgspec.convert(values, _values_of(projection.row))
@@ -112,7 +112,7 @@ def _require_values(key: str, row: msgspec.Struct) -> None:
 
 
 class RowsBefore(Protocol):
-    """Where the rows are found as they are before some events: a `ProjectionStore` is one."""
+    """A source of the rows as they are before some events; a `ProjectionStore` is one."""
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """Return the rows under `keys` that exist."""
@@ -123,9 +123,9 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
     Return the rows that `events` change, as they are afterwards.
 
     Raises:
-        TypeError, ValueError: a row cannot be stored, or an event holds what no log takes; and whatever the projection
-            itself raises.
-        DamagedError: the rows that are there cannot be read, which is no event's fault.
+        TypeError, ValueError: a row cannot be stored, or an event holds a value that no log takes. Errors of the
+            projection itself are raised, too.
+        DamagedError: the existing rows cannot be read; no event is the cause.
     """
     touched: dict[str, list[RecordedEvent]] = {}
     with _BlamedOnEvents():
@@ -148,7 +148,7 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
 
 
 class _BlamedOnEvents:
-    """A block that looks at events and reads no rows: damage there was recorded with the event."""
+    """A block that inspects events but reads no rows: damage that it finds is in the event."""
 
     def __enter__(self) -> None: ...
 
@@ -171,7 +171,7 @@ def _evolve_all(projection: Projection, key: str, row: Any | None, events: Seque
 
 
 class Fault(NamedTuple):
-    """The event that stopped a projection, as `stream@version`, the error, and the projection's version then."""
+    """The event that stopped a projection, as `stream@version`, the error, and the projection's version at the time."""
 
     event: str
     error: str
@@ -179,18 +179,18 @@ class Fault(NamedTuple):
 
 
 def fault_of(store: ProjectionStore, projection: Projection) -> Fault | None:
-    """Return what stopped a projection; None where nothing did, or a newer version of it may do better."""
+    """Return the fault that stopped a projection; None if there is none, or if an older version of it stopped."""
     noted = store.note(_note(projection))
     try:
         fault = None if noted is None else msgspec.json.decode(noted, type=Fault)
     except msgspec.DecodeError:
-        # A note that is none stops nobody: where an event is in the way, that comes to light again.
+        # An unreadable note is ignored: if the event still cannot be folded, the projection stops there again.
         return None
     return fault if fault is not None and fault.version == projection.version else None
 
 
 def note_fault(store: ProjectionStore, projection: Projection, fault: Fault | None) -> None:
-    """Note what stopped a projection, or that nothing does any more."""
+    """Note the fault that stopped a projection; None removes the note."""
     before = store.note(_note(projection))
     after = None if fault is None else msgspec.json.encode(fault).decode()
     if before != after:
@@ -206,7 +206,7 @@ class Around(NamedTuple):
     """
     The result of folding events one by one: the rows, and the events that were set aside.
 
-    With a `failure` only the first `folded` events were folded; it is about the one behind them.
+    With a `failure` only the first `folded` events were folded; the failure is about the next event.
     """
 
     rows: Mapping[str, Any]
@@ -219,15 +219,16 @@ def fold_around(
     projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore, undecodable: Mapping[str, str]
 ) -> Around:
     """
-    Fold events one by one, without those that cannot be; a projection that is to stop at such a one stops.
+    Fold events one by one, and set aside those that cannot be folded; a projection that asks to stop stops there.
 
-    It stops too where it has set ASIDE_EVENTS_MAX aside. `undecodable` are events that cannot be decoded, and why not.
+    Any projection stops after it has set ASIDE_EVENTS_MAX events aside. `undecodable` maps the references of events
+    that cannot be decoded to the reasons.
     """
     rows, aside = _Rows(projection, store), list[SetAside]()
     before = len(store.set_aside(projection))
     stops = not sets_aside(projection)
     for count, event in enumerate(events):
-        # Twice: an error that a signal handler raised does not come again, and no event is set aside for it.
+        # Tried twice: an error that a signal handler raised does not occur again, so the event is not set aside for it.
         failed = _fold_one(projection, event, rows) and _fold_one(projection, event, rows)
         error = failed or undecodable.get(event.reference)
         if error is None:
@@ -258,10 +259,10 @@ class _Rows:
 def _fold_one(projection: Projection, event: RecordedEvent, rows: _Rows) -> Exception | None:
     try:
         changed = fold_page(projection, (event,), rows)
-        # A text that cannot be encoded comes to light only where it is.
+        # Encoded to find texts that UTF-8 cannot hold; nothing else fails on them before the rows are stored.
         msgspec.msgpack.encode(changed)
     except (StorageError, DamagedError):
-        # Not the fault of any event.
+        # The storage failed, so no event is set aside.
         raise
     except Exception as error:
         return error

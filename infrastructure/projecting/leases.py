@@ -1,8 +1,8 @@
 """
-Leases: one process at a time works on a projection, and another one soon after that process was killed.
+Leases: one process at a time works on a projection; if it is killed, another process soon takes over.
 
-A lease is a note that its holder changes every BEAT_SECONDS. A process that wants it watches the note: one that stays
-the same for TAKE_OVER_SECONDS belongs to nobody any more. No two clocks are compared for this.
+A lease is a note that its holder changes every BEAT_SECONDS. A process that wants the lease watches the note. If the
+note stays the same for TAKE_OVER_SECONDS, the lease is free. So the clocks of two processes are never compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TAKE_OVER_SECONDS = 3.0
 
 
 class Lease:
-    """The right of one worker to work on something alone, as long as it calls `hold` again and again."""
+    """The exclusive right of one worker to work on something, as long as it calls `hold` regularly."""
 
     def __init__(self, store: ProjectionStore, name: str, watch: Stopwatch) -> None:
         self._store, self._watch = store, watch
@@ -28,17 +28,17 @@ class Lease:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # What the parent holds, its child does not.
+        # A child process does not hold the lease of its parent.
         self._owner = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._beat = 0
-        # What this worker last wrote there, None where it does not hold the lease; and when.
+        # The value that this worker last wrote to the note, and when; None while it does not hold the lease.
         self._held: str | None = None
         self._held_at = 0.0
         self._seen: str | None = None
         self._seen_at = 0.0
 
     def hold(self) -> bool:
-        """Take the lease, or show that it is still held; return whether it is."""
+        """Take the lease, or renew it; return whether this worker holds it."""
         now = self._watch.monotonic()
         if self._held is not None:
             return now - self._held_at < BEAT_SECONDS or self._write(self._held, now)
@@ -56,13 +56,13 @@ class Lease:
         return is_mine
 
     def release(self) -> None:
-        """Let go of it, so that others need not wait."""
+        """Release the lease, so that others need not wait."""
         if self._held is not None:
             self._store.set_note(self._note, before=self._held, after=None)
             self._held = None
 
 
 def holder_of(store: ProjectionStore, name: str) -> str | None:
-    """Return which process holds a lease, as `PID.ID`, or held it before it was killed; None where nobody does."""
+    """Return the process that holds a lease, as `PID.ID`, also if it was killed since; None if nobody holds it."""
     held = store.note(f"lease/{name}")
     return None if held is None else held.rpartition(".")[0]

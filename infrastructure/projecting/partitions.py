@@ -1,12 +1,12 @@
 """
 Building a shadow in partitions, by several processes of this machine or of a cluster.
 
-Each partition of the log is folded into rows of its own, page by page. Where a worker is killed, another one goes on
-from its last page. When all are done, their rows become the shadow. That is possible where no row of a projection is
-made from events of several partitions.
+Each partition of the log is folded into rows of its own, page by page. If a worker is killed, another worker goes on
+after its last page. When all partitions are done, their rows become the shadow. This works only for a projection in
+which no row is made from events of several partitions.
 
-A note holds the plan: the number of partitions, and an id of the process that has them built. A worker that finds
-another plan stops.
+A note holds the plan: the number of partitions, and an id of the process that started the build. A worker stops if it
+finds another plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .leases import TAKE_OVER_SECONDS
 from .shadow import Build, Stop, shadow_of
 from .store import ProjectionStore
 
-# Workers take turns at writing: fewer and larger transactions, of some milliseconds each.
+# Workers write one after the other, so several pages share a transaction; each takes some milliseconds.
 PAGES_AT_ONCE = 4
 LOOK_SECONDS = 0.25
 # A worker that is to stop may take this long for the page that it folds.
@@ -37,7 +37,7 @@ log = logging.getLogger("refold.projections")
 
 
 class PartitionTask(NamedTuple):
-    """The task of a worker: build a partition of a projection up to a moment of it, as long as the plan stands."""
+    """The task of a worker: build a partition of a projection up to a moment, as long as the plan is unchanged."""
 
     location: str
     projection: Projection
@@ -48,12 +48,12 @@ class PartitionTask(NamedTuple):
 
 def build_partition(task: PartitionTask) -> bool:
     """
-    Build a partition, in whatever process this is; False where it was stopped.
+    Build a partition in the current process; return False if it was stopped.
 
     Raises:
         ProjectionError: the projection cannot fold an event.
     """
-    # Rows of a partition come with their checkpoint or not at all: what a power cut takes is only made again.
+    # Rows and their checkpoint are stored together, so rows that a power cut loses are simply built again.
     events, store = open_database(task.location, create=False, synchronous="NORMAL")
     try:
         assert isinstance(events, PartitionedLog)
@@ -68,24 +68,24 @@ def build_partition(task: PartitionTask) -> bool:
 def is_partitionable(events: LiveLog, projection: Projection) -> bool:
     """Return whether a projection of this log can be built in partitions."""
     stays = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
-    # An index is made row by row, and by one process at a time.
+    # Searched rows have an index, which is built row by row and by one process at a time.
     return stays and isinstance(events, PartitionedLog) and not issubclass(projection.row, SearchedRow)
 
 
 def has_partitions(store: ProjectionStore, projection: Projection) -> bool:
-    """Return whether a projection was being built in partitions, and that was not finished."""
+    """Return whether there is an unfinished build of a projection in partitions."""
     return store.note(_plan_note(projection)) is not None
 
 
 def events_in_partitions(store: ProjectionStore, projection: Projection) -> int:
-    """Return about how many events are in partitions of a projection that are being built."""
+    """Return about how many events the unfinished partitions of a projection have folded."""
     moments = [(store.checkpoint(shadow), partition.of) for shadow, partition in _partitions(store, projection)]
-    # On a log with one sequence each partition counts all events that it went by.
+    # On a log with one sequence each partition also counts the events of the others, so its number is divided.
     return sum(number // (of if lane < 0 else 1) for moment, of in moments for lane, number in moment.heads)
 
 
 def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
-    """Drop the partitions of a projection; nothing happens where there are none."""
+    """Drop the partitions of a projection, if there are any."""
     for shadow, _ in _partitions(store, projection):
         store.drop(shadow)
     note = _plan_note(projection)
@@ -93,7 +93,7 @@ def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
 
 
 class PartitionedBuild:
-    """The work on all partitions of a projection, while its shadow is this process's to build."""
+    """The build of all partitions of a projection, while this process holds the lease of the shadow."""
 
     def __init__(
         self, events: LiveLog, store: ProjectionStore, projection: Projection, build: Build, watch: Stopwatch
@@ -104,9 +104,10 @@ class PartitionedBuild:
 
     def run(self, executor: Executor, partitions: int, stop: Stop) -> bool:
         """
-        Let an executor build all partitions, and make the shadow of them; False where it was stopped.
+        Let an executor build all partitions, and make the shadow from them; return False if it was stopped.
 
-        It goes on with those that were left, as many as they are. What is written meanwhile is not in the shadow.
+        It continues partitions that an earlier build left, and keeps their number. Events that are written meanwhile
+        are not in the shadow.
 
         Raises:
             ProjectionError: the projection cannot fold an event.
@@ -138,7 +139,7 @@ class PartitionedBuild:
         return True
 
     def _take_over(self, partitions: int) -> None:
-        """Note a plan of this process's own: workers for another plan stop."""
+        """Note a plan of this process; workers of another plan stop when they see it."""
         is_noted = False
         while not is_noted:
             before = self._store.note(self._note)
@@ -160,7 +161,7 @@ class PartitionedBuild:
     def _outcomes(
         self, executor: Executor, tasks: Sequence[PartitionTask], stop: Stop, progress: _Parts
     ) -> list[bool | Exception]:
-        """Return for each partition whether it is done, or why its worker did not come to an end."""
+        """Return for each partition whether it is done, or the error that ended its worker."""
         futures: list[Future[bool]] = []
         try:
             futures += [executor.submit(build_partition, task) for task in tasks]
@@ -171,10 +172,10 @@ class PartitionedBuild:
             raise
 
     def _wait(self, futures: Iterable[Future[Any]], stop: Stop, progress: _Parts | None = None) -> None:
-        """Wait for all, hold the shadow meanwhile, and call the work off where it is to stop."""
+        """Wait for all futures and renew the lease of the shadow meanwhile; call the work off if it must stop."""
         left, is_stopped = set(futures), False
         while left:
-            # One that was cancelled before it began counts as not done until its executor comes across it.
+            # `wait` lists a future that was cancelled before it began as not done until its executor handles it.
             left = {future for future in wait(left, LOOK_SECONDS).not_done if not future.cancelled()}
             self._build.hold()
             if progress is not None:
@@ -184,7 +185,7 @@ class PartitionedBuild:
                 self._call_off(left)
 
     def _call_off(self, futures: Iterable[Future[Any]]) -> None:
-        """Note a plan that nobody works for: the workers for this one find it and stop."""
+        """Note a plan that no worker has: the workers of the present plan see it and stop."""
         self._store.set_note(self._note, before=self._plan, after=f"{_of(self._plan)}.")
         wait([future for future in futures if not future.cancel()], END_SECONDS)
 
@@ -203,7 +204,7 @@ class PartitionedBuild:
 
 
 class _Parts:
-    """How far the partitions are while others build them."""
+    """The progress of partitions that workers build."""
 
     def __init__(
         self,
@@ -223,11 +224,11 @@ class _Parts:
         return self._total * done // self._goal
 
     def folded(self) -> int:
-        """Return about how many events were folded."""
+        """Return about how many events were folded in this build."""
         return self._done() - self._before
 
     def report(self) -> None:
-        """Report how far all partitions are together."""
+        """Report the progress of all partitions together."""
         done = self._done()
         self._build.report(done, self._total, done - self._before, self._watch.monotonic() - self._began)
 
@@ -244,6 +245,6 @@ def _plan_note(projection: Projection) -> str:
 
 def _of(plan: str) -> int:
     number = plan.partition(".")[0]
-    # A plan that cannot be read is none, and the rebuild begins anew.
+    # A plan that cannot be read counts as no plan, and the rebuild starts from the beginning.
     of = int(number) if number.isdecimal() and len(number) <= len(str(SLICES)) else 0
     return of if of <= SLICES else 0

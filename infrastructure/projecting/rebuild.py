@@ -1,8 +1,8 @@
 """
-Making a projection anew: in a shadow beside the rows that are read, which stay until the new ones take their place.
+Rebuilding a projection: new rows are made in a shadow; readers see the old rows until the shadow replaces them.
 
-A rebuild that is stopped, or killed, leaves its shadow and goes on from there the next time. A check builds a shadow of
-its own, compares, and drops it.
+If a rebuild is stopped or killed, its shadow stays, and the next rebuild continues it. A check builds a shadow of its
+own, compares it with the live rows, and drops it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .shadow import Build, Progress, Stop, shadow_of
 from .store import MemoryProjectionStore, ProjectionStore, kept_by
 
 DIFFERENCES_MAX = 10
-# Writers and workers go on meanwhile, so the shadow is brought up to date this often before it is given up.
+# Writers and workers go on meanwhile, so the shadow is brought up to date up to this many times before giving up.
 MEETINGS_MAX = 100
 PARTITIONS_MAX = 1_024
 
@@ -38,7 +38,7 @@ class Workers(NamedTuple):
     @classmethod
     def of(cls, executor: Executor, partitions: int | None) -> Workers:
         """
-        Return workers for so many partitions, as many as this machine has cores by default.
+        Return workers for a number of partitions; by default one for each core of this machine.
 
         Raises:
             InvalidInputError: they are fewer than 1, or more than PARTITIONS_MAX.
@@ -51,7 +51,7 @@ class Workers(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A row that is not what its fold gives: the row that is read and the one that was built; None for none."""
+    """A row that differs from the result of its fold: the live row and the rebuilt row; None if a row is missing."""
 
     key: str
     live: Any
@@ -62,8 +62,8 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """
     The result of a rebuild or a check.
 
-    `is_done` is False where it was stopped, or where the rows that are read changed all the time. A check says how many
-    rows differ, and the first few of them. The rows are made without so many events that were `set_aside`.
+    `is_done` is False if it was stopped, or if the live rows changed all the time. A check has the number of rows that
+    differ, and the first few of them. `set_aside` is the number of events that the rows are made without.
     """
 
     projection: str
@@ -88,14 +88,14 @@ def rebuild(
     watch: Stopwatch = REAL_SYSTEM,
 ) -> RebuildReport:
     """
-    Make the rows of a projection anew and put them in place; readers see the old ones until then.
+    Rebuild the rows of a projection and replace the live rows by them; readers see the old rows until then.
 
-    It goes on with a shadow that was left, unless `restart`. `stop` is asked after each page; `progress` is told then.
-    With `workers` the log is folded in partitions, where that is possible.
+    It continues a shadow that an earlier rebuild left, unless `restart` is set. `stop` and `progress` are called after
+    each page. With `workers` the log is folded in partitions, if the projection allows it.
 
     Raises:
-        ProjectionError: it cannot fold an event; the rows that are read stay.
-        StorageBusyError: another process rebuilds it.
+        ProjectionError: it cannot fold an event; the live rows stay.
+        StorageBusyError: another process is rebuilding it.
     """
     began = watch.monotonic()
     with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
@@ -117,7 +117,7 @@ def rebuild(
 
 
 def _forget_unreadable(store: ProjectionStore, projection: Projection) -> None:
-    """Drop rows whose checkpoint cannot be read: nothing could take their place, as they may stand anywhere."""
+    """Drop rows whose checkpoint cannot be read: it is unknown how far they go, so no shadow could replace them."""
     try:
         store.checkpoint(projection)
     except DamagedError:
@@ -133,9 +133,9 @@ def _build_in_partitions(
     workers: Workers | None,
     watch: Stopwatch,
 ) -> bool:
-    """Build most of it in partitions, if some were left or there are workers; False where that was stopped."""
+    """Build most of the shadow in partitions, if there are workers or partitions were left; False if it was stopped."""
     if store.checkpoint(build.shadow) != BEGINNING or not is_partitionable(log, projection):
-        # One that was left goes on as it was begun.
+        # A shadow that was begun without partitions is continued without them.
         return True
     work = PartitionedBuild(log, store, projection, build, watch)
     if workers is not None:
@@ -147,8 +147,8 @@ def _build_in_partitions(
 
 
 def _build_and_replace(store: ProjectionStore, projection: Projection, build: Build, stop: Stop) -> bool:
-    """Build the shadow and put it in place, if nobody brought the rows that are read further in the meantime."""
-    # Most of the work; what was written meanwhile is little.
+    """Build the shadow and put it in place, unless the live rows went further than the shadow in the meantime."""
+    # This run does most of the work; few events are written meanwhile.
     if not build.run(stop):
         return False
     for _ in range(MEETINGS_MAX):
@@ -171,19 +171,19 @@ def check(
     watch: Stopwatch = REAL_SYSTEM,
 ) -> RebuildReport:
     """
-    Make the rows of a projection anew, compare them with those that are read, and leave those as they are.
+    Rebuild the rows of a projection, compare them with the live rows, and leave the live rows as they are.
 
-    Where the database is only read, the new ones are made in memory, and compared with those that lie there, up to
-    where these go.
+    If the database is open for reading only, the new rows are made in memory. They go as far as the stored rows and
+    are compared with these.
 
     Raises:
         ProjectionError: it cannot fold an event.
-        StorageBusyError: another process checks it.
+        StorageBusyError: another process is checking it.
     """
     began, kept = watch.monotonic(), kept_by(store)
     place = store if kept is store else MemoryProjectionStore()
     with Build(log, place, projection, shadow_of(projection, "check"), watch=watch, progress=progress) as build:
-        # What a check left that was killed.
+        # An earlier check may have been killed before it dropped its shadow.
         place.drop(build.shadow)
         try:
             if kept is store:
@@ -211,7 +211,7 @@ def check(
 def _live_rows(
     log: LiveLog, store: ProjectionStore, projection: Projection, build: Build, stop: Stop
 ) -> list[Any] | None:
-    """Return the rows that are read, and build the shadow up to the same moment; None where it cannot be."""
+    """Return the live rows, and build the shadow up to the same moment; None if that did not succeed."""
     runner = ProjectionRunner(log, store, [projection])
     if not build.run(stop):
         return None
@@ -228,7 +228,7 @@ def _live_rows(
 def _kept_rows(
     kept: ProjectionStore, place: ProjectionStore, projection: Projection, build: Build, stop: Stop
 ) -> list[Any] | None:
-    """Return the rows that nobody brings further here, and build the shadow up to where they go."""
+    """Return the stored rows, which do not change here, and build the shadow up to their checkpoint."""
     live = kept.snapshot(projection)
     is_built = build.run(stop, until=live.moment) and place.checkpoint(build.shadow) == live.moment
     return live.rows if is_built else None

@@ -1,13 +1,13 @@
 """
 The runner: brings projections up to date, page by page.
 
-A page is folded in memory; a projection's rows and its new checkpoint are stored in one transaction. A runner that is
-killed loses what was not stored, and the next one goes on from the checkpoint. Two runners do no harm: the second finds
-that the checkpoint has moved, and starts from there. Projections at the same checkpoint read the log together.
+A page is folded in memory. A projection's rows and its new checkpoint are stored in one transaction. If a runner is
+killed, only unstored rows are lost, and the next runner goes on from the checkpoint. Two runners do no harm: the second
+one finds that the checkpoint has moved, and continues from there. Projections at the same checkpoint share each page.
 
-With the checkpoint a mark is noted: position and digest of the last event that the projection saw. A log whose last
-events are gone looks whole, and later events take their positions. The mark then contradicts the log. A contradiction
-is noted for good, as a trace, before the next mark takes the place of this one: nothing else is left of those events.
+With the checkpoint a mark is stored: the position and the digest of the last event that the projection saw. If a log
+has lost its last events, it looks whole, and new events take their positions. The mark then contradicts the log. The
+contradiction is stored permanently, as a trace, before a new mark replaces this one: nothing else shows the loss.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .store import ProjectionStore, SetAside
 
 log = logging.getLogger("refold.projections")
 PAGE_EVENTS = 2_048
-# Writers wait while a page is stored, and an index takes longer than rows alone.
+# Smaller pages for indexed rows: writers wait while a page is stored, and an index makes that slower.
 SEARCHED_PAGE_EVENTS = 512
-# How many pages without a row are read again after a crash: a checkpoint for each would cost more than the pages.
+# At most this many pages that changed no row are read again after a crash. A checkpoint for each would cost more.
 BARE_PAGES_MAX = 64
-# Tables are named after it, and these endings are those of tables beside them.
+# Tables have the names of projections; the excluded endings are those of further tables of a projection.
 NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
 MARK, TRACE = "mark/", "trace/"
-# Events that are read to find the one of a mark: other slices go on meanwhile, and their events may come first.
+# How many events are read to find the event of a mark: events of other slices may come before it.
 EVENTS_MAX = 64
 
 
 class _Due(NamedTuple):
-    """Where a projection stands: the checkpoint that is stored, and how many pages behind it brought no row."""
+    """A projection that is not up to date, its stored checkpoint, and how many pages after that changed no row."""
 
     projection: Projection
     stored: Moment
@@ -53,7 +53,7 @@ class _Due(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A page, whether it is the last one, and its events that cannot be decoded, with the reason of each."""
+    """A page, whether it is the last one, and the reasons why events of it cannot be decoded, by reference."""
 
     page: Page
     is_last: bool
@@ -61,7 +61,11 @@ class _Read(NamedTuple):
 
 
 class _Pages:
-    """Pages of a log up to a moment, or to its end at the first full page: writers may be quicker, and never pause."""
+    """
+    The pages of a log up to a moment, or up to the log's end at the time of the first full page.
+
+    The end is fixed, because writers that never pause may be faster than the runner.
+    """
 
     def __init__(self, log: PagedLog, until: Moment | None = None) -> None:
         self._log, self._until = log, until
@@ -85,7 +89,7 @@ class _Pages:
         return _Read(page, is_last, {one.reference: one.event.reason for one in marked})
 
     def _cut(self, page: Page) -> Page:
-        """Leave out of a page what lies behind `until`."""
+        """Return a page without the events after `until`."""
         if self._until is None:
             return page
         heads = dict(self._until.heads)
@@ -101,17 +105,17 @@ class ProjectionRunner:
         self._log = log
         self._store = store
         self.projections = {projection.name: projection for projection in projections}
-        # Projections whose marks were compared with the log, which is done once in a process.
+        # Projections whose marks were compared with the log; each process does this once.
         self._looked_back: set[str] = set()
-        # Projections that answers came from: they may have been made without events that were set aside.
+        # Projections that answered questions; their rows may lack events that were set aside.
         self.asked: dict[str, Projection] = {}
 
     def add(self, projection: Projection) -> None:
         """
-        Run one more projection.
+        Add a projection to those that are run.
 
         Raises:
-            InvalidInputError: there is one of this name, or the name cannot be that of a table.
+            InvalidInputError: there is a projection with this name already, or the name cannot be that of a table.
         """
         if not NAME.fullmatch(projection.name):
             raise InvalidInputError(
@@ -127,7 +131,7 @@ class ProjectionRunner:
         Return the projection of this name.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: there is no such projection.
         """
         found = self.projections.get(name)
         if found is None:
@@ -136,9 +140,9 @@ class ProjectionRunner:
 
     def catch_up(self, *projections: Projection) -> None:
         """
-        Fold everything that these projections have not seen yet; each page is read once for all that are due.
+        Fold all events that these projections have not seen yet; projections at the same checkpoint share each page.
 
-        What is written meanwhile may be left for the next time.
+        Events that are written meanwhile may be left for the next call.
         """
         self.asked.update((projection.name, projection) for projection in projections)
         for _ in self._advances(projections):
@@ -146,16 +150,16 @@ class ProjectionRunner:
 
     def pages(self, projection: Projection, *, until: Moment | None = None, at_once: int = 1) -> Iterator[Moment]:
         """
-        Fold what a projection has not seen yet, `at_once` pages at a time; yield the moment it has reached after each.
+        Fold events that a projection has not seen yet, `at_once` pages at a time; yield the moment reached after each.
 
-        It goes up to `until` and no further. Without, what is written meanwhile may be left for the next time.
+        It stops at `until`. Without `until`, events that are written meanwhile may be left for the next call.
         """
         return self._advances([projection], until, at_once)
 
     def _advances(
         self, projections: Iterable[Projection], until: Moment | None = None, at_once: int = 1
     ) -> Iterator[Moment]:
-        """Read pages and fold each into all projections that have come to it; yield the moment that one has reached."""
+        """Read pages and fold each into all projections that are at its beginning; yield each moment reached."""
         pages = _Pages(self._log, until)
         due: dict[Moment, list[_Due]] = {}
         for projection in projections:
@@ -166,7 +170,7 @@ class ProjectionRunner:
             read = pages.read(moment, at_once * min(_page_size(one.projection) for one in together))
             is_at_end = not read.page.events and moment.includes(read.page.moment)
             for one in together:
-                # At the end of the log only what is not stored yet is left to do.
+                # At the end of the log, only a checkpoint that is not stored yet is left to do.
                 if is_at_end and one.stored == moment:
                     continue
                 reached, after = self._advance(one, read)
@@ -175,7 +179,7 @@ class ProjectionRunner:
                 yield reached
 
     def _advance(self, due: _Due, read: _Read) -> tuple[Moment, _Due]:
-        """Fold a page into a projection, and return how far it is then, and what of that is stored."""
+        """Fold a page into a projection; return the moment that it has reached, and its state with what is stored."""
         (projection, stored, bare_pages), page = due, read.page
         if read.undecodable:
             saved = self._go_around(due, read)
@@ -186,7 +190,7 @@ class ProjectionRunner:
                     return page.moment, _Due(projection, stored, bare_pages + 1)
                 saved = self._save(projection, rows, page.events, stored, page.moment)
             except (StorageError, DamagedError):
-                # The rows that it goes on from cannot be read, which is no fault of the events.
+                # The stored rows cannot be read; the events are not the cause.
                 raise
             except Exception:
                 saved = self._go_around(due, read)
@@ -202,24 +206,28 @@ class ProjectionRunner:
         after: Moment,
         aside: Sequence[SetAside] = (),
     ) -> bool:
-        """Store what was made of events, which was the last of them, and which were set aside."""
+        """Store the rows, the mark of the last event, and the events that were set aside."""
         if projection.name not in self._looked_back:
             self._look_back(projection)
             self._looked_back.add(projection.name)
         notes = {MARK + projection.name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
-        # While the newest is there, so are the others.
+        # If the newest event is still in the log, so are the others.
         seen = max(events, key=attrgetter("recorded_at"), default=None)
         return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside, seen=seen)
 
     def _look_back(self, projection: Projection) -> None:
-        """Note for good where the log contradicts the mark of a projection, which is about to go on."""
+        """Store a trace if the log contradicts the mark of a projection; the next mark would hide it."""
         mark = self._store.note(MARK + projection.name)
         reason = None if mark is None else _contradiction(self._log, mark, projection.name)
         if mark is not None and reason is not None:
             keep_trace(self._store, mark.partition(" ")[0], reason)
 
     def _go_around(self, due: _Due, read: _Read) -> bool:
-        """Store what a page gives without the events that cannot be folded, or what comes before the first of them."""
+        """
+        Store the rows of a page without the events that cannot be folded.
+
+        A projection that stops at such an event stores the rows of the events before it.
+        """
         (projection, stored, _), page = due, read.page
         around = fold_around(projection, page.events, self._store, read.undecodable)
         for event, reason in around.aside:
@@ -232,34 +240,36 @@ class ProjectionRunner:
         raise around.failure
 
     def rows(self, projection: Projection) -> list[Any]:
-        """Return all rows of a projection, brought up to date first."""
+        """Bring a projection up to date, and return all its rows."""
         self.catch_up(projection)
         return self._store.rows(projection)
 
     def page(
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
-        """Return some rows of a projection, brought up to date first, in the order of their keys."""
+        """Bring a projection up to date, and return some of its rows, ordered by key."""
         self.catch_up(projection)
         return self._store.page(projection, after=after, limit=limit, where=where)
 
     def rows_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
         """
-        Return the rows of projections, brought up to date first, whose keys begin with one of `prefixes`.
+        Bring projections up to date, and return their rows whose keys begin with one of `prefixes`.
 
-        They come projection by projection and prefix by prefix, each in the order of its keys.
+        The rows come projection by projection and prefix by prefix, and within each ordered by key.
         """
         self.catch_up(*projections)
         return self.stored_under(projections, prefixes)
 
     def stored_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
         """
-        Return what `rows_under` does of what is stored already: for a question that follows from another's answer.
+        Return stored rows as `rows_under` does, but without bringing the projections up to date.
+
+        Use it for a second question about the answer of a first one, which brought them up to date.
         """
         return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        """Return the rows of a projection that a query asks for, brought up to date first, the best first."""
+        """Bring a projection up to date, and return its rows that match a query, the best first."""
         self.catch_up(projection)
         return self._store.search(projection, query)
 
@@ -275,7 +285,7 @@ def _page_size(projection: Projection) -> int:
 
 
 def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str, str]]:
-    """Yield the position of each mark that the log contradicts, and what that says."""
+    """Yield the place of each mark that the log contradicts, and the reason."""
     for name, mark in store.notes(MARK).items():
         reason = _contradiction(log, mark, name.removeprefix(MARK))
         if reason is not None:
@@ -283,12 +293,12 @@ def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str,
 
 
 def keep_trace(store: ProjectionStore, where: str, reason: str) -> None:
-    """Note for good that the log went further at some place than it does now."""
+    """Store permanently that the log once went further at some place than it does now."""
     store.set_note(TRACE + where, before=None, after=reason)
 
 
 def traces(store: ProjectionStore) -> dict[str, str]:
-    """Return what was noted for good, by place."""
+    """Return the reasons of all stored traces, by place."""
     return {name.removeprefix(TRACE): reason for name, reason in store.notes(TRACE).items()}
 
 
@@ -297,7 +307,7 @@ def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
     try:
         ((lane, number),) = Moment.parse(where).heads
     except (InvalidInputError, ValueError):
-        # A mark that is none contradicts nothing, and the next one takes its place.
+        # An unreadable mark contradicts nothing, and the next mark replaces it.
         return None
     heads = dict(log.now().heads)
     if heads.get(lane, 0) < number:
@@ -305,7 +315,7 @@ def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
     try:
         page = log.read_all(after=Moment.of({**heads, lane: number - 1}), limit=EVENTS_MAX)
     except StorageError:
-        # Whoever reads there is told, and a projection may go on behind it.
+        # A reader of these events gets the error; a projection that is past them may go on.
         return None
     found = next((one for one in page.events if one.position == Position(lane, number)), None)
     if found is None or found.digest.hex() == digest:

@@ -1,4 +1,4 @@
-"""The shadow of a projection: its rows made anew under another name, by one process at a time, page by page."""
+"""The shadow of a projection: its rows, rebuilt under another name, by one process at a time, page by page."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ PARTS = ("version", "row", "keys", "evolve", "events", "evolve_all", "stays_in_s
 
 
 def shadow_of(projection: Projection, purpose: Purpose = "shadow", *, partition: int | None = None) -> Projection:
-    """Return the same projection under the name of rows that are made anew, of one partition or all, or compared."""
-    # Put together from its parts: a projection need not be one that can be copied and given another name.
+    """Return the same projection under another name: that of its shadow, of one partition of it, or of a check."""
+    # Assembled from the projection's attributes, because a projection may not allow a copy with another name.
     parts = {part: getattr(projection, part) for part in PARTS if hasattr(projection, part)}
     number = "" if partition is None else f"_{partition}"
     return cast(Projection, SimpleNamespace(name=f"{projection.name}_{purpose}{number}", **parts))
 
 
 class RebuildProgress(NamedTuple):
-    """How many events were folded, of how many; how many a second; and about how many seconds are left."""
+    """The number of folded events, of all events, of events per second, and the estimated seconds that are left."""
 
     projection: str
     done: int
@@ -47,7 +47,7 @@ Stop = Callable[[], bool]
 
 
 class Build:
-    """The shadow of a projection, which nobody else builds or drops within a `with` block."""
+    """The shadow of a projection; within a `with` block no other process builds or drops it."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class Build:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The lease runs out by itself as well, and the error of the block is the one to raise.
+        # The lease also expires by itself, and an error of the block must not be replaced.
         with suppress(StorageError):
             self._lease.release()
 
     def run(self, stop: Stop, *, until: Moment | None = None, at_once: int = 1) -> bool:
         """
-        Build until there is nothing more, or up to a moment, `at_once` pages at a time; False where it was stopped.
+        Build up to the end of the log or to a moment, `at_once` pages at a time; return False if it was stopped.
 
         Raises:
             ProjectionError: the projection cannot fold an event.
-            StorageBusyError: this process stood still for so long that another one took over.
+            StorageBusyError: this process paused for so long that another process took over.
         """
         try:
             return self._run(stop, until, at_once)
@@ -106,16 +106,16 @@ class Build:
 
     def hold(self) -> None:
         """
-        Show that the shadow is still being built.
+        Renew the lease of the shadow.
 
         Raises:
-            StorageBusyError: this process stood still for so long that another one took over.
+            StorageBusyError: this process paused for so long that another process took over.
         """
         if not self._lease.hold():
             raise self._taken()
 
     def report(self, done: int, total: int, folded: int, seconds: float) -> None:
-        """Report how far it is: how much is `done` of all, and how much of that was `folded` in `seconds`."""
+        """Report the progress: `done` of `total` events are in the shadow, `folded` of them in the last `seconds`."""
         if self._progress is None:
             return
         rate = folded / seconds if seconds else 0.0

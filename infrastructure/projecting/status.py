@@ -1,4 +1,4 @@
-"""How the projections of a store stand."""
+"""The status of the projections of a store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
     A projection: how many rows it has, and how many events it has not seen yet.
 
-    `worker` is the process that holds its lease, as `PID.ID`; `rebuilt` is how many events a rebuild that was stopped
-    has behind it; `stopped_at` is the event that it cannot fold, and `error` why. Its rows are made without the events
-    that were `set_aside`.
+    `worker` is the process that holds its lease, as `PID.ID`. `rebuilt` is the number of events that an unfinished
+    rebuild has folded. `stopped_at` is the event that the projection cannot fold, and `error` the reason. The rows are
+    made without the events that were `set_aside`.
     """
 
     name: str
@@ -35,11 +35,11 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> ProjectionStatus:
-    """Return how a projection stands now."""
+    """Return the present status of a projection."""
     checkpoint = store.checkpoint(projection)
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)
-    # Nothing has stopped one that has seen everything: it went on, by whosever hand.
+    # If a projection has seen all events, a noted fault is old: some process went past it.
     fault = fault_of(store, projection) if behind else None
     built = store.checkpoint(shadow_of(projection)).events or events_in_partitions(store, projection)
     return ProjectionStatus(

@@ -1,4 +1,4 @@
-"""Where the rows of projections lie: the port, and the version of it that lives in memory."""
+"""The store of the rows of projections: the port, and its implementation in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ProjectionStore(Protocol):
     """Rows and checkpoints of projections."""
 
     def checkpoint(self, projection: Projection) -> Moment:
-        """Return the moment up to which the rows are made; the beginning when there are none of this version."""
+        """Return the moment up to which the rows are made; the beginning if there are none of this version."""
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """Return the rows under `keys` that exist."""
@@ -51,18 +51,18 @@ class ProjectionStore(Protocol):
         """
         Store rows, the checkpoint `after` and `notes` in one transaction, if the checkpoint is still `before`.
 
-        With them goes what was set `aside` between the two. Returns False, and stores nothing, when another runner was
-        there first, or the log has lost what was `seen` meanwhile: an older copy took its place.
+        The events that were set `aside` are stored with them. Returns False, and stores nothing, if another runner
+        came first, or if the log has lost the event `seen` meanwhile because an older copy replaced it.
         """
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        """Return the events that the rows were made without, in the order in which they were met."""
+        """Return the events that the rows were made without, in the order in which the projection met them."""
 
     def rows(self, projection: Projection) -> list[Any]:
         """Return all rows, ordered by key."""
 
     def snapshot(self, projection: Projection) -> Snapshot:
-        """Return all rows, ordered by key, and the checkpoint of the very same instant."""
+        """Return all rows, ordered by key, and the checkpoint that belongs to them."""
 
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """
@@ -75,7 +75,7 @@ class ProjectionStore(Protocol):
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
         """
-        Return up to `limit` rows with keys behind `after`, ordered by key; those whose fields are as `where` says.
+        Return up to `limit` rows with keys after `after`, ordered by key; with `where` only rows with these values.
         """
 
     def count(self, projection: Projection) -> int:
@@ -83,46 +83,46 @@ class ProjectionStore(Protocol):
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         """
-        Return the rows that a query asks for, the best first, of equal ones the newest first.
+        Return the rows that match a query, the best first; of equal rows the newest first.
 
-        The rows are `SearchedRow`s. All stores find the same ones; which of them fit best, each decides for itself.
+        The rows are `SearchedRow`s. All stores find the same rows, but each store ranks them in its own way.
         """
 
     def index_fault(self, projection: Projection) -> str | None:
         """
-        Return how the index by which the rows, `SearchedRow`s, are found differs from them; None where it does not.
+        Return how the full-text index of `SearchedRow`s differs from the rows; None if it does not.
         """
 
     def drop(self, projection: Projection) -> None:
-        """Forget the rows and the checkpoint of a projection; nothing happens where there are none."""
+        """Drop the rows and the checkpoint of a projection, if there are any."""
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         """
-        Put the rows and the checkpoint of `shadow` in the place of those of `projection`, in one transaction.
+        Replace the rows and the checkpoint of `projection` by those of `shadow`, in one transaction.
 
-        Whoever reads sees the ones or the others, and never none. Returns False, and changes nothing, where there is
-        no `shadow`, or the rows of `projection` are made further than its: further than they were at `before`.
+        Readers see either the old or the new rows. Returns False, and changes nothing, if there is no `shadow`, or if
+        the rows of `projection` have moved on from `before` and the shadow does not include their checkpoint.
         """
 
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
         """
-        Let the rows of `parts` together be those of `shadow`, which has none, made up to `moment`; drop `parts`.
+        Move the rows of all `parts` to `shadow`, which has none, with the checkpoint `moment`; drop `parts`.
 
         Raises:
-            InvalidInputError: two of them have a row of the same key.
+            InvalidInputError: two parts have a row with the same key.
         """
 
     def note(self, name: str) -> str | None:
-        """Return what was noted under a name, None where nothing was."""
+        """Return the value of a note; None if there is none."""
 
     def notes(self, prefix: str) -> dict[str, str]:
-        """Return all that was noted under names that begin with a prefix, which ends in an ASCII character."""
+        """Return all notes whose names begin with a prefix, which ends in an ASCII character."""
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         """
-        Note something under a name, or nothing any more, if `before` is still what is noted there.
+        Change a note to `after`, or remove it if `after` is None, provided that its value is still `before`.
 
-        Returns False, and changes nothing, where it is not.
+        Returns False, and changes nothing, if the value is not `before`.
         """
 
 
@@ -138,13 +138,13 @@ class _Table:
         self._saved: tuple[Mapping[str, Any], Moment, list[SetAside]] | None = None
 
     def update(self, rows: Mapping[str, Any], moment: Moment, aside: Sequence[SetAside] = ()) -> None:
-        """Take in rows, and what they are made up to."""
-        # The one step by which they are stored; an interrupt behind it leaves the rest to whoever comes next.
+        """Store rows, and the moment up to which they are made."""
+        # This assignment stores them in one step. If an interrupt follows, the next caller finishes the rest.
         self._saved = (rows, moment, [*self.aside, *aside])
         self.finish()
 
     def finish(self) -> None:
-        """Put the rows that were saved last in their places, if they are not there yet; harmless if done twice."""
+        """Apply the rows that were saved last, if that was not done yet; to do it twice is harmless."""
         if self._saved is not None:
             rows, self.moment, self.aside = self._saved
             self.rows.update(rows)
@@ -152,14 +152,14 @@ class _Table:
 
     @property
     def keys(self) -> list[str]:
-        """The keys in order, which are put in order once after each change."""
+        """The sorted keys; they are sorted once after each change."""
         if self._ordered is None:
             self._ordered = sorted(self.rows)
         return self._ordered
 
 
 class MemoryProjectionStore:
-    """Rows in dicts, as long as the process lives."""
+    """Rows in dicts; they are lost when the process ends."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
@@ -219,7 +219,7 @@ class MemoryProjectionStore:
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
         """
-        Return up to `limit` rows with keys behind `after`, ordered by key; those whose fields are as `where` says.
+        Return up to `limit` rows with keys after `after`, ordered by key; with `where` only rows with these values.
         """
         table = self._table(projection)
         behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
@@ -231,7 +231,7 @@ class MemoryProjectionStore:
         return len(self._table(projection).rows)
 
     def index_fault(self, projection: Projection) -> None:
-        """Return nothing: here the rows themselves are looked through."""
+        """Return None: this store has no index, and searches the rows themselves."""
 
     @synchronized
     def drop(self, projection: Projection) -> None:
@@ -279,7 +279,7 @@ class MemoryProjectionStore:
         return sorted(found, key=_order)[: query.limit]
 
     def _table(self, projection: Projection) -> _Table:
-        """Return the table of this version; an empty one where there is none."""
+        """Return the table of this version; an empty one if there is none."""
         table = self._tables.get(projection.name)
         if table is None or table.version != projection.version:
             return _Table(projection.version)
@@ -288,7 +288,7 @@ class MemoryProjectionStore:
 
 
 def twice_made(shadow: Projection) -> InvalidInputError:
-    """Return the error for rows of one key that were made in two partitions of a log."""
+    """Return the error for two partitions of a log that made rows with the same key."""
     return InvalidInputError(
         f"the rows of {shadow.name} are made from events of several slices, though the projection says that they stay"
         " in one: let `stays_in_slice` be False"
@@ -296,15 +296,16 @@ def twice_made(shadow: Projection) -> InvalidInputError:
 
 
 def end_of_prefix(prefix: str) -> str:
-    """Return the least text that is greater than all that begin with `prefix`, which ends in an ASCII character."""
+    """Return the least text that is greater than all texts with a prefix; the prefix ends in an ASCII character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def is_replaceable(live: Moment, built: Moment, before: Moment) -> bool:
     """
-    Return whether rows made up to `live` may give way to rows made up to `built`.
+    Return whether rows made up to `built` may replace rows made up to `live`.
 
-    They stood at `before` when the others were not finished yet; so they may have a checkpoint that cannot be.
+    `before` is the checkpoint of the live rows from before the shadow was finished. If it has not moved, the live rows
+    are replaced even if their checkpoint is wrong, for example after the end of the log.
     """
     return built != BEGINNING and (live == before or built.includes(live))
 
@@ -319,7 +320,7 @@ def _order(found: Found) -> tuple[float, int, int, str]:
 
 
 class ReadOnlyProjectionStore(MemoryProjectionStore):
-    """Rows in memory, brought up to date like any; `kept` are those that lie in the database, perhaps far behind."""
+    """Rows in memory, which are brought up to date as usual; `kept` has the stored rows, which may be far behind."""
 
     def __init__(self, kept: ProjectionStore) -> None:
         super().__init__()
@@ -327,5 +328,5 @@ class ReadOnlyProjectionStore(MemoryProjectionStore):
 
 
 def kept_by(store: ProjectionStore) -> ProjectionStore:
-    """Return the rows and notes that stay when a store is closed."""
+    """Return the store of the rows and notes that remain when `store` is closed."""
     return store.kept if isinstance(store, ReadOnlyProjectionStore) else store

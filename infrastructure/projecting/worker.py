@@ -1,8 +1,8 @@
 """
-Keeping projections up to date all the time, in a thread of this process or in a process of its own.
+Workers keep projections up to date all the time, in a thread of this process or in a process of their own.
 
-Any number of workers may try: each projection is worked on by one, who holds its lease. What fails is tried again a few
-times; an event that a projection cannot fold stops that projection alone, and is noted.
+There may be any number of workers: only the worker that holds a projection's lease works on it. After an error a
+worker pauses and tries again. An event that stops a projection stops no other projection, and is noted.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .runner import ProjectionRunner
 from .store import ProjectionStore
 
 WAIT_SECONDS = 0.25
-# After an error of the database; twice as long each time, up to the last.
+# The pauses after the first, second and later errors in a row; the last one repeats.
 PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
 log = logging.getLogger("refold.projections")
 
 
 class _Task:
-    """One projection as a worker sees it: its lease, and how often it failed in a row."""
+    """One projection of a worker: its lease, and how often it failed in a row."""
 
     def __init__(self, projection: Projection, lease: Lease) -> None:
         self.projection, self.lease = projection, lease
         self.failures = 0
         self.resting_until = 0.0
-        # An older Refold may have stopped where this one goes on.
+        # An older version of Refold may have stopped at an event that this version sets aside.
         self.is_to_try = sets_aside(projection)
 
 
 class ProjectionWorker:
-    """Works on the projections of a store whose leases it gets."""
+    """Keeps those projections of a store up to date whose leases it gets."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ProjectionWorker:
         self._runner = ProjectionRunner(events, store, [task.projection for task in self._tasks])
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set; the leases are free then."""
+        """Work until `stop` is set, then release the leases."""
         failures = 0
         try:
             while not stop.is_set():
@@ -81,7 +81,7 @@ class ProjectionWorker:
             self._events.wait_for_news(seen, timeout_seconds=WAIT_SECONDS)
 
     def work(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Bring every projection up to date whose lease this worker gets."""
+        """Bring each projection up to date if this worker gets its lease."""
         for task in self._tasks:
             if stop():
                 return
@@ -135,7 +135,7 @@ class WorkingThread:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # The thread is the parent's, which may have held the lock of what it waited for.
+        # The thread exists only in the parent, and may have held the lock of this event during the fork.
         self._stop = threading.Event()
 
     def _run(self) -> None:

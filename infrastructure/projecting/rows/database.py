@@ -1,8 +1,8 @@
 """
 The rows of projections in a database: the statements, and the order in which they are sent, once for all databases.
 
-A `Dialect` says how the tables of one database differ from those of another. How a connection is lent and a
-transaction carried out is up to the module of that database.
+A `Dialect` holds the differences between the tables of the databases. The module of each database opens connections
+and runs transactions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..store import (
     twice_made,
 )
 
-# In braces stands what differs between databases, and between projections.
+# The names in braces differ between databases and between projections.
 SELECT = "SELECT {columns} FROM {table} WHERE {scope}"
 ALL_ROWS = SELECT + "TRUE ORDER BY key"
 ROWS_OF_KEYS = SELECT + "key IN ({marks})"
@@ -63,19 +63,20 @@ class Statement(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Dialect:
     """
-    The way in which a database has rows, checkpoints and notes.
+    How a database stores rows, checkpoints and notes.
 
-    `scope`, `first` and `key` are the column `slice` in a condition, in a new row and in a key, where tables have one.
+    If tables have a column `slice`, then `scope`, `first` and `key` are this column in a condition, in a new row and
+    in a key.
     """
 
     mark: str
     types: Mapping[type, str]
-    # Many where each statement costs; one where all go in one trip.
+    # The number of keys that one statement loads: many if each statement costs; 1 if all go in one round trip.
     keys_at_once: int
     scope: str = ""
     first: str = ""
     key: str = ""
-    # Whether each version of a projection has a table of its own; else the newest takes the table over.
+    # Whether each version of a projection has a table of its own; if not, a newer version takes over the table.
     keeps_versions: bool = False
     add: str = "INSERT"
     lock: str = ""
@@ -91,17 +92,17 @@ class Dialect:
         return f"view_{name}_{version}" if self.keeps_versions else f"view_{name}"
 
     def column_types(self, projection: Projection) -> str:
-        """Return the columns of a projection's rows as a table is made with them."""
+        """Return the columns of a projection's rows with their types, for CREATE TABLE."""
         fields = msgspec.structs.fields(projection.row)
         return ", ".join(f'"{field.name}" {self.types[field.type]} NOT NULL' for field in fields)
 
     def statement(self, sql: str, *values: Any, of: Projection | None = None, **more: str) -> Statement:
-        """Return a statement; `of` is the projection that it is about, `more` what else its braces name."""
+        """Return a statement; `of` is its projection, and `more` has the values of further names in braces."""
         about = () if of is None else (of.name, of.version, of.row)
         return Statement(_text(self, sql, tuple(more.items()), *about), values)
 
     def put_row(self, projection: Projection) -> str:
-        """Return the statement that stores a row, whether or not there is one under its key."""
+        """Return the statement that adds a row, or replaces the row with the same key."""
         names = list(projection.row.__struct_fields__)
         marks = [f"${number}" for number, _ in enumerate(names, 1)]
         if self.vector and issubclass(projection.row, SearchedRow):
@@ -112,7 +113,7 @@ class Dialect:
         return self.statement(PUT_ROW, of=projection, **more).sql
 
 
-# By position, a statement is found again in 2 us; to write it anew takes 8, and `contexts` needs three.
+# All arguments are positional, which makes a hit cost 2 us. To build a statement takes 8, and `contexts` needs three.
 @lru_cache(maxsize=512)
 def _text(
     dialect: Dialect,
@@ -134,7 +135,7 @@ def _text(
 
 
 def columns(projection: Projection, of: str = "") -> str:
-    """Return the columns of a projection's rows, in the order of its fields; `of` stands before each."""
+    """Return the columns of a projection's rows, in the order of its fields; each has the prefix `of`."""
     return _quoted(projection.row.__struct_fields__, of)
 
 
@@ -146,13 +147,13 @@ class Transaction(Protocol):
     """A transaction that has begun, or begins with its first statement."""
 
     def ask(self, *statements: Statement) -> list[list[Values]]:
-        """Carry out statements and return the rows of each."""
+        """Run statements and return the rows of each."""
 
     def put(self, sql: str, rows: Iterable[msgspec.Struct]) -> None:
-        """Carry out a statement for each of some rows, whose fields are its values."""
+        """Run a statement once for each row, with the row's fields as values."""
 
 
-# It asks what it must know, and returns the statements that finish the transaction; None to leave all as it is.
+# It reads what it needs, and returns the statements that finish the transaction; None cancels the transaction.
 Work = Callable[[Transaction], Iterable[Statement] | None]
 
 
@@ -164,9 +165,9 @@ class DatabaseProjectionStore(ProjectionStore):
     @abstractmethod
     def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
         """
-        Return the rows of each statement about a projection, none where it has no checkpoint or no row.
+        Return the rows of each statement about a projection; no rows if it has no checkpoint.
 
-        With `at_once` they are those of one instant.
+        With `at_once` all statements see the same state of the database.
         """
 
     @abstractmethod
@@ -176,9 +177,9 @@ class DatabaseProjectionStore(ProjectionStore):
     @abstractmethod
     def _transact(self, work: Work) -> list[list[Values]] | None:
         """
-        Carry out a transaction, and return the rows of the statements that finished it.
+        Run a transaction, and return the rows of the statements that finished it.
 
-        Returns None, and nothing is changed, where `work` says so, or another process was there first.
+        Returns None, and changes nothing, if `work` returned None or another process came first.
         """
 
     @abstractmethod
@@ -186,14 +187,14 @@ class DatabaseProjectionStore(ProjectionStore):
         self, transaction: Transaction, *projections: Projection, seen: RecordedEvent | None = None
     ) -> list[list[Values]] | None:
         """
-        Return the rows of checkpoints, which nobody else changes until the transaction ends.
+        Return the rows of checkpoints, and lock them until the transaction ends.
 
-        Returns None where the log has lost what was `seen`.
+        Returns None if the log has lost the event `seen`.
         """
 
     @abstractmethod
     def _make_table(self, projection: Projection) -> list[Statement]:
-        """Make the table of a projection, or return the statements to do so when its first checkpoint is stored."""
+        """Make the table of a projection, or return the statements that make it together with the first checkpoint."""
 
     @abstractmethod
     def _drop_table(self, projection: Projection) -> list[Statement]:
@@ -201,20 +202,20 @@ class DatabaseProjectionStore(ProjectionStore):
 
     @abstractmethod
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
-        """Return the statements that let the table of `shadow` be that of `projection`, which has none."""
+        """Return the statements that rename the table of `shadow` to that of `projection`, which has no table."""
 
     @abstractmethod
     def _copy_rows(self, shadow: Projection, parts: Sequence[Projection]) -> list[Statement]:
-        """Copy the rows of `parts` to those of `shadow`, which has none, or return the statements to do so at last."""
+        """Copy the rows of `parts` to `shadow`, which has none, or return the statements that do so at the end."""
 
     @abstractmethod
     def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        """Return the statement for the rows that a query asks for, with their rank behind their columns."""
+        """Return the statement for the rows that match a query; the rank is the last column."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
-        """Return the rows of a projection that have these values, each in the order of its fields."""
+        """Return rows of a projection, made from values that are in the order of its fields."""
         row, names = projection.row, projection.row.__struct_fields__
-        # By position, where rows can be made so, it takes a tenth of the time.
+        # Positional arguments take a tenth of the time, but the row's class must allow them.
         if row.__match_args__ == names:
             return list(starmap(row, found))
         return [row(**dict(zip(names, values, strict=True))) for values in found]
@@ -283,7 +284,7 @@ class DatabaseProjectionStore(ProjectionStore):
         make = self._make_table(projection)
         noted = [self.sql.statement(PUT_NOTE, *one) for one in (notes or {}).items()]
         if aside:
-            # Whoever adds to it as well moves the checkpoint, and this one comes second then.
+            # Another runner that adds to this note also moves the checkpoint, and then this transaction is cancelled.
             noted += self._put_aside(projection, [*self.set_aside(projection), *aside])
 
         def save(transaction: Transaction) -> Iterable[Statement] | None:
@@ -307,7 +308,7 @@ class DatabaseProjectionStore(ProjectionStore):
         self._transact(lambda _: self._drops(projection))
 
     def _drops(self, projection: Projection) -> list[Statement]:
-        # In the order in which whoever stores rows takes hold of them.
+        # The checkpoint comes first: a runner that stores rows takes its locks in the same order.
         return [
             self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection),
             *self._drop_table(projection),
@@ -349,10 +350,10 @@ class DatabaseProjectionStore(ProjectionStore):
 
 def stored_moment(text: object, what: str, **remedy: str) -> Moment:
     """
-    Return the moment that was stored as a text; `what` names where.
+    Return the moment that was stored as a text; `what` names the place in the error.
 
     Raises:
-        DamagedError: it is none.
+        DamagedError: the text is not a moment.
     """
     try:
         return Moment.parse(text if isinstance(text, str) else repr(text))
@@ -362,10 +363,10 @@ def stored_moment(text: object, what: str, **remedy: str) -> Moment:
 
 def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:
     """
-    Return the moment of a projection's checkpoint, given the rows found of it; the beginning where there is none.
+    Return the moment of a projection's checkpoint, given its rows; the beginning if there is no row.
 
     Raises:
-        DamagedError: it holds no moment.
+        DamagedError: the checkpoint does not hold a moment.
     """
     what = f"the checkpoint of {projection.name}"
     return stored_moment(found[0][0], what, remedy=REBUILD) if found else BEGINNING
@@ -373,10 +374,10 @@ def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:
 
 def text_noted(name: str, found: Sequence[Values]) -> str | None:
     """
-    Return what was noted under a name, given the rows found of it; None where nothing was.
+    Return the value of a note, given its rows; None if there is no row.
 
     Raises:
-        DamagedError: it is no text.
+        DamagedError: the value is not a text.
     """
     value = found[0][0] if found else None
     if value is not None and not isinstance(value, str):
@@ -387,5 +388,5 @@ def text_noted(name: str, found: Sequence[Values]) -> str | None:
 
 
 def aside_note(projection: Projection) -> str:
-    """Return the name of the note that says what a projection set aside, in a database."""
+    """Return the name of the note with the events that a projection set aside."""
     return f"aside/{projection.name}.{projection.version}"

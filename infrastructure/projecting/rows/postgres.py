@@ -1,9 +1,9 @@
 """
-Rows of projections on PostgreSQL: round trips, values in binary form, and the tables as this database has them.
+Rows of projections on PostgreSQL: round trips, values in binary form, and the tables of this database.
 
-Searched rows have an index, GIN over a tsvector beside their words. Vectors and queries are written out here:
-PostgreSQL's own parser would find other words. A vector keeps some places of each word, enough to rank by; whether
-words stand side by side is looked up in the words themselves.
+Searched rows have an index, GIN over a tsvector beside their words. This module writes vectors and queries itself,
+because PostgreSQL's own parser would split texts into other words. A vector keeps only some places of each word, which
+is enough for the rank. Phrases are matched against the words themselves.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from .database import (
 )
 
 TRIP_ROWS_MAX = 500
-# The last place that a vector can tell from others. Of a word that comes often, PostgreSQL itself keeps the first.
+# The last place that a vector can hold. If a word occurs often, PostgreSQL itself keeps only its first places.
 PLACE_MAX = 16_383
-# Two processes that make the same table at once see one of these; it is there then.
+# If two processes make the same table at once, one of them gets one of these errors, and the table exists.
 MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
 MAKE_CHECKPOINTS = Call(
     'CREATE TABLE IF NOT EXISTS checkpoint (slice int NOT NULL, projection text COLLATE "C" NOT NULL,'
@@ -76,7 +76,7 @@ float8 = Struct("!d").pack
 
 
 class _Transaction:
-    """It begins with its first statements, in the same round trip."""
+    """A transaction that begins with its first statements, in the same round trip."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -86,7 +86,7 @@ class _Transaction:
         return self.run(*map(_call, statements))
 
     def run(self, *calls: Call) -> list[Any]:
-        """Carry out statements and return the rows of each."""
+        """Run statements and return the rows of each."""
         if self.is_begun:
             return self._wire.run(*calls)
         self.is_begun = True
@@ -101,7 +101,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     """
     One table per projection and version.
 
-    One runner works on the whole log, so its rows and its checkpoint lie in one slice, 0.
+    One runner works on the whole log, so the rows and the checkpoint are all stored in slice 0.
     """
 
     sql = Dialect(
@@ -157,7 +157,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
                 if last is not None:
                     return transaction.run(*map(_call, last), COMMIT)[:-1]
             except MADE_BY_ANOTHER:
-                # It was the first of all, such as a first checkpoint: nobody could lock a row that was not there yet.
+                # Both processes added the first row, such as a first checkpoint; a missing row cannot be locked.
                 pass
             if transaction.is_begun:
                 wire.run(ROLLBACK)
@@ -167,7 +167,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self, transaction: Transaction, *projections: Projection, seen: RecordedEvent | None = None
     ) -> list[list[Values]] | None:
         assert isinstance(transaction, _Transaction)
-        # The rows are locked, so that of two runners one goes on and the other sees that it came second.
+        # The rows are locked: of two runners, one goes on, and the other then sees that the checkpoint has moved.
         locked = [self._checkpoint(one, LOCKED_CHECKPOINT) for one in projections]
         if seen is None:
             return transaction.run(*locked)
@@ -178,7 +178,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         if before is None and after is None:
             return self.note(name) is None
-        # One statement, so that it takes one round trip.
+        # A single statement takes one round trip.
         if before is None:
             change = Statement(ADD_NOTE, (name, after))
         elif after is None:
@@ -190,7 +190,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     # Tables
 
     def _make_table(self, projection: Projection) -> list[Statement]:
-        # Once per process is enough to look.
+        # Each process looks for the table only once.
         table = self.sql.table(projection)
         if table in self._made:
             return []
@@ -201,13 +201,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         is_gone = Call(
             f"SELECT to_regclass($2::text) IS NULL AND EXISTS ({checkpoint.sql})", (*checkpoint.values, table.encode())
         )
-        # Twice: another process may be dropping both, the table and its checkpoint, at this very moment.
+        # Asked twice: another process may be dropping both the table and its checkpoint at this moment.
         if all(self._log.database.ask(is_gone)[0][0][0] for _ in range(2)):
             raise DamagedError(f"the table of {projection.name}", "it cannot be read (it is gone)", remedy=REBUILD)
         self._make(Call(f"CREATE TABLE IF NOT EXISTS {table} (slice int NOT NULL, {types}, PRIMARY KEY (slice, key))"))
         index_found = Call(f"SELECT 1 WHERE to_regclass('{table}_vector') IS NOT NULL")
         if is_searched and not self._log.database.ask(index_found)[0]:
-            # Even to find it there it would wait for whoever writes rows.
+            # Only run if the index is missing: even IF NOT EXISTS would wait for transactions that write rows.
             self._make(Call(f"CREATE INDEX IF NOT EXISTS {table}_vector ON {table} USING gin (vector)"))
         self._made.add(table)
         return []
@@ -236,7 +236,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._made.discard(built)
         return [
             Statement(f"ALTER TABLE {built} RENAME TO {live}"),
-            # Its key and its index would keep their names, which the next shadow's would take.
+            # The key and the index are renamed as well: the next shadow needs their names.
             Statement(f"ALTER TABLE {live} RENAME CONSTRAINT {built}_pkey TO {live}_pkey"),
             Statement(f"ALTER INDEX IF EXISTS {built}_vector RENAME TO {live}_vector"),
         ]
@@ -260,7 +260,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         self._make_table(projection)
         table, wrong, last = self.sql.table(projection), 0, ""
         words = f"SELECT key, words FROM {table} WHERE slice = 0 AND key > $1 ORDER BY key LIMIT $2"
-        # It has a row if the row of a key still has these words, and another vector than theirs.
+        # Returns a row if the row of the key still has these words, but a vector that differs from theirs.
         other = (
             f"SELECT 1 FROM {table} WHERE slice = 0 AND key = $1 AND words = $2"
             f" AND vector <> {VECTOR_VALUE.format('$3')}"
@@ -284,7 +284,7 @@ def _row_values(row: Any) -> list[bytes | None]:
 
 def _binary(value: int | float | str | bytes | None) -> bytes | None:
     if isinstance(value, str):
-        # A NUL stays in the log; a text column cannot hold it, and shows its symbol instead.
+        # A text column cannot hold a NUL, so it gets the symbol for NUL instead; the log keeps the NUL.
         return value.replace("\0", "\u2400").encode()
     if isinstance(value, int):
         return int8(value)
@@ -292,7 +292,7 @@ def _binary(value: int | float | str | bytes | None) -> bytes | None:
 
 
 def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
-    """Group statements by the trips that carry them; one with more bytes than a trip takes is by itself."""
+    """Group statements into round trips; a statement that is larger than a trip gets one of its own."""
     trip: list[Call] = []
     size = 0
     for call in calls:
@@ -306,12 +306,12 @@ def _trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
 
 
 def _sent(wire: Wire, trip: list[Call]) -> list[Rows]:
-    """Carry out the statements of a trip."""
+    """Run the statements of a round trip."""
     return [wire.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else wire.run(*trip)
 
 
 def vector_of(words: str) -> bytes:
-    """Return the vector of words as PostgreSQL writes one: each of them with its places."""
+    """Return the vector of words in the syntax of PostgreSQL: each word with its places."""
     places: dict[str, list[str]] = {}
     for place, word in enumerate(words.split(), 1):
         of_word = places.setdefault(word, [])
@@ -321,5 +321,5 @@ def vector_of(words: str) -> bytes:
 
 
 def _lexemes(term: Term) -> str:
-    # Words have neither quotation mark nor backslash in them.
+    # No escaping is needed: words contain neither quotation marks nor backslashes.
     return " & ".join(f"'{word}'" for word in term.words.split()) + ":*" * term.is_prefix

@@ -1,8 +1,8 @@
 """
-Rows of projections on SQLite: the connection, its errors, and the tables as this database has them.
+Rows of projections on SQLite: the connection, its errors, and the tables of this database.
 
 Searched rows have an index, FTS5 over their words. Triggers keep it up to date within the same transaction. The words
-come with blanks between them, and the tokenizer knows no other border: to `ascii` all else is a letter.
+are separated by blanks, and the tokenizer `ascii` splits them only there: it treats all other characters as letters.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ CHECKPOINTS = (
     " moment TEXT NOT NULL)"
 )
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
-# A table or column that is missing, an index whose own tables are not what they were, text that is no UTF-8.
+# A missing table or column, an index whose own tables were changed, or text that is not UTF-8.
 BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
-# The characters of ASCII as the tokenizer reads them.
+# How the tokenizer reads the characters of ASCII.
 BORDERS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 FIND = """
     WITH within (stream, last) AS MATERIALIZED
@@ -116,7 +116,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
         with self._reading(projection) as connection:
-            # Without a checkpoint the table may be missing, or an older version's.
+            # Without a checkpoint the table may be missing, or belong to an older version.
             if self._moment(connection, projection) == BEGINNING:
                 return [[] for _ in statements]
             return _Transaction(connection).ask(*statements)
@@ -165,9 +165,9 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         drops = self._drop_table(projection)
         if not issubclass(projection.row, SearchedRow):
             return [*drops, Statement(f"CREATE TABLE {table} ({types}, PRIMARY KEY (key)) WITHOUT ROWID")]
-        # The index names rows by number, and VACUUM changes all numbers that are no column.
+        # The index refers to rows by number. The number is a column, because VACUUM changes implicit row numbers.
         rows = f"CREATE TABLE {table} (number INTEGER PRIMARY KEY, {types}, UNIQUE (key))"
-        # It has no content of its own, and does not know whose it is: so it can be renamed.
+        # The index has no content of its own and no link to the table, so that it can be renamed.
         index = f"CREATE VIRTUAL TABLE {table}_words USING fts5(words, content='', tokenize='ascii')"
         return [*drops, Statement(rows), Statement(index), *_triggers(table)]
 
@@ -188,7 +188,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         self._transact(lambda _: self._make_table(shadow))
         for part in parts:
             after: str | None = ""
-            # Some rows at a time, so that writers need not wait for all of them.
+            # Copied in batches, so that other writers wait only for one batch.
             while after is not None:
                 after = self._log.write(partial(self._copy_some, part=part, shadow=shadow, after=after))
         return []
@@ -196,7 +196,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     def _copy_some(
         self, connection: sqlite3.Connection, *, part: Projection, shadow: Projection, after: str
     ) -> str | None:
-        """Copy rows of `part` from the first key behind `after` on, and return the last key; None behind the last."""
+        """Copy rows of `part` with keys after `after`, and return the last key copied; None if none are left."""
         source, names = self.sql.table(part), columns(part)
         if not _has_table(connection, source):
             return None
@@ -221,9 +221,9 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def index_fault(self, projection: Projection) -> str | None:
         """
-        Return how the index of a table of searched rows differs from them, None where it does not.
+        Return how the index of searched rows differs from the rows; None if it does not.
 
-        SQLite's own check of an index asks for the lock of whoever writes, and of one without content compares nothing.
+        SQLite's own check of an index needs the write lock, and compares nothing if the index has no content.
         """
         with self._reading(projection) as connection:
             if self._moment(connection, projection) == BEGINNING:
@@ -233,14 +233,14 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
 
 def _wrong_in_index(connection: sqlite3.Connection, table: str) -> int:
-    """Return how many rows the index of a table has otherwise than they are."""
+    """Return the number of rows that differ from the index of their table."""
     made = f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table}_found"
     connection.execute(f"{made} USING fts5vocab(main, {table}_words, instance)")
-    # For each row the sum over its words and their places, whichever come first.
+    # For each row the sum of hashes of its words with their places; a sum does not depend on their order.
     sums: dict[int, int] = {}
     for number, word, place in connection.execute(f"SELECT doc, term, offset FROM temp.{table}_found"):
         sums[number] = sums.get(number, 0) + hash((word, place))
-    # A row without any word is there all the same.
+    # A row without any word has no instance, but it is in this table.
     listed = {row[0] for row in connection.execute(f"SELECT id FROM {table}_words_docsize")}
     wrong = 0
     for number, text in connection.execute(f"SELECT number, words FROM {table}"):
@@ -252,9 +252,9 @@ def _wrong_in_index(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _triggers(table: str) -> list[Statement]:
-    """Return the statements that make the triggers of a table, which keep its index up to date."""
+    """Return the statements that make the triggers that keep the index of a table up to date."""
     add = f"INSERT INTO {table}_words (rowid, words) VALUES (new.number, new.words);"
-    # An index without content forgets a row when it is given its words once more.
+    # To delete a row from an index without content, its words must be given once more.
     forget = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', old.number, old.words);"
     return [
         Statement(f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN {add} END"),
@@ -267,19 +267,19 @@ def _drop_triggers(table: str) -> list[Statement]:
 
 
 def _phrase(term: Term) -> str:
-    # Words have no quotation mark in them.
+    # No escaping is needed: words contain no quotation marks.
     return f'"{term.words}"' + " *" * term.is_prefix
 
 
 def _require_types(projection: Projection, rows: list[Values]) -> None:
     """
-    Require that values have the types of their columns: SQLite takes a text in a column of integers.
+    Require that values have the types of their columns: SQLite accepts a text in a column of integers.
 
     Raises:
-        DamagedError: one has another type.
+        DamagedError: a value has another type.
     """
     try:
-        # This takes a third of the time of any loop here.
+        # msgspec takes a third of the time of a loop in Python.
         msgspec.convert(rows, _types_of(projection.row), builtin_types=(bytes,))
     except msgspec.ValidationError:
         fields = msgspec.structs.fields(projection.row)

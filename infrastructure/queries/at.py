@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LogEnd:
-    """The end of a log, asked for again only where it matters: on PostgreSQL that is a question about every slice."""
+    """The end of a log. It is read again only if needed, because PostgreSQL must then read the end of every slice."""
 
     def __init__(self, log: LiveLog) -> None:
         self._log = log
@@ -41,7 +41,7 @@ class LogEnd:
         return self._seen
 
     def cut(self, moment: Moment) -> Moment:
-        """Return a moment, or what there is of it where some of it is still to come."""
+        """Return a moment, cut to the end of the log if some of it is still to come."""
         if self._seen.includes(moment):
             return moment
         ends = dict(self.now().heads)
@@ -54,7 +54,7 @@ Cut = Moment | int
 
 def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames, end: LogEnd) -> Cut:
     """
-    Return the moment that an address means, a position of the log, an aware time or a name: its end at the latest.
+    Return the moment of an address: a position of the log, an aware time or a name; at most the end of the log.
 
     Raises:
         InvalidInputError: the address is malformed, or a version, which a store does not have.
@@ -68,7 +68,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
     if isinstance(parsed, Moment):
         return end.cut(parsed)
     if isinstance(parsed, datetime):
-        # What is still to be recorded does not belong to any moment that one can look at.
+        # A time in the future means the present end: events that are still to be recorded do not belong to it.
         return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
     named = names.moments().get(parsed)
     if named is None:
@@ -78,13 +78,13 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
 
 
 def cut_of(cut: Cut) -> datetime | Moment:
-    """Return a cut as contexts take it."""
+    """Return a cut in the form that `at()` of a context takes."""
     return cut if isinstance(cut, Moment) else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cut)
 
 
 @opening("the table of growth", remedy=REBUILD)
 def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int) -> Totals:
-    """Return what a context held at a version: the sum of whole blocks of versions, and of the events behind them."""
+    """Return the totals of a context at a version: the sum of whole blocks of versions and of the events after them."""
     whole = version // GROWTH_EVENTS
     rows = _rows_of(runner, stream, whole) if whole else []
     total = growth_of(log.read_events(stream, after=whole * GROWTH_EVENTS, until=version))
@@ -95,7 +95,7 @@ def totals_at(log: LiveLog, runner: ProjectionRunner, stream: str, version: int)
 
 
 def _rows_of(runner: ProjectionRunner, stream: str, blocks: int) -> list[GrowthRow]:
-    """Return the rows of the first so many blocks of versions: mostly they are there, and no other will be."""
+    """Return the rows of the first `blocks` blocks of versions; the projection is only run if one is missing."""
     last, prefix = growth_key(stream, blocks), f"{stream}@"
     rows = [row for row in runner.stored_under([GROWTH], [prefix]) if row.key < last]
     if sum(row.events for row in rows) == blocks * GROWTH_EVENTS:
@@ -115,7 +115,7 @@ V = TypeVar("V", bound=Versioned)
 
 
 class OpenStore(Protocol):
-    """A store, as it opens contexts that are there."""
+    """The part of a store that opens existing contexts."""
 
     log: LiveLog
     _runner: ProjectionRunner
@@ -139,8 +139,8 @@ class StoreAt:
     """
     All contexts of a store as of one moment; `store.at(moment)` gives one.
 
-    What did not exist yet is not found. Whoever forks a chat, or branches a queue or a pool, from here gets a child in
-    the store of today.
+    A context that did not exist yet is not found. A fork of a chat, or a branch of a queue or a pool, that is made from
+    here is a new context in the present store.
     """
 
     def __init__(self, store: OpenStore, cut: Cut) -> None:
@@ -160,7 +160,7 @@ class StoreAt:
         """
         then = self._store.chat(context_id, create=False).at(self.moment)
         view = self._existing(then, f"chat:{context_id}")
-        # How much it held is known without reading it.
+        # The totals come from the table of growth, so the chat need not be read for them.
         view._count = cache(partial(totals_at, self._store.log, self._store._runner, view.stream, view.version))
         return view
 
@@ -206,13 +206,13 @@ class StoreAt:
         return self._existing(run.at(self.moment), run.stream)
 
     def contexts(self) -> list[CatalogueRow]:
-        """Return what is known of every context that there was, ordered by kind and id."""
+        """Return the catalogue row of each context that existed then, ordered by kind and id."""
         return [row for now in self._store.contexts() if (row := self._row_then(now)) is not None]
 
     acontexts = awaited(contexts)
 
     def _row_then(self, now: CatalogueRow) -> CatalogueRow | None:
-        """Only what has changed since is looked at again."""
+        """Return the row of a context then; None if it did not exist. Only a context that changed since is read."""
         log = self._store.log
         version = log.version_at(now.key, self._cut)
         if version == now.version:
@@ -234,8 +234,8 @@ class ContextDifference(msgspec.Struct, frozen=True, kw_only=True):
     """
     A context at two moments, `before` and `after`; None where it did not exist.
 
-    Between the two lie the versions from that of `before` to that of `after`; where it is the other way round, `after`
-    is the earlier moment.
+    The difference is made by the versions from that of `before` to that of `after`. If the version of `after` is the
+    lower one, `after` is the earlier moment.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """
-Audits: every change of a context, of its items, of a run's nodes and steps, each with the event that made it.
+Audits: every change of a context, of its items, and of a run's nodes and steps, each with the event that made it.
 
-The description of an event names the items that came and left. A trail goes through the events, looks the items up,
+The description of an event names the items that came and left. A trail reads the events in order, looks the items up,
 and remembers which of them are there.
 """
 
@@ -56,10 +56,10 @@ CONFIG = "agent_config_update"
 
 class AuditEntry(NamedTuple):
     """
-    One change: the event that made it, what was changed and what it was before and is now.
+    One change: the event that made it, the item or attribute that was changed, and the values before and after.
 
-    That is an item, `ref` its birth and `name` its id or key; with `attribute` something of it, or of the context where
-    there is no item. `old` and `new` are items or plain data; None is nothing.
+    `ref` is the origin of the item, `name` its id or key. With `attribute` the change is of this attribute of the item,
+    or of the context if there is no item. `old` and `new` are items or plain data; None means that there is no value.
     """
 
     recorded: RecordedEvent
@@ -72,7 +72,7 @@ class AuditEntry(NamedTuple):
 
     @property
     def birth(self) -> str | None:
-        """`stream@version` of the event that brought the item into the world."""
+        """The origin of the item: `stream@version` of the event that first recorded it."""
         if self.ref is None:
             return None
         ref = full_ref(self.ref, self.recorded.stream)
@@ -88,34 +88,34 @@ _DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
 
 
 def describe(event: Event) -> Change:
-    """Return what an event did to its context, of any kind; an event of no known kind has its fields as words."""
+    """Return the change that an event made to its context; an event of no known kind is described by its fields."""
     of_kind = _DESCRIBE.get(type(event))
     return Change(lambda write: write(plain_fields(event))) if of_kind is None else of_kind(event)
 
 
 class _Attributes:
-    """The settings and names of a context while its events are gone through."""
+    """The settings and names of a context while its events are read in order."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
 
     def entries(self, recorded: RecordedEvent, change: Change) -> Entries:
-        """Yield what an event changed of the context itself."""
+        """Yield the changes that an event made to the context itself."""
         if change.opened is not None:
             yield AuditEntry(recorded, attribute="opened", new=dict(change.opened))
         for attribute, value in change.settings.items():
             old = self._values.get(attribute)
             self._values[attribute] = value
-            # A context begins with its settings, and changes none of them.
+            # The first settings are part of `opened`, and are no changes.
             if change.opened is None and old != value:
                 yield AuditEntry(recorded, attribute=attribute, old=old, new=value)
 
 
 class _ItemTrail:
     """
-    The items of a context while its events are gone through: those that are there, and all that were ever met.
+    The items of a context while its events are read in order: the present items, and all items that were met.
 
-    `read` finds items that came into the world elsewhere, or before.
+    `read` finds items with their origin in another context, or before the first event that is read.
     """
 
     def __init__(self, stream: str, read: Reader, there: Mapping[Ref, Item]) -> None:
@@ -124,7 +124,7 @@ class _ItemTrail:
         self._attributes = _Attributes()
 
     def entries(self, recorded: RecordedEvent) -> Entries:
-        """Yield what an event did."""
+        """Yield the changes that an event made."""
         change = describe(recorded.event)
         own = Ref(recorded.version, self.stream)
         if change.opened is not None or change.settings:
@@ -144,7 +144,7 @@ class _ItemTrail:
         if change.is_born:
             coming.append(own)
             if isinstance(recorded.event, Item):
-                # At hand: the log need not be read for it.
+                # The event itself is the item, so the log need not be read for it.
                 self._known[own] = recorded.event
         for ref, item in self._items(coming):
             self._there[ref] = item
@@ -169,15 +169,15 @@ class _ItemTrail:
         missing = [ref for ref in wanted if ref not in self._known]
         if missing:
             self._known.update(self._read(missing))
-        # The fold passes over what was never here, and so does this.
+        # The fold ignores names of items that never existed, and so does this.
         return [(ref, self._known[ref]) for ref in wanted if ref in self._known]
 
 
 def context_changes(log: Log, stream: str, version: int) -> Entries:
     """
-    Yield what became of a context that holds items, and of its items, up to a version, oldest first.
+    Yield the changes of a context that holds items, and of its items, up to a version, oldest first.
 
-    What a fork begins with came before its own events.
+    The items that a fork begins with are there before its first event, and are no changes.
     """
     with trusted(stream):
         reader = _chat_reader if split_stream_id(stream)[0] == "chat" else _births_reader
@@ -221,7 +221,7 @@ def _births_reader(log: Log, stream: str, version: int) -> Reader:
 
 
 def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
-    """Yield the changes of a chat's instructions and tools, oldest first; `stays` are the intervals of its items."""
+    """Yield the changes of a chat's instructions and tools, oldest first, given the intervals of its items."""
     saying = [stay for stay in stays if stay.role in INSTRUCTION_ROLES or stay.type == CONFIG]
     coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
     versions = sorted({*coming, *leaving} - {STILL_THERE})
@@ -252,9 +252,9 @@ def _by_version(stays: Iterable[Interval], field: str) -> dict[int, list[Interva
 
 def run_changes(log: Log, run: Run, version: int) -> Entries:
     """
-    Yield what became of a run and of all in it up to a version, oldest first.
+    Yield the changes of a run and of everything in it up to a version, oldest first.
 
-    Nodes are named without a number, which depends on what comes later; the place of their birth tells them apart.
+    Nodes are named without a number, because the number depends on later nodes; their origins distinguish them.
     """
     trail = _RunTrail(log, run)
     with trusted(run.stream):
@@ -263,7 +263,7 @@ def run_changes(log: Log, run: Run, version: int) -> Entries:
 
 
 class _RunTrail:
-    """A run while its events are gone through: the names and values of its nodes, and the steps that wait."""
+    """A run while its events are read in order: the names and values of its nodes, and the waiting steps."""
 
     def __init__(self, log: Log, run: Run) -> None:
         self._log, self._run = log, run
@@ -274,7 +274,7 @@ class _RunTrail:
         self._attributes = _Attributes()
 
     def entries(self, recorded: RecordedEvent) -> Entries:
-        """Yield what an event did."""
+        """Yield the changes that an event made."""
         own, event = Ref(recorded.version, recorded.stream), recorded.event
         change = runs.describe(event)
         match event:
@@ -303,7 +303,11 @@ class _RunTrail:
             yield AuditEntry(recorded, ref, name, attribute, fact.old, fact.new, fact.reason)
 
     def _values_before(self, recorded: RecordedEvent, born: Ref) -> dict[str, Any]:
-        """Return the values of a node of an earlier round, which other runs may have changed as well."""
+        """
+        Return the values that a node of an earlier round had before an event.
+
+        Other runs may have changed it as well, so the values are read from the run's graph.
+        """
         before = self._run.at(recorded.version - 1).graph()
         birth = f"{born.stream}@{born.version}"
         return next((dict(node.attributes) for node in before.nodes.values() if node.birth == birth), {})
@@ -338,13 +342,12 @@ def _of_step(recorded: RecordedEvent, step: int, event: StepQueued, *, is_there:
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A change: what was `old` is `new` now; None where it was not there before, or is not any more.
+    A change from `old` to `new`, both plain data; None if there was nothing before, or is nothing after.
 
-    What was changed is an item (`item` is its id or key, `birth` is `stream@version` of the event that brought it), of
-    which `old` and `new` are plain data; with `attribute` it is something of an item, of a node (`item` is its name),
-    or of the context. `type` is the tag of the event, `reference` its `stream@version`, `recorded_at` is in
-    microseconds since 1970, UTC. `causes` are references too: what the event follows from, what that follows from, and
-    so on.
+    Without `attribute` an item was changed: `item` is its id or key, `birth` is its origin as `stream@version`. With
+    `attribute` this attribute of an item, of a node (`item` is its name) or of the context was changed. `type` is the
+    tag of the event, `reference` its `stream@version`; `recorded_at` is in microseconds since 1970, UTC. `causes` are
+    references, too: the cause of the event, the cause of that one, and so on.
     """
 
     position: Position
@@ -371,10 +374,10 @@ def transitions_of(log: Log, changes: Iterable[AuditEntry]) -> list[Transition]:
 
 def of_item(changes: Iterable[AuditEntry], name: str, stream: str) -> list[AuditEntry]:
     """
-    Return the changes of one item, by its id or key, or by its birth.
+    Return the changes of one item, given its id or key, or its origin.
 
     Raises:
-        NotFoundError: there never was one.
+        NotFoundError: there never was such an item.
     """
     births = named_so(name, stream)
     found = [change for change in changes if change.name == name or change.birth in births]

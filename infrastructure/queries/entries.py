@@ -1,9 +1,9 @@
 """
 The entries of a queue or a pool, joined from rows: when each of them was held, in the container's own order.
 
-The rows are gone through by version, those of a branch's ancestors first, up to the version that counts. An entry that
-comes back is the newest; what takes the place of another one stands where that stood. So each stay has a place, and
-those held at a version are in the order of their places.
+The rows are read in the order of versions. For a branch, the rows of its ancestors come first, each up to the version
+of the branch. An entry that comes back becomes the newest; an entry that replaces another one takes its place. So each
+interval has a place, and the entries held at a version are in the order of their places.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from .intervals import AncestorRows, born_rows, levels_of, version_in
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
     """
-    An entry's stay in a queue or a pool: held from version `v0` on and before `v1`, which is 0 while it is there.
+    An interval in which a queue or a pool held an entry: from version `v0` until before `v1`; 0 means that it is there.
 
-    `place` numbers the entries in the order in which they stand; what took the place of another entry has its number.
-    `birth` is `stream@version` of the event that brought the entry into the world, `type` is `text`, `json`, or the
-    class of the content, `agent` who recorded it. `how` and `reason` say how the stay ended, with the event of `v1`:
-    `evict`, `remove`, `replace`, `clear` or `merge`. What a branch's limit left out has a stay from 1 to 1.
+    `place` numbers the entries in their order; an entry that replaced another one has the same number. `birth` is the
+    origin of the entry: `stream@version` of the event that first recorded it. `type` is `text`, `json`, or the class of
+    the content; `agent` recorded it. `how` and `reason` say how the event of `v1` ended the interval: `evict`,
+    `remove`, `replace`, `clear` or `merge`. Entries that a branch left out, because of its limit, have an interval from
+    1 to 1.
     """
 
     context: str
@@ -67,7 +68,7 @@ def version_meant(
     log: Log, store: ProjectionStore, stream: str, at: int | str | datetime | Moment | None, *, head: int
 ) -> int:
     """
-    Return the version of a container that `at` means, by rows that are up to date; `head` where it is None.
+    Return the version of a container that `at` means, by rows that are up to date; `head` if `at` is None.
 
     Raises:
         NotFoundError, InvalidInputError: as for a container's own `version_at`.
@@ -81,12 +82,12 @@ def version_meant(
 @opening("the table of entries", remedy=REBUILD)
 def entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
     """
-    Return the stays of all entries of a container, given by its stream, from rows that are up to date.
+    Return the intervals of all entries of a container, given its stream, from rows that are up to date.
 
-    The entries come in the order in which they stand, those of one place in the order in which they were there.
+    They come in the order of their places, and within one place in the order of time.
 
     Raises:
-        DamagedError: something is named as an entry, and is none.
+        DamagedError: an event names something as an entry that is not an entry.
     """
     with trusted(context):
         levels = levels_of(partial(_AncestorRows, store), context)
@@ -118,7 +119,7 @@ def _told(context: str, stay: _Stay, about: EntryRow) -> EntryStay:
 
 
 class _Step(NamedTuple):
-    """A change that a row records: an entry came or left, all left, or a branch began, which has at most `limit`."""
+    """A change that a row records: an entry came or left, all entries left, or a branch with a `limit` began."""
 
     version: int
     kind: str
@@ -128,28 +129,28 @@ class _Step(NamedTuple):
     limit: int | None = None
 
 
-# What leaves goes before what comes with the same event.
+# If an event removes and adds entries, the removals come first.
 LEFT, CAME = "left", "came"
 
 
 class _AncestorRows(AncestorRows[EntryRow]):
-    """The rows of one container, a branch's ancestor or itself."""
+    """The rows of one container: a branch, or an ancestor of it."""
 
     projection = ENTRIES
     mark_types = (BRANCHED, MERGED, RESTORED, CLEARED, NAMED)
 
     @property
     def parent(self) -> Segment | None:
-        """The container that it branched off."""
+        """The container from which this one was branched, and the version; None if it is no branch."""
         return came_with(self.marks[0]).parent if self.marks and self.marks[0].type == BRANCHED else None
 
     def steps(self, end: int | None) -> list[_Step]:
-        """Return what happened up to a version, in order."""
+        """Return the changes up to a version, in order."""
         steps = [step for mark in self.marks for step in self._marked(mark)]
         for row in self.rows.values():
             if row.type:
                 steps.append(_Step(version_in(row.birth), CAME, row.birth, "replace"))
-            # What replaces an entry takes its place, so that it is not let go of before.
+            # A replaced entry has no step of its own: the entry that replaces it ends its interval and takes its place.
             steps += [
                 _Step(stay.v1, LEFT, row.birth, stay.how, stay.reason)
                 for stay in intervals_of(row)
@@ -169,7 +170,7 @@ class _AncestorRows(AncestorRows[EntryRow]):
 
 
 class _Stay:
-    """A stay under way."""
+    """An interval that is being built."""
 
     __slots__ = ("birth", "how", "place", "reason", "v0", "v1")
 
@@ -178,12 +179,12 @@ class _Stay:
         self.v1, self.how, self.reason = STILL_THERE, "", ""
 
     def end(self, step: _Step) -> None:
-        """Let it end with a step."""
+        """End the interval with a step."""
         self.v1, self.how, self.reason = step.version, step.how, step.reason
 
 
 class _Held:
-    """The entries of a container while its rows are read: a pool's by id, a queue's by birth."""
+    """The entries of a container while its rows are read: those of a pool by id, those of a queue by origin."""
 
     def __init__(self, told: Mapping[str, EntryRow], *, is_pool: bool) -> None:
         self._told, self._is_pool = told, is_pool
@@ -192,7 +193,7 @@ class _Held:
         self.stays: list[_Stay] = []
 
     def take(self, step: _Step) -> None:
-        """Take the next step."""
+        """Apply the next step."""
         if step.kind == CAME:
             self._put(step)
         elif step.kind == LEFT:
@@ -224,7 +225,11 @@ class _Held:
         stay.end(step)
 
     def _branch(self, step: _Step) -> None:
-        """Begin a branch: entries that its ancestors let go of were never its own; those without room leave at once."""
+        """
+        Begin a branch with the present entries; entries beyond its limit leave at once.
+
+        Entries that left before never belonged to the branch, so their intervals are dropped.
+        """
         inherited, self._there = self._there, {}
         self.stays, self._places = [], 0
         left_out = 0 if step.limit is None else len(inherited) - step.limit

@@ -1,8 +1,8 @@
 """
 Intervals: from which version to which each item of a chat was in the view.
 
-They are read from the rows of the chat and of its ancestors, the root's first. The entries of queues and pools are read
-from such rows as well (`entries.py`).
+They are read from the rows of the chat and of its ancestors, beginning with the root. `entries.py` does the same for
+the entries of queues and pools.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ L = TypeVar("L", bound="AncestorRows[Any]")
 
 
 class Staying(Protocol):
-    """From which version to which something is there."""
+    """An interval of versions in which something is there."""
 
     @property
     def v0(self) -> int:
@@ -49,12 +49,12 @@ class Staying(Protocol):
 
 
 def holds(stay: Staying, version: int) -> bool:
-    """Return whether an item was there at a version during a stay."""
+    """Return whether an interval contains a version."""
     return stay.v0 <= version and (stay.v1 == STILL_THERE or version < stay.v1)
 
 
 class AncestorRows(Generic[R]):
-    """The rows of one context, an ancestor or itself."""
+    """The rows of one context: the context in question, or an ancestor of it."""
 
     projection: ClassVar[Projection]
     mark_types: ClassVar[tuple[str, ...]]
@@ -67,20 +67,22 @@ class AncestorRows(Generic[R]):
 
     @property
     def parent(self) -> Segment | None:
-        """The context that it goes on from; None where there is none."""
+        """The context and version whose items this context began with; None if there is none."""
         raise NotImplementedError
 
     def birth_of(self, ref: Ref) -> str:
-        """Return the birth of an item that an event of the context names."""
+        """Return the origin of an item that an event of the context names."""
         return f"{ref.stream or self.context}@{ref.version}"
 
 
 def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int | None]]:
     """
-    Return the levels of a context, its root's first, each with the last version that counts: None is all of it.
+    Return the rows of a context and its ancestors, beginning with the root.
+
+    Each comes with the last version that counts; None means all versions.
 
     Raises:
-        DamagedError: it goes on from itself.
+        DamagedError: the context is its own ancestor.
     """
     levels: dict[str, tuple[L, int | None]] = {context: (level_of(context), None)}
     level = levels[context][0]
@@ -93,7 +95,7 @@ def levels_of(level_of: Callable[[str], L], context: str) -> list[tuple[L, int |
 
 
 def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[str], rows: Iterable[R]) -> dict[str, R]:
-    """Return by births the rows that say what the items are, as far as there are any; `rows` have been read already."""
+    """Return by origin the rows that describe items, as far as they exist; `rows` have been read already."""
     known = {row.birth: row for row in rows if row.type}
     missing = {birth: item_key(*place_of(birth)) for birth in births if birth not in known}
     found = store.load(projection, missing.values()) if missing else {}
@@ -101,19 +103,19 @@ def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[s
 
 
 def place_of(birth: str) -> tuple[str, Ref]:
-    """Return the stream of the event that brought an item into the world, and the item's name."""
+    """Return the stream of an item's origin, and the item's reference."""
     stream, _, version = birth.rpartition("@")
     return stream, Ref(int(version), stream)
 
 
 def version_in(birth: str) -> int:
-    """Return the version of the event that brought an item into the world."""
+    """Return the version of an item's origin."""
     return place_of(birth)[1].version
 
 
 def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[ValidityRow]) -> dict[str, ValidityRow]:
     """
-    Return by births the rows that say what the items are; `rows` have been read already.
+    Return by origin the rows that describe items; `rows` have been read already.
 
     Raises:
         DamagedError: there is no such item.
@@ -126,7 +128,7 @@ def described(store: ProjectionStore, births: Sequence[str], rows: Iterable[Vali
 
 
 def _copied(store: ProjectionStore, births: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return what items are copies of that a merge put another agent's name on, and which."""
+    """Return for items that a merge copied under the name of another agent: the source's origin, and that agent."""
     keys = {
         birth: mark_key(stream, ref.version) for birth, (stream, ref) in zip(births, map(place_of, births), strict=True)
     }
@@ -143,10 +145,11 @@ def _copied(store: ProjectionStore, births: Sequence[str]) -> dict[str, tuple[st
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """
-    An item's stay in the view of a context: seen from version `v0` on and before `v1`, which is 0 while it is there.
+    An interval in which an item was in the view of a context: from version `v0` until before `v1`; 0 while it is there.
 
-    `place` numbers the items in the order in which they stand, those that left too. `birth` is `stream@version` of the
-    event that brought the item into the world. `how` and `reason` say how the stay ended, with the event of `v1`.
+    `place` numbers the items in their order, including items that left. `birth` is the origin of the item:
+    `stream@version` of the event that first recorded it. `how` and `reason` say how the event of `v1` ended the
+    interval.
     """
 
     context: str
@@ -164,19 +167,19 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ids_seen(stays: Iterable[Interval], version: int) -> list[str]:
-    """Return the ids of the items that are seen at a version, in order."""
+    """Return the ids of the items that are visible at a version, in order."""
     return [stay.item for stay in stays if holds(stay, version)]
 
 
 @opening("the table of validity", remedy=REBUILD)
 def intervals(store: ProjectionStore, context: str) -> list[Interval]:
     """
-    Return the stays of all items in the view of a chat, given by its stream, from rows that are up to date.
+    Return the intervals of all items in the view of a chat, given its stream, from rows that are up to date.
 
-    The items come in the order in which they stand, the stays of one in the order in which they were.
+    The items come in the order of the view, the intervals of one item in the order of time.
 
     Raises:
-        DamagedError: something is named as an item, and is none.
+        DamagedError: an event names something as an item that is not an item.
     """
     with trusted(context):
         levels = levels_of(partial(_AncestorRows, store), context)
@@ -212,7 +215,7 @@ def _told(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
 
 
 class _AncestorRows(AncestorRows[ValidityRow]):
-    """The rows of one chat, a fork's ancestor or itself."""
+    """The rows of one chat: a fork, or an ancestor of it."""
 
     projection = VALIDITY
     mark_types = (FORKED, MERGED, CLEARED)
@@ -224,22 +227,24 @@ class _AncestorRows(AncestorRows[ValidityRow]):
 
     @property
     def parent(self) -> Segment | None:
-        """The context that it began with all items of; None where it began with none, or with some."""
+        """The context whose items it all began with; None if it began with no items, or with a selection."""
         if not self.marks or self.marks[0].type != FORKED:
             return None
         brought = brought_by(self.marks[0])
         return brought.parent if brought.placed is None else None
 
     def is_cleared(self, end: int) -> bool:
-        """Return whether it was cleared up to a version."""
+        """Return whether the chat was cleared at or before a version."""
         return bool(self._cleared_at) and self._cleared_at[0] <= end
 
     def arrivals(self, end: int | None) -> Iterator[tuple[int, str, str]]:
         """
-        Yield the items that came up to a version: with which one, their birth, and before which other they were put.
+        Yield the items that came up to a version: the version, the item's origin, and the origin of the next item.
+
+        The last one is empty if the item was not put before another item.
         """
         born = (row for row in self.rows.values() if row.type)
-        # A fork has what it carried before an item of its own: sorting leaves them so.
+        # Marks come first, so that a fork's inherited items come before its own; the sort is stable.
         for row in sorted([*self.marks, *born], key=lambda row: version_in(row.birth)):
             version = version_in(row.birth)
             if end is not None and version > end:
@@ -256,11 +261,11 @@ class _AncestorRows(AncestorRows[ValidityRow]):
         for placement in brought.placed or ():
             before = "" if placement.before is None else self.birth_of(placement.before)
             for ref in refs_of(placement.items):
-                # With another agent's name on it the item is a new one.
+                # An item that was copied under another agent's name is a new item, whose origin is the mark.
                 yield (self.birth_of(ref) if brought.agent is None else mark.birth), before
 
     def stays(self, birth: str, arrived: int, *, is_shown: bool) -> list[StoredInterval]:
-        """Return the stays of an item that came with a version; a fork may begin with what is not seen."""
+        """Return the intervals of an item that came with a version; `is_shown` says whether it was visible then."""
         row = self.rows.get(birth)
         stays = intervals_of(row) if row else [StoredInterval(0)]
         if not stays[0].v0:
@@ -269,7 +274,7 @@ class _AncestorRows(AncestorRows[ValidityRow]):
         return [self._ended(stay, stay.v1 or following) for stay, following in zip(stays, nexts, strict=True)]
 
     def _ended(self, stay: StoredInterval, end: int) -> StoredInterval:
-        """Return a stay with its end where that is no event of the item's own, but one that cleared the context."""
+        """Return an interval, which ends earlier if the context was cleared before `end`."""
         found = bisect_right(self._cleared_at, stay.v0)
         if found == len(self._clears) or (end and end < self._cleared_at[found]):
             return stay
@@ -277,7 +282,7 @@ class _AncestorRows(AncestorRows[ValidityRow]):
 
 
 class _View:
-    """All items that a context and its ancestors had, in the order in which they came, while these are gone through."""
+    """All items of a context and its ancestors, in the order in which they came, while the rows are read."""
 
     level: _AncestorRows
 
@@ -285,12 +290,12 @@ class _View:
         self.births: list[str] = []
         self.edits = Edits()
         self._ordinals: dict[str, int] = {}
-        # Of each whether it was seen when it came to the level, and with which version that was.
+        # For each item: whether it was visible when the current level began, and the version that brought it there.
         self._shown: list[bool] = []
         self._arrived: dict[int, int] = {}
 
     def go_on(self, level: _AncestorRows, end: int | None) -> None:
-        """Go through a level up to a version: where a fork goes on, or None for all of it."""
+        """Read the rows of a level up to the version where a fork begins; None reads all of them."""
         self.level, self._arrived = level, {}
         for version, birth, before in level.arrivals(end):
             ordinal = self._ordinals[birth] = len(self.births)
@@ -305,7 +310,7 @@ class _View:
                 self._shown[ordinal] = any(holds(stay, end) for stay in self.stays(ordinal))
 
     def stays(self, ordinal: int) -> list[StoredInterval]:
-        """Return the stays of an item in the level."""
-        # A fork's first event is what it begins with.
+        """Return the intervals of an item in the current level."""
+        # Inherited items came with the fork's first event.
         arrived = self._arrived.get(ordinal, 1)
         return self.level.stays(self.births[ordinal], arrived, is_shown=self._shown[ordinal])

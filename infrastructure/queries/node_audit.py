@@ -1,8 +1,9 @@
 """
 The audit of a node: every change of its attributes, from the rows of the projection of transitions.
 
-A data node is one over all rounds and agents of a session, so all its vertices are gone through, round after round.
-It is told as `run.history` tells it, and costs what there is to tell, however long the log.
+A data node is the same node in all rounds and for all agents of a session, so all its vertices are read, round by
+round. The result has the form of `run.history`. Its cost depends on the number of changes, not on the length of the
+log.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from .origins import births, ref_of
 
 class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
-    A change of an attribute; None where it was not there before, or is not any more.
+    A change of an attribute from `old` to `new`; None if there was no value before, or is none after.
 
     `kind` is `registered`, `met_again`, `changed`, `portrait` or `removed`. `recorded_at` is in microseconds since
-    1970, UTC; `cause` is `stream@version` of the event that the change follows from, `reference` that of the change
-    itself, `vertex` that of the event that registered the version of the node. `made_at` is in seconds, and earlier
-    where the change came by an import.
+    1970, UTC. `cause` is `stream@version` of the event that caused the change, `reference` that of the change itself,
+    `vertex` that of the event that registered this vertex of the node. `made_at` is in seconds, and earlier than
+    `recorded_at` if the change was imported.
     """
 
     attribute: str
@@ -53,7 +54,7 @@ class AttributeTransition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AskedNode(NamedTuple):
-    """A node that is asked for: None stands for any."""
+    """The node of a question; None means any."""
 
     name: str
     user_id: str | None = None
@@ -98,7 +99,7 @@ def _births(runner: ProjectionRunner, asked: AskedNode) -> list[TransitionRow]:
         raise NodeNotFoundError(f"there is no node {asked.name!r} in the runs that were asked for")
     if not is_data:
         _require_one(asked, {run for run, _ in found}, "runs: give run_id and sub_id")
-        # A label of a computation node comes again only where the node before it was removed.
+        # A computation node with the same label can only be registered after the first one was removed.
         found = found[-1:]
     return [row for _, row in found]
 
@@ -110,7 +111,7 @@ def _with_run(row: TransitionRow) -> tuple[RunId, TransitionRow]:
 
 
 def _is_meant(run: RunId, asked: AskedNode, is_data: bool) -> bool:
-    """Return whether a run is asked for; data are the same ones in all rounds, and to all agents."""
+    """Return whether a run matches the question; a data node is the same in all rounds and for all agents."""
     parts = 2 if is_data else 4
     return all(wanted in (None, own) for wanted, own in zip(asked[1 : 1 + parts], run, strict=False))
 
@@ -127,7 +128,7 @@ def _require_one(asked: AskedNode, found: set[Any], what: str) -> None:
 def _numbered(
     found: Sequence[tuple[RunId, TransitionRow]], number: int, is_data: bool
 ) -> list[tuple[RunId, TransitionRow]]:
-    """Return the node that a number means: of data all vertices, if there are so many."""
+    """Return the vertex with a number; for data return all vertices, if there are at least that many."""
     if is_data:
         return list(found) if number <= len(found) else []
     return list(found[number - 1 : number])
@@ -138,7 +139,7 @@ class _Trail:
 
     def __init__(self, attribute: str | None) -> None:
         self._attribute = attribute
-        # What each vertex says that is not removed, the newest last: that is what the node says.
+        # The values of each vertex that is not removed, the newest last; the newest ones are the node's values.
         self._living: list[dict[str, Any]] = []
         self._is_known = False
         self._vertex = ""
@@ -146,17 +147,17 @@ class _Trail:
         self.told: list[AttributeTransition] = []
 
     def add(self, birth: TransitionRow, after: Sequence[TransitionRow]) -> None:
-        """Tell of a vertex: what is different in it from the one before, and what became of it."""
+        """Add a vertex: its differences from the vertex before it, then its own changes and its removal."""
         self._vertex = reference_of(birth.vertex)
         self._register(birth)
         place = {name: number for number, name in enumerate(self._living[-1])}
         changes = [row for row in after if row.kind != "removed"]
         changes.sort(key=lambda row: (*_moment(row), place.get(row.attribute, 0)))
-        # All in one go: to parse a thousand short texts one by one takes four times as long.
+        # Parsed as one text: to parse a thousand short texts one by one takes four times as long.
         values = json.loads(f"[{','.join([row.new for row in changes])}]")
         for row, new in zip(changes, values, strict=True):
             self._change(row, new)
-        # Of two rounds that did not know of each other, the first one removed it.
+        # If two rounds removed it independently, the first removal counts.
         removal = min((row for row in after if row.kind == "removed"), key=_moment, default=None)
         if removal is not None:
             self._remove(removal)
@@ -173,7 +174,7 @@ class _Trail:
         values, name = self._living[-1], row.attribute
         old = values.get(name)
         values[name] = new
-        # That somebody set a value that it had already is told as well.
+        # A recorded change counts even if it set the value that was there already.
         if row.kind == "changed" or old != new:
             self._tell(row, row.kind, name, old, new)
 
@@ -211,13 +212,13 @@ class _Trail:
 
 
 def _moment(row: TransitionRow) -> tuple[RunId | None, int]:
-    """Return where a row stands among those of a vertex: behind those of earlier rounds."""
+    """Return the sort key of a row among the rows of a vertex: rounds in order, and positions within a round."""
     # Within a run the positions rise with the versions.
     return run_of(row.reference.rpartition("@")[0]), row.number
 
 
 def is_node_name(text: str) -> bool:
-    """Return whether a text is the name of a node, `Type(label)`, and not that of a context."""
+    """Return whether a text is the name of a node, `Type(label)`, rather than the id of a context."""
     try:
         return parse_node_name(text).type in NODE_TYPES
     except InvalidInputError:
@@ -225,7 +226,7 @@ def is_node_name(text: str) -> bool:
 
 
 def node_changes(log: Log, name: str, told: Sequence[AttributeTransition]) -> list[AuditEntry]:
-    """Return what the audit of a node told as changes, each with the event that made it."""
+    """Return the result of `audit_node` as audit entries, each with the event that made the change."""
     refs = [ref_of(one.reference) for one in told]
     recorded = births(log, refs)
     return [_change(name, one, recorded[ref]) for one, ref in zip(told, refs, strict=True)]

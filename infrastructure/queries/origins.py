@@ -1,4 +1,4 @@
-"""Origins of items: the event that brought each into the world; and the chain of causes of an event."""
+"""Origins of items: the events that first recorded them; and the chain of causes of an event."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref
 from ...domain.window.events import WindowItemEvent
 
-# What the kinds of contexts hold.
+# The items of all kinds of contexts.
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
 
 
 def id_of(item: Item) -> str | None:
-    """Return the id or the key of an item; None where it has none."""
+    """Return the id or the key of an item; None if it has neither."""
     return item.key if isinstance(item, WindowItemEvent | MemoryRemembered) else item.id
 
 
 def full_ref(ref: Ref, stream: str) -> Ref:
-    """Return the name of an item with its stream, `stream` where it is the own one."""
+    """Return a reference with its stream; a reference without one belongs to `stream`."""
     return ref if ref.stream else Ref(ref.version, stream)
 
 
 def named_so(name: str, stream: str) -> frozenset[str]:
     """
-    Return the births that a name can mean in a context: `stream@version`, `@version` there, `other@version` of a chat.
+    Return the origins that a name can mean in a context.
+
+    It may be given as `stream@version`, as `@version` of this context, or as `id@version` of another chat.
     """
     return frozenset((name, f"{stream}{name}", f"chat:{name}"))
 
 
 def ref_of(reference: str) -> Ref:
-    """Return the event that `stream@version` names."""
+    """Return the parsed reference of a text `stream@version`."""
     stream, _, version = reference.rpartition("@")
     return Ref(int(version), stream)
 
 
 def event_at(log: Log, stream: str, version: int) -> RecordedEvent | None:
-    """Return the event that made a version; None for version 0, before there was any."""
+    """Return the event that made a version; None for version 0, which is before the first event."""
     found = log.read(stream, after=version - 1, until=version) if version else []
     return found[0] if found else None
 
 
 def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
-    """Return the events that brought items, which are named with their streams."""
-    # Here, because it imports a compressor, which the help of commands does without.
+    """Return the events that first recorded items, given by references with streams."""
+    # Imported here, because it imports a compressor, which the help of commands does not need.
     from ..log.records import batches
 
     versions: dict[str, set[int]] = {}
@@ -64,16 +66,16 @@ def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
     }
 
 
-# A chain is cut here; who wants more goes on from its last event.
+# A chain is cut after this many causes; for more, ask again from its last event.
 CAUSES_MAX = 64
 REFERENCE = re.compile(r"(?P<stream>.+)@(?P<version>[1-9][0-9]{0,17})", re.DOTALL)
 
 
 def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str, ...]]:
     """
-    Return by reference the chains of causes of events: what each follows from, what that follows from, and so on.
+    Return by reference the chains of causes of events: the cause of each event, the cause of that one, and so on.
 
-    The last one of a chain may be no event of this log: a cause is what the writer said it was.
+    The last cause of a chain may be no event of this log, because the writer of an event may give any text as cause.
     """
     cause_of: dict[str, str | None] = {event.reference: event.meta.causation for event in events}
     asked = list(cause_of)
@@ -88,7 +90,7 @@ def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str,
 
 
 def _named_in(cause: str) -> Ref | None:
-    """Return the event that a cause names; None where it is a text of the writer's own."""
+    """Return the reference of the event that a cause names; None if the cause is some other text of the writer."""
     found = REFERENCE.fullmatch(cause)
     if found is None:
         return None

@@ -20,14 +20,14 @@ FETCHED_ROWS = 512
 
 
 class ContextPage(NamedTuple):
-    """Some contexts, and the cursor to ask on from; None where there are no more."""
+    """Some contexts, and the cursor for the next page; None if there are no more."""
 
     contexts: list[CatalogueRow]
     cursor: str | None
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """Which contexts are wanted; None stands for any. Times are those of the last change."""
+    """A filter of contexts; None means any. Times are those of the last change."""
 
     kind: str | None = None
     user: str | None = None
@@ -39,10 +39,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: str | None) -> ContextPage:
     """
-    Return the contexts that are wanted, ordered by kind and id, from a cursor on.
+    Return the contexts that match a filter, ordered by kind and id, after a cursor.
 
     Raises:
-        InvalidInputError: there is no such kind, a time without a zone, a limit that is none, or a text that cannot be
+        InvalidInputError: there is no such kind, a time has no zone, the limit is out of range, or a text cannot be
             encoded.
     """
     if wish.kind is not None and wish.kind not in KINDS:
@@ -62,7 +62,7 @@ def _wanted(runner: ProjectionRunner, wish: Wish, after: str, wanted: int) -> It
     where = {name: require_unicode(value, name) for name, value in fields.items() if value is not None}
     since, until = (None if time is None else _microseconds(time) for time in (wish.since, wish.until))
     if wish.kind is not None:
-        # The keys of a kind lie together.
+        # The keys of a kind are neighbours, so the page can begin with them.
         after = max(after, f"{wish.kind}:")
     is_timed = since is not None or until is not None
     size = FETCHED_ROWS if is_timed else wanted

@@ -1,10 +1,8 @@
 """
-Tables of runs: nodes and edges by their rows, and a graph restored from them.
+Tables of runs: their nodes and edges as rows, and a graph that is restored from these rows.
 
-From the rows of the relational tables back to a graph.
-
-The rows of each round are turned into events that bring about what they say, and those are folded. From there on the
-graph is made as that of any run: names, bridges and root follow from the rounds.
+For a graph, the rows of each round are turned into events that have the same result, and these are folded. The rest is
+as for any run: names, bridges and root follow from the rounds.
 """
 
 from __future__ import annotations
@@ -37,12 +35,12 @@ from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
 
 Raw = msgspec.Raw
-# Stands at the versions that brought no node.
+# Fills the versions that registered no node.
 NOTHING = PointersMoved()
 
 
 class _Round(NamedTuple):
-    """The rows of a round: its nodes, the edges between them, and the nodes that it removed, of earlier rounds too."""
+    """The rows of a round: its nodes, the edges between them, and the nodes that it removed, also of earlier rounds."""
 
     stream: str
     nodes: list[NodeRow]
@@ -52,7 +50,8 @@ class _Round(NamedTuple):
 
 def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajectory:
     """
-    Return the graph of the rounds of one agent: of `nodes` as they were registered, removed ones too, at least one.
+    Return the graph of the rounds of one agent. `nodes` are in the order of registration, include removed ones, and
+    are not empty.
     """
     *earlier, last = _rounds(nodes, edges)
     past = tuple(_past_round(one) for one in earlier)
@@ -72,7 +71,7 @@ def _rounds(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> list[_Round]:
     *_, last = rounds.values()
     for row in nodes:
         if row.removed_by:
-            # What a run removed that is not among these is gone all the same.
+            # The run that removed it may not be selected; then the last round removes it here.
             rounds.get(place_in(row.removed_by)[0], last).removed.append(row)
     return list(rounds.values())
 
@@ -85,7 +84,7 @@ def _past_round(of: _Round) -> PastRound:
 def _events(
     of: _Round, restored: RestoredRounds | None = None, pointers: tuple[Ref, ...] = ()
 ) -> list[RunEvent | RestoredRounds]:
-    """Return events that register each vertex at its version, and then do what else the rows tell of."""
+    """Return events that register each vertex at its version, then events for edges, removals and pointers."""
     user, session, number, sub = _identity(of)
     events: list[RunEvent | RestoredRounds] = [NOTHING] * place_in(of.nodes[-1].key)[1]
     events[0] = RunOpened(user=user, session=session, round=number, sub=sub)
@@ -97,13 +96,13 @@ def _events(
         ends = _seen(edge.source, of.stream), _seen(edge.target, of.stream)
         events.append(EdgeAdded(source=ends[0], target=ends[1], edge=edge.relationship))
     events += (NodeRemoved(node=_seen(row.key, of.stream)) for row in of.removed)
-    # A query is a pointer from the start.
+    # A query becomes a pointer when it is registered, so it is removed from the pointers here.
     queries = tuple(_seen(row.key, of.stream) for row in of.nodes if row.node_type == QUERY)
     return [*events, PointersMoved(left=queries, joined=pointers)]
 
 
 def _event(row: NodeRow) -> QueryRegistered | NodeRegistered:
-    """Return an event that registers a vertex as it is now."""
+    """Return an event that registers a vertex with its present values."""
     fields = msgspec.json.decode(row.extra, type=dict[str, Raw])
     fields |= {name: Raw(text.encode()) for name in own_fields(row.node_type) if (text := getattr(row, name))}
     stored = msgspec.json.encode(fields, order="sorted")
@@ -121,7 +120,7 @@ def _identity(of: _Round) -> RunId:
 
 
 def _seen(key: str, stream: str) -> Ref:
-    """Return the vertex with a key as a round names it: its own ones without a stream."""
+    """Return the reference of a vertex as a round writes it: without a stream if the vertex is the round's own."""
     own, version = place_in(key)
     return Ref(version, OWN if own == stream else own)
 
@@ -141,15 +140,15 @@ class Selected(NamedTuple):
     @property
     def prefix(self) -> str:
         """
-        What the keys of their rows begin with.
+        The prefix of the keys of their rows.
 
         Raises:
-            InvalidInputError: a part that cannot be one.
+            InvalidInputError: a part cannot be one, such as a user or session id that is not allowed.
         """
         return runs_prefix(*self)
 
     def has(self, row: NodeRow | EdgeRow) -> bool:
-        """Return whether a row with that prefix is of these runs."""
+        """Return whether a row with this prefix belongs to these runs."""
         return self.sub_id in (None, row.sub_id)
 
 
@@ -181,7 +180,7 @@ def run_graph(runner: ProjectionRunner, runs: Selected) -> Trajectory:
 
 
 def _nodes(rows: Iterable[Any], runs: Selected) -> list[NodeRow]:
-    """Return the nodes among rows, removed ones too, round after round as they were registered."""
+    """Return the nodes among rows, including removed ones, by round and in the order of registration."""
     nodes = (row for row in rows if isinstance(row, NodeRow) and runs.has(row))
     return sorted(nodes, key=lambda row: (row.run_id, row.sub_id, place_in(row.key)[1]))
 

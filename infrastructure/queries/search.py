@@ -1,4 +1,4 @@
-"""Full-text search in a store: from what was typed to hits with the text around them."""
+"""Full-text search in a store: from the text of a query to hits with snippets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def search(
     if not isinstance(limit, int) or limit < 1:
         raise InvalidInputError(f"limit is {limit!r}: take a whole number from 1")
     streams = None if context is None else _streams(log, context, (kind,) if kind else SEARCHED_KINDS)
-    # No database counts further.
+    # No database takes a larger number.
     found = runner.search(SEARCH, SearchQuery(terms, min(limit, NUMBER_MAX), kind, streams))
     return [_hit(log, one, terms[0]) for one in found]
 
 
 def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
-    """Return the streams that a context was recorded in, those it was forked from too, each up to its last version."""
+    """Return the streams of a context and of its ancestors, each with the last version that belongs to the context."""
     streams: dict[str, int] = {}
     for stream in (stream_id(kind, context) for kind in kinds):
         head = log.head(stream)
@@ -43,7 +43,7 @@ def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
 
 def _hit(log: Log, found: Found, term: Term) -> SearchHit:
     row = found.row
-    # The text is where it always was: the index has its words alone.
+    # The text is read from the log, because the index holds only its words.
     passages = map(passage_of, log.read_events(row.stream, after=row.version - 1, until=row.version))
     passage = next(passages, None)
     if passage is None:

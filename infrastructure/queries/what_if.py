@@ -1,4 +1,4 @@
-"""What-if: contexts branched at one moment, together, to be thrown away or kept."""
+"""What-if: branches of several contexts at one moment, to be discarded or kept together."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .at import Cut
 
 class WhatIf:
     """
-    Branches of contexts as they were at one moment. They live in memory, and the store knows nothing of them.
+    Branches of contexts as they were at one moment. They are in memory, and the store does not show them.
 
-    `keep()` writes all of them into the store, as one; a WhatIf that is not kept is gone with its objects.
+    `keep()` writes all of them into the store in one transaction. A WhatIf that is not kept is lost with its objects.
     """
 
     def __init__(self, log: LiveLog, cut: Cut) -> None:
@@ -35,7 +35,7 @@ class WhatIf:
 
     def chat(self, context_id: str, new_id: str | None = None, *, agent: str | None = None) -> ChatContext:
         """
-        Return a fork of a chat context as it was, under `new_id` or an id that is made up.
+        Return a fork of a chat context as it was, under `new_id` or a generated id.
 
         Raises:
             NotFoundError: the context did not exist then.
@@ -69,12 +69,12 @@ class WhatIf:
 
     def keep(self) -> list[str]:
         """
-        Write all branches, with what was done in them, into the store, as one; return their streams (`kind:id`).
+        Write all branches with their changes into the store in one transaction; return their streams (`kind:id`).
 
-        Open them there by their ids to go on: the objects made here take nothing more.
+        To go on with them, open them in the store by their ids: the objects that were made here accept no changes.
 
         Raises:
-            InvalidInputError: somebody took one of the ids in the meantime; nothing was written.
+            InvalidInputError: one of the ids was taken in the meantime; nothing was written.
             StorageError: the database refused; nothing was written, so try again.
             DecisionRefusedError: everything was kept already.
         """

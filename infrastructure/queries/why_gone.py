@@ -1,4 +1,4 @@
-"""Why is this item not in the context? The event that took it out, here or in what the context was forked from."""
+"""Why is this item not in the context? The event that removed it, in the context itself or in an ancestor."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ THERE, GONE, NEVER = "there", "gone", "never"
 
 class WhyGone(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Whether an item is in a context: `state` is `there`, `gone`, or `never` where it never was.
+    Whether an item is in a context: `state` is `there`, `gone`, or `never` if it never was in it.
 
-    Of what is gone `reference` is `stream@version` of the event that took it out, which may be one of an ancestor, and
-    `how` says in a word what happened: `fork` and `branch` that it did not come along. `recorded_at` is in microseconds
-    since 1970, UTC; `causes` are references: what the event follows from, what that follows from, and so on.
+    If it is gone, `reference` is `stream@version` of the event that removed it, which may belong to an ancestor. `how`
+    is one word for the reason; `fork` and `branch` mean that the item was not inherited. `recorded_at` is in
+    microseconds since 1970, UTC. `causes` are references: the cause of the event, the cause of that one, and so on.
     """
 
     context: str
@@ -43,7 +43,7 @@ class WhyGone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Left(NamedTuple):
-    """With which event an item left, how and why."""
+    """The event with which an item left, how it left, and the reason."""
 
     stream: str
     version: int
@@ -52,14 +52,14 @@ class _Left(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """An item by its id or key, and the births that the same text can mean."""
+    """An item by its id or key, and the origins that the same text can mean."""
 
     name: str
     births: frozenset[str]
 
 
 def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGone:
-    """Return what `Store.why_gone` does; the rows of the validity of chats are up to date."""
+    """Return the result of `Store.why_gone`; the rows of the projection `validity` must be up to date."""
     with trusted(stream):
         found = _found(log, store, stream, _Asked(item, named_so(item, stream)), log.head(stream))
     if not isinstance(found, _Left):
@@ -81,7 +81,7 @@ def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGon
 
 
 def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
-    """Return how an item left a context up to a version, or whether it is there or never was."""
+    """Return how an item left a context up to a version, or that it is there, or that it never was."""
     is_chat = split_stream_id(stream)[0] == "chat"
     found = _in_chat(store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
     first = first_event(log, stream)
@@ -108,7 +108,7 @@ def _in_chat(store: ProjectionStore, stream: str, asked: _Asked, until: int) -> 
 
 
 def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
-    """Queues, pools, windows and memories: what became of the item last, from their events."""
+    """Return the same for queues, pools, windows and memories, from the last change of the item in their events."""
     found: _Left | str = NEVER
     name: str | None = None
     for ref, item in began_with(log, stream).items():
@@ -116,7 +116,7 @@ def _in_folded(log: Log, stream: str, asked: _Asked, until: int) -> _Left | str:
             found, name = THERE, id_of(item)
     for change in context_changes(log, stream, until):
         is_meant = change.name == asked.name or change.birth in asked.births
-        # Another item came under its name.
+        # Another item with the same name replaced it.
         is_replaced = found == THERE and name is not None and change.name == name and change.old is not None
         if change.attribute not in (None, "dropped") or not (is_meant or is_replaced):
             continue

@@ -1,4 +1,4 @@
-"""Refold's own form: contexts with their whole past, as a file that another store takes in."""
+"""Refold's own file format: contexts with their whole past, as a file that another store can import."""
 
 from __future__ import annotations
 

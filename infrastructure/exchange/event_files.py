@@ -1,13 +1,13 @@
 """
-Files of events, written and read: JSON Lines, a header, then an event a line, stream after stream, then the end.
+Writing and reading files of events. They are JSON Lines: a header, one event a line, stream by stream, and the end.
 
     {"refold": 1, "streams": 2}
     {"stream": "chat:a", "version": 1, "root": "a", "recorded_at": 1795..., "meta": [...], "event": {"t": ...}}
     {"end": 5}
 
-Bytes in events are base64. An event with a number that JSON does not have, such as infinity, is its whole payload in
-base64. A stream comes after those that its first event names, so that a fork finds its parent. The number in the last
-line is that of the events; without that line the file was cut off.
+Bytes in events are base64. If an event has a number that JSON does not have, such as infinity, its whole payload is
+written in base64. A stream comes after the streams that its first event names, so that a fork finds its parent. The
+last line has the number of events; if it is missing, the file was cut off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..files import replacing
 from ..log.codec import CODEC
 
 FORM_VERSION = 1
-# Called with how much is done so far, and of how much.
+# Called with the amount that is done so far, and the whole amount.
 Progress = Callable[[int, int], None]
 # An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
 LINE_BYTES_MAX = 512 * 1024 * 1024
@@ -40,7 +40,7 @@ _decode_plain = msgspec.json.Decoder().decode
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The first line: which version of the form it is, and how many streams come."""
+    """The first line: the version of the file format, and the number of streams."""
 
     refold: int
     streams: int
@@ -61,16 +61,17 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The last line: how many events there were."""
+    """The last line: the number of events in the file."""
 
     end: int
 
 
 def line_of(event: Any) -> msgspec.Raw:
-    """Return what a line has of an event."""
+    """Return the JSON of an event in a line: an object, or its payload in base64."""
     said = _encode(event)
-    # JSON has no infinity: it becomes a null. Few events have a null, as fields that were not given are left out.
-    # JSON writes some characters as six, so the bytes may be shorter than a line can be.
+    # JSON has no infinity, and it becomes null. So a null is compared with the event; few events have one, because
+    # fields with their default are left out.
+    # JSON writes some characters as six, so the payload in base64 may be shorter than the JSON.
     if len(said) > PAYLOAD_BYTES_MAX or (b"null" in said and not _says(said, event)):
         return msgspec.Raw(_encode(encode_payload(event)))
     return msgspec.Raw(said)
@@ -86,10 +87,10 @@ def _says(said: bytes, event: Any) -> bool:
 
 def event_in(said: msgspec.Raw) -> Any:
     """
-    Return the event that a line has, in its newest shape.
+    Return the event of a line, in its newest shape.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: the line has no valid event.
     """
     try:
         return _decode(said)
@@ -100,12 +101,12 @@ def event_in(said: msgspec.Raw) -> Any:
 
 
 def _event_in_plain(line: msgspec.Raw) -> Any:
-    """Return the event of a line that has it as its bytes, or in an older shape."""
+    """Return the event of a line that has it in base64, or in an older shape."""
     try:
         said = _decode_plain(line)
         if isinstance(said, str):
             return CODEC.decode(base64.b64decode(said, validate=True), "its event")
-        # To convert what was read looks at all types of events each time, which takes far longer.
+        # Encoded and decoded again: `msgspec.convert` tries all types of events each time, which takes far longer.
         return _decode(_encode(_newest(said) if isinstance(said, dict) else said))
     except (msgspec.DecodeError, DamagedError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInputError(f"{error} (written by a newer Refold?)") from error
@@ -119,7 +120,7 @@ def _newest(said: dict[str, Any]) -> dict[str, Any]:
 
 
 class ReadLine(NamedTuple):
-    """A line of a file with its event: its number, and the offset where it begins."""
+    """A line of a file with its event, its number, and the offset where it begins."""
 
     number: int
     offset: int
@@ -132,7 +133,7 @@ def event_lines(path: Path) -> Iterator[ReadLine]:
     Yield the events of a file, each with its envelope and its place.
 
     Raises:
-        InvalidInputError: it is no such file, of a newer form, or cut off.
+        InvalidInputError: the file is not such a file, has a newer format, or was cut off.
     """
     events = 0
     end: End | None = None
@@ -157,7 +158,7 @@ def event_lines(path: Path) -> Iterator[ReadLine]:
 
 
 def event_at(file: IO[bytes], offset: int) -> tuple[Event, Meta]:
-    """Return the event whose line begins at an offset, and who recorded it; the line was read before."""
+    """Return the event whose line begins at an offset, and its metadata; the line was checked before."""
     file.seek(offset)
     line = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=EventLine)
     return event_in(line.event), line.meta
@@ -166,7 +167,7 @@ def event_at(file: IO[bytes], offset: int) -> tuple[Event, Meta]:
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     with reading_file(path) as opened:
         offset = 0
-        # A line without an end would be read until there is no memory left.
+        # The limit protects the memory from a line without an end.
         for number in count(1):
             data = opened.readline(LINE_BYTES_MAX + 1)
             if not data:
@@ -194,7 +195,7 @@ def _decoded(path: Path, number: int, data: bytes, wanted: type[Any]) -> Any:
 
 def pages_up_to_now(log: LiveLog, *, limit: int, after: Moment = BEGINNING) -> Iterator[list[RecordedEvent]]:
     """
-    Yield the events behind a moment that there are now, in the order of the log, up to `limit` at a time.
+    Yield the events after a moment, up to the present end, in the order of the log, up to `limit` at a time.
 
     Raises:
         DamagedError: an event is missing, or does not match its digest.
@@ -212,10 +213,10 @@ def pages_up_to_now(log: LiveLog, *, limit: int, after: Moment = BEGINNING) -> I
 @contextmanager
 def reading_file(path: Path) -> Iterator[IO[bytes]]:
     """
-    Yield a file to be read.
+    Yield a file that is open for reading.
 
     Raises:
-        InvalidInputError: there is none, or it cannot be read.
+        InvalidInputError: the file is missing, or cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -229,10 +230,10 @@ def reading_file(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
     """
-    Yield a file that takes the place of `path` at the end, or not at all.
+    Yield a file that replaces `path` at the end; after an error `path` is as it was.
 
     Raises:
-        InvalidInputError: it cannot be written, or the log that is exported lies there.
+        InvalidInputError: it cannot be written, or is a file of the log that is exported.
     """
     for held in log.files():
         if _is_same_file(path, held):
@@ -247,5 +248,5 @@ def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
 def _is_same_file(path: Path, other: str) -> bool:
     if os.path.realpath(path) == os.path.realpath(other):
         return True
-    # One file may have several names: by hard links, or where case makes no difference.
+    # One file may have several names, because of hard links or a file system that ignores case.
     return path.exists() and os.path.exists(other) and os.path.samefile(path, other)

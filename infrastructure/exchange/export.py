@@ -1,8 +1,8 @@
 """
 Exporting contexts, with everything that they name, into a file of events.
 
-Collecting what is exported: each event is read once, in the order that is cheapest for the log, and lies in a file
-without a name until the turn of its stream comes.
+Each event is read once, in the order that is cheapest for the log. Its line is kept in a temporary file until the lines
+of its stream are written.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Collection:
-    """Streams with their events as lines, and with everything that these name."""
+    """Streams with their events as lines, and with all streams that these events name."""
 
     def __init__(self, log: LiveLog, lines: IO[bytes]) -> None:
         self._log, self._lines = log, lines
         # The last version of each stream.
         self.versions: dict[str, int] = {}
         self.events = 0
-        # What is named and was not there yet when it was.
+        # Streams that an event named and that are not collected that far yet, with the version that is needed.
         self._missing: dict[str, int] = {}
-        # Of each stream: its root, the streams that its first event names, and the beginning and end of each row of
-        # its lines.
+        # For each stream: its root, the streams that its first event names, and the beginning and end of each piece
+        # of the file with its lines.
         self._roots: dict[str, str] = {}
         self._behind: dict[str, tuple[str, ...]] = {}
         self._places: dict[str, array[int]] = {}
@@ -48,7 +48,7 @@ class Collection:
         """Collect all streams as they are now."""
         for page in pages_up_to_now(self._log, limit=PAGE_EVENTS):
             for recorded in page:
-                # Named moments are places in this log, and mean nothing in another.
+                # Named moments are positions in this log, and mean nothing in another log.
                 if recorded.stream != MOMENTS:
                     self._take(recorded)
         self._take_missing()
@@ -60,14 +60,14 @@ class Collection:
         self._take_missing()
 
     def order(self) -> list[str]:
-        """Return the streams so that each comes behind those that its first event names."""
+        """Return the streams in an order in which each comes after those that its first event names."""
         order: dict[str, None] = {}
         begun: set[str] = set()
         for start in sorted(self.versions):
             waiting = [start]
             while waiting:
                 stream = waiting[-1]
-                # Without this, first events that name each other, as no call writes them, would lead round for ever.
+                # This ends the loop for first events that name each other, which no call writes.
                 if stream in begun:
                     order[waiting.pop()] = None
                     continue
@@ -76,14 +76,14 @@ class Collection:
         return list(order)
 
     def lines_of(self, stream: str) -> Iterator[bytes]:
-        """Yield the lines of a stream, some at a time."""
+        """Yield the lines of a stream, in pieces."""
         places = iter(self._places[stream])
         for start, end in zip(places, places, strict=True):
             self._lines.seek(start)
             yield self._lines.read(end - start)
 
     def _take_missing(self) -> None:
-        """Collect the streams that events name, and those that theirs do, each as far as it goes now."""
+        """Collect the streams that events name, and the streams that their events name, each up to its present end."""
         while self._missing:
             stream, version = self._missing.popitem()
             if version > self.versions.get(stream, 0):
@@ -129,7 +129,7 @@ class Collection:
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How much was written; `along` are streams that nobody asked for, and that those asked for name."""
+    """The amount that was written; `along` are streams that were exported only because the requested ones name them."""
 
     streams: int
     events: int
@@ -144,13 +144,13 @@ def export_events(
     progress: Progress | None = None,
 ) -> ExportReport:
     """
-    Write streams (`kind:id`), or all, into a file, which is replaced as a whole; what they name comes along.
+    Write streams (`kind:id`), or all, and all streams that they name, into a file, which is replaced as a whole.
 
     `progress` is called with the streams written so far and their number.
 
     Raises:
         NotFoundError: there is no such context; nothing was written.
-        InvalidInputError: the file cannot be written, or is where the log itself lies.
+        InvalidInputError: the file cannot be written, or is a file of the log itself.
         DamagedError: an event cannot be read; the file is as it was.
     """
     asked = None if streams is None else _heads(log, streams)

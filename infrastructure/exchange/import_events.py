@@ -1,4 +1,4 @@
-"""Taking a file of events in: the whole file is checked first, then written, stream by stream."""
+"""Importing a file of events: the whole file is checked first, then written, stream by stream."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ BATCH_EVENTS = 1_000
 
 def checked_file(path: Path, log: LiveLog) -> int:
     """
-    Look at a whole file, and compare it with what is in a log; return how many streams it has.
+    Check a whole file, and compare it with a log; return the number of its streams.
 
     Raises:
-        InvalidInputError: the file is not whole, or what is there is another past.
+        InvalidInputError: the file is not complete, or the log has another past of one of its streams.
     """
     check = _FileCheck(path, log)
     for stream, read in groupby(event_lines(path), key=lambda one: one.line.stream):
@@ -46,14 +46,14 @@ class _FileCheck:
 
     def __init__(self, path: Path, log: LiveLog) -> None:
         self._path, self._log = path, log
-        # The last version of each stream, and the highest that is named of any.
+        # The last version of each stream, and the highest version of each stream that an event names.
         self.versions: dict[str, int] = {}
         self._named: dict[str, int] = {}
-        # Where the lines of each stream begin that is to be written, or to go on.
+        # The offsets of the lines of each stream that is new or grows.
         self.growing: dict[str, array[int]] = {}
 
     def look_at(self, stream: str, read: Iterator[ReadLine]) -> None:
-        """Look at the events of a stream."""
+        """Check the events of a stream."""
         if stream in self.versions:
             raise self._fault(f"has the events of {stream} in two places: export it again")
         kind, context_id = split_stream_id(stream)
@@ -100,14 +100,14 @@ class _FileCheck:
             raise self._fault(f"has a damaged event, version {version} of {stream}: {error.reason}") from error
 
     def _require_storable(self, read: ReadLine) -> None:
-        """Require that a log takes an event."""
+        """Require that the log accepts an event."""
         try:
             require_payload_size(admitted(read.event, read.line.stream))
         except InvalidInputError as error:
             raise InvalidInputError(f"{self._path}, line {read.number}: {error}") from error
 
     def _check_key(self, line: EventLine, calls: dict[str, int]) -> None:
-        """See to it that the events of a call, by its key, follow each other: they are appended together."""
+        """Require that the events with one idempotency key follow each other, because they are appended together."""
         key = line.meta.idempotency_key
         if key is None:
             return
@@ -117,7 +117,7 @@ class _FileCheck:
         calls[key] = line.version
 
     def require_what_is_named(self) -> None:
-        """Require that everything that events name is in the file, or in the log already."""
+        """Require that all versions that events name are in the file, or in the log already."""
         for stream, version in sorted(self._named.items()):
             if version > self.versions.get(stream, 0) and version > self._log.head(stream):
                 raise self._fault(f"names version {version} of {stream}, which is neither in it nor here")
@@ -135,20 +135,20 @@ class _Present:
         self._page: list[Any] = []
 
     def agrees(self, read: ReadLine, version: int) -> bool:
-        """Return whether the log has the same event at a version, or goes less far."""
+        """Return whether the log has the same event at a version, or ends before it."""
         if version > self.head:
             return True
         place = (version - 1) % PAGE_EVENTS
         if place == 0:
             end = min(self.head, version - 1 + PAGE_EVENTS)
             self._page = self._log.read_events(self._stream, after=version - 1, until=end)
-        # A number that is none does not equal itself, and its bytes do.
+        # Bytes are compared as well, because NaN does not equal itself.
         here = self._page[place]
         return bool(here == read.event) or encode_payload(here) == encode_payload(read.event)
 
 
 class TakenIn(msgspec.Struct, frozen=True, kw_only=True):
-    """How many streams were new, had grown, or were there already, and how many events were written."""
+    """The numbers of streams that were new, had grown, or were there already, and of events that were written."""
 
     added: int = 0
     extended: int = 0
@@ -158,14 +158,14 @@ class TakenIn(msgspec.Struct, frozen=True, kw_only=True):
 
 def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Progress | None = None) -> TakenIn:
     """
-    Take the events of a file in. The whole file is looked at before anything is written.
+    Import the events of a file. The whole file is checked before anything is written.
 
     `progress` is called with the streams done so far and their number.
 
     Raises:
-        InvalidInputError: it is no such file, it is cut off or of a newer form, it names what is nowhere, or a context
-            of the store has another past than the file says: nothing was written.
-        ConcurrencyError, StorageError: the streams before the one it happened at are written; do it again.
+        InvalidInputError: the file is not such a file, is cut off or has a newer format; or it names events that are
+            missing; or a context of the store has another past than in the file. Nothing was written.
+        ConcurrencyError, StorageError: the streams before the one with the error are written; import it again.
     """
     file = Path(path)
     count = checked_file(file, log)
@@ -187,10 +187,10 @@ def _counted(done: TakenIn, head: int, written: int) -> TakenIn:
 
 
 def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int) -> int:
-    """Append events, those that were recorded under one idempotency key together and under it again."""
+    """Append events; those with the same idempotency key are appended together, with that key."""
     written = 0
     for key, group in groupby(read, key=lambda one: one.line.meta.idempotency_key):
-        # What has a key is one call's, which is not to be parted.
+        # Events with a key come from one call, and must stay in one append.
         while batch := list(islice(group, BATCH_EVENTS if key is None else None)):
             new = NewEvents(
                 stream=stream,

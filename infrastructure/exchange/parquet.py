@@ -1,7 +1,7 @@
 """
-The log as a Parquet file, for DuckDB, Polars, Spark and whatever else reads tables.
+The log as a Parquet file, for DuckDB, Polars, Spark and other tools that read tables.
 
-Its columns are stable: new ones may come behind them, and none changes its meaning.
+The columns are stable: new ones may be added at the end, and none changes its meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..plain_data import plain_fields
 from .event_files import Progress, pages_up_to_now, writing_file
 
 PAGE_EVENTS = 2_048
-# A group of rows is held in memory until it is written.
+# Limits of a group of rows, which is held in memory until it is written.
 ROW_GROUP_EVENTS = 65_536
 ROW_GROUP_BYTES = 64 << 20
 # Name and Arrow type of each column, in order.
@@ -56,7 +56,7 @@ def export_parquet(
     progress: Progress | None = None,
 ) -> int:
     """
-    Write the events behind a moment, of some streams (`kind:id`) or of all, into a Parquet file; return how many.
+    Write the events after a moment, of some streams (`kind:id`) or of all, into a Parquet file; return their number.
 
     The rows come in the order of the log; `payload` is the event as JSON, without the fields that have their default;
     `slice` is -1 where the log has one sequence. The file is replaced as a whole. `progress` is called with the events
@@ -65,7 +65,7 @@ def export_parquet(
     Raises:
         NotFoundError: there is no such context; nothing was written.
         InvalidInputError: the package for it is missing: install `refold[parquet]`; or the file cannot be written, or
-            is where the log itself lies.
+            is a file of the log itself.
     """
     arrow, parquet = _packages()
     wanted = None if streams is None else frozenset(streams)
@@ -84,7 +84,7 @@ def export_parquet(
 
 
 def _groups(log: LiveLog, wanted: frozenset[str] | None, after: Moment) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of the events that are wanted, so many at a time as make a group."""
+    """Yield the rows of the wanted events, one group of rows at a time."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for events in pages_up_to_now(log, limit=PAGE_EVENTS, after=after):

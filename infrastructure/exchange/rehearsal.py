@@ -1,6 +1,6 @@
 """
-What a store would hold of a file: each stream that is new or grows is folded, shown, audited and projected in memory,
-before anything is written. Events that are sound one by one may still not fit together.
+Rehearsing the import of a file: each stream that is new or grows is folded, shown, audited and projected in memory,
+before anything is written. This finds events that are valid one by one but do not fit together.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from ..store import Store
 from .event_files import event_at, reading_file
 
 PAGE_EVENTS = 2_048
-# Events of streams that others name are read again and again: so many are kept.
+# Up to this many events are kept, because events of streams that others name are read again and again.
 EVENTS_KEPT_MAX = 16_384
-# Items that follow each other: of these there is nothing to audit that showing them would not tell.
+# A chat with these events only is a list of items; an audit of it would find nothing that showing it does not find.
 PLAIN = (Opened, *ITEM_EVENTS)
 SHOWN = {
     "chat": ("messages", "evicted_items"),
@@ -42,16 +42,16 @@ SHOWN = {
     "window": ("build", "evicted", "dropped"),
     "memory": ("search", "history"),
 }
-# An imported message is put together again from what its origin says.
+# These calls are checked because they rebuild imported messages from the data in their origin.
 CONVERTED = ("to_openai_messages", "to_anthropic_messages", "to_google_json")
 
 
 def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None:
     """
-    Go through streams of a file as if they were in a log; `places` has the offset of each of their lines.
+    Read the streams of a file as if they were in a log; `places` has the offset of each of their lines.
 
     Raises:
-        InvalidInputError: an answer about one of them would fail.
+        InvalidInputError: a question about one of them would fail.
         StorageError: the log cannot be read.
     """
     with reading_file(path) as file:
@@ -70,14 +70,18 @@ def rehearse(path: Path, log: LiveLog, places: Mapping[str, array[int]]) -> None
 
 
 def store_above(store: Store) -> Store:
-    """Return a store on top of another one, in memory: what it refuses, that one would, once half of it is written."""
+    """
+    Return a store in memory on top of another one.
+
+    It is used for a rehearsal: a change that the other store would refuse is refused here, before anything is written.
+    """
     log: Any = OverlayLog(store.log, store.now(), REAL_SYSTEM)
     return Store(log, MemoryProjectionStore())
 
 
 def require_projectable(log: Any, stream: str) -> None:
     """
-    Fold a stream into the rows of every projection, of which none is kept; `log` is as much of one as that takes.
+    Fold a stream into the rows of every projection, and drop the rows; `log` needs only the methods that this uses.
 
     Raises:
         InvalidInputError: a projection cannot fold an event.
@@ -97,7 +101,7 @@ def require_projectable(log: Any, stream: str) -> None:
 
 
 class _LogAhead:
-    """A log as it would be with the streams of a file in it, as far as contexts and audits read one."""
+    """A log as it would be after the import of a file; it has the methods that contexts and audits need."""
 
     def __init__(self, file: IO[bytes], log: LiveLog, places: Mapping[str, array[int]]) -> None:
         self._file, self._log, self._places = file, log, places
@@ -107,7 +111,7 @@ class _LogAhead:
         return len(self._places[stream]) if stream in self._places else self._log.head(stream)
 
     def end(self, stream: str) -> StreamEnd:
-        # Digests come with the append.
+        # The digest is unknown, because it is only computed by the append.
         return StreamEnd(self.head(stream))
 
     def read(
@@ -130,7 +134,7 @@ class _LogAhead:
         if stream not in self._kept and self.head(stream) <= EVENTS_KEPT_MAX:
             self._kept[stream] = [event for event, _ in self._lines(stream, 0, None)]
             while sum(map(len, self._kept.values())) > EVENTS_KEPT_MAX:
-                # The one that was read first.
+                # Drop the stream that was read first.
                 del self._kept[next(iter(self._kept))]
         kept = self._kept.get(stream)
         return [event for event, _ in self._lines(stream, after, until)] if kept is None else kept[after:until]
@@ -143,9 +147,9 @@ class _LogAhead:
 
 
 def _look_at(ahead: Any, stream: str) -> None:
-    """Ask for what a context shows, and for what became of it; that takes as much of a log as is ahead."""
+    """Read the views and the audit of a context; `ahead` has all methods of a log that they need."""
     kind, context_id = split_stream_id(stream)
-    # It only reads; nothing that it keeps outlives this stream.
+    # This store only reads, and its rows are dropped with it.
     store: Any = Store(ahead, MemoryProjectionStore())
     if kind == "run":
         run = store.run(*run_id_of(context_id), create=False)
@@ -165,7 +169,7 @@ def _look_at(ahead: Any, stream: str) -> None:
             shape.require_shape(items)
         asked += [getattr(context, name) for name in CONVERTED] + [partial(context.to_openai_messages, exact=True)]
     for ask in asked:
-        # A provider may not take what a chat may hold, and the class of a content may not be imported here.
+        # A refusal is no fault: a provider may not accept an item, and the class of a content may be missing here.
         with suppress(RefusedError):
             ask()
     if kind != "chat" or not all(isinstance(event, PLAIN) for event in events):

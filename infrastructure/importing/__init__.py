@@ -1,4 +1,4 @@
-"""Bringing transcripts in: files are read and checked whole, then written run by run, each in one append."""
+"""Importing transcripts: whole files are read and checked first, then written run by run, each in one append."""
 
 from __future__ import annotations
 

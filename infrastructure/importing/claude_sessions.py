@@ -1,9 +1,9 @@
 """
-The sessions of a Claude Code file: its lines, each checked by itself, and each tree of lines as a session.
+The sessions of a Claude Code file: each line is checked by itself, and each tree of lines is a session.
 
 A line of type "user" or "assistant" has a message in Anthropic's form, or a piece of one: an assistant's message of
-several blocks is written block by block, under one `message.id`. Lines of other types have none, but others may follow
-them: they are passed over, and counted. A tree of lines is the session itself or that of a sub-agent.
+several blocks is written block by block, with the same `message.id`. Lines of other types have no message, but other
+lines may follow them; they are skipped and counted. A tree of lines is the main session, or that of a sub-agent.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.formats.openai.receive import Fields
 
 MESSAGE_TYPES = ("user", "assistant")
-# Short descriptions of the session, from its beginning or by and by.
+# Types of lines with a short description of the session, and the field that has it.
 TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 # Fields of the first line that describe the whole session.
 ATTRIBUTES = ("sessionId", "agentId", "cwd", "gitBranch", "version")
-# No line has this uuid: it stands for one that cannot be found.
+# No line has this uuid: it stands for a line that cannot be found.
 LOST = ""
 Rank = tuple[float, int]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A line with a message, and the line that it follows (`parent`). `agent` is the sub-agent that it belongs to, which
-    may have no name, or None for the session itself. `beside` is the line without its message.
+    A line with a message, and the line that it follows (`parent`). `agent` is the sub-agent that it belongs to, empty
+    if that has no name, or None for the main session. `beside` is the line without its message.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def message_id(self) -> str | None:
-        """The id of the assistant's message that the line is a piece of."""
+        """The id of the assistant's message to which the line belongs; None for other lines."""
         found = self.message.get("id")
         return found if self.message.get("role") == "assistant" and isinstance(found, str) else None
 
@@ -58,7 +58,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFile(msgspec.Struct, kw_only=True):
-    """The content of a file: its lines with messages by uuid, in order, and what the lines between them follow."""
+    """The content of a file: its lines with messages by uuid, in order, and the parents of the lines between them."""
 
     lines: dict[str, Line] = msgspec.field(default_factory=dict)
     links: dict[str, str | None] = msgspec.field(default_factory=dict)
@@ -69,10 +69,10 @@ class SessionFile(msgspec.Struct, kw_only=True):
 
 def read_lines(entries: Iterable[tuple[int, Any]]) -> SessionFile:
     """
-    Return the lines of a file, given each with its number.
+    Return the lines of a file, given its values with the numbers of their lines.
 
     Raises:
-        InvalidInputError: a line is no object, or one with a message lacks what it takes; the error names it.
+        InvalidInputError: a line is not an object, or a line with a message lacks a field; the error names it.
     """
     file = SessionFile()
     time = REAL_SYSTEM.now()
@@ -116,7 +116,7 @@ def _pass_over(file: SessionFile, fields: Fields) -> None:
     uuid = value.get("uuid")
     if isinstance(uuid, str):
         parents = [value.get(name) for name in ("parentUuid", "logicalParentUuid")]
-        # Where a conversation was made compact it goes on, whether or not the line says with what it does.
+        # A compacted conversation continues the earlier one, even if the line does not name its parent.
         beginning = LOST if value.get("subtype") == "compact_boundary" else None
         file.links.setdefault(uuid, next((one for one in parents if isinstance(one, str) and one), beginning))
 
@@ -140,7 +140,7 @@ def _message(fields: Fields) -> dict[str, Any]:
 
 
 def _time(fields: Fields, before: float) -> float:
-    """Return when a line was written; one that does not say it came with the line before."""
+    """Return the time of a line; a line without a time gets the time of the line before."""
     if fields.value.get("timestamp") is None:
         return before
     text = fields.text("timestamp")
@@ -154,14 +154,14 @@ def _time(fields: Fields, before: float) -> float:
 
 
 class Order(msgspec.Struct, frozen=True):
-    """The line that each line follows, or None where it begins; and how many name one that cannot be found."""
+    """The parent of each line, None for a first line; and how many lines name a parent that cannot be found."""
 
     parents: dict[str, str | None]
     lost: int
 
 
 def ordered(file: SessionFile) -> Order:
-    """Return what the lines of a file follow."""
+    """Return the parents of the lines of a file."""
     weaver = _Weaver(file)
     for line in file.lines.values():
         weaver.add(line)
@@ -169,28 +169,28 @@ def ordered(file: SessionFile) -> Order:
 
 
 class _Exchange:
-    """A message of the assistant, and the results of its calls; `after` is what its first line follows."""
+    """A message of the assistant, and the results of its calls; `after` is the parent of its first line."""
 
     def __init__(self, line: Line, after: str | None) -> None:
         self.after, self.last = after, line.uuid
         self.open_calls = set(line.ids_of("tool_use", "id"))
 
     def takes(self, line: Line, parent: str | None, of_parent: _Exchange | None) -> bool:
-        """Return whether a line is one more of the exchange: a piece of the message, or results that it waits for."""
+        """Return whether a line belongs to the exchange: as a piece of the message, or with results of its calls."""
         if line.message_id is not None:
             return of_parent is self or parent == self.after
         answers = line.ids_of("tool_result", "tool_use_id")
         return of_parent is self and bool(answers) and self.open_calls.issuperset(answers)
 
     def take(self, line: Line) -> None:
-        """Go on with a line."""
+        """Add a line to the exchange."""
         self.open_calls.update(line.ids_of("tool_use", "id"))
         self.open_calls.difference_update(line.ids_of("tool_result", "tool_use_id"))
         self.last = line.uuid
 
 
 class _Weaver:
-    """Goes through the lines in the order of the file."""
+    """Finds the parents of lines, which are added in the order of the file."""
 
     def __init__(self, file: SessionFile) -> None:
         self._file = file
@@ -201,7 +201,7 @@ class _Weaver:
         self._by_message: dict[tuple[str | None, str], _Exchange] = {}
 
     def add(self, line: Line) -> None:
-        """Find the place of the next line."""
+        """Find the parent of the next line."""
         parent = self._parent(line)
         of_parent = self._exchange_of.get(parent) if parent is not None else None
         is_assistant = line.message.get("role") == "assistant"
@@ -211,7 +211,8 @@ class _Weaver:
             known.take(line)
             self._exchange_of[line.uuid] = known
         else:
-            # The model has seen all results before it goes on, and so has who follows a line that tells of them.
+            # A line after an exchange follows its last line, because the model saw all results before it went on. The
+            # same holds for a line whose parent has no message, such as a line that reports results.
             if of_parent is not None and (is_assistant or line.parent not in self._file.lines):
                 parent = of_parent.last
             if is_assistant:
@@ -226,7 +227,7 @@ class _Weaver:
             self._by_message[line.agent, line.message_id] = exchange
 
     def _parent(self, line: Line) -> str | None:
-        """Return the line with a message, of the same agent, that a line follows."""
+        """Return the nearest line before a line that has a message and belongs to the same agent."""
         links, seen = self._file.links, set()
         at = line.parent
         while at is not None and at in links and at not in seen:
@@ -236,7 +237,7 @@ class _Weaver:
         if at is None or (found is not None and found.agent == line.agent):
             return at
         if found is not None and line.agent is not None:
-            # A sub-agent begins where it was called.
+            # The first line of a sub-agent has no parent in its own tree.
             return None
         previous = self._previous.get(line.agent)
         self.lost += previous is not None and at is not LOST
@@ -244,7 +245,7 @@ class _Weaver:
 
 
 def _cut_rings(parents: dict[str, str | None]) -> int:
-    """Let lines that follow each other in a ring begin with one of them, and return how many did."""
+    """Break each ring of lines that follow each other at one of its lines, and return the number of rings."""
     sound: set[str] = set()
     rings = 0
     for start in parents:
@@ -261,7 +262,7 @@ def _cut_rings(parents: dict[str, str | None]) -> int:
 
 
 class PlacedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line and the line that it follows; with `continues` the two are one message."""
+    """A line and its parent; with `continues` the two are pieces of one message."""
 
     line: Line
     parent: str | None
@@ -270,7 +271,7 @@ class PlacedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """
-    One tree of lines, in the order of the file; `key` names it: the session's id, what of it this is, and which part.
+    One tree of lines, in the order of the file. `key` names it by the session's id, the sub-agent, and the part.
     """
 
     key: str
@@ -282,10 +283,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 def sessions_in(entries: Sequence[tuple[int, Any]], *, name: str) -> tuple[list[Session], list[str]]:
     """
-    Return the sessions of a file, and what there is to be noted about it; `name` is the file's, without its ending.
+    Return the sessions of a file, and notes about the file; `name` is its name without the ending.
 
     Raises:
-        InvalidInputError: a line cannot be taken; the error says which and why.
+        InvalidInputError: a line cannot be imported; the error says which and why.
     """
     file = read_lines(entries)
     order = ordered(file)
@@ -319,8 +320,8 @@ def _session_of(lines: Sequence[Line], name: str) -> str:
     """
     Return the id of the session that lines belong to.
 
-    A session that was continued elsewhere begins with what it continues, under the id of that: its own comes last,
-    and is the file's name.
+    A session that continues another one begins with the lines of that session, with their id. Its own id comes last,
+    and is the name of the file.
     """
     ids = [line.session for line in lines if line.session is not None]
     return name if name in ids or not ids else ids[-1]
@@ -331,7 +332,7 @@ def _session(key: str, part: int, session: str, lines: Sequence[Line], file: Ses
     attributes = {field: first.beside[field] for field in ATTRIBUTES if field in first.beside}
     if file.titles and agent is None:
         attributes["titles"] = file.titles
-    # Agents without a name are counted, and so is what begins anew.
+    # Agents without a name are numbered, and so are further trees of the same agent.
     ending = f"-{part}" if agent == "" else f"-part-{part}" if part > 1 else ""
     return Session(
         key=key + ending,
@@ -362,7 +363,7 @@ def _notes(file: SessionFile, order: Order) -> list[str]:
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """Lines that follow each other, and the line behind which they begin: None at the beginning of the session."""
+    """Lines that follow each other, and the line after which they begin: None at the beginning of the session."""
 
     after: str | None
     lines: list[Line]
@@ -372,8 +373,8 @@ def new_branches(lines: Sequence[PlacedLine], known: Container[str]) -> list[Bra
     """
     Return the branches of the lines that are not known yet.
 
-    At each parting the branch whose end is the newest goes on, and the others begin. A branch comes behind the one
-    that it begins from, and of those that begin behind one line the newest comes first.
+    If several lines follow one line, the branch with the newest end continues, and the others are new branches. A
+    branch comes after the one from which it begins. Of branches that begin after one line the newest comes first.
     """
     children: dict[str | None, list[Line]] = defaultdict(list)
     for placed in lines:
@@ -400,18 +401,18 @@ def new_branches(lines: Sequence[PlacedLine], known: Container[str]) -> list[Bra
 
 
 def fork_names(context_id: str) -> Iterator[str]:
-    """Return what the forks of a session are called, one after the other."""
+    """Return the names of the forks of a session, without an end."""
     return (f"{context_id}-fork-{number}" for number in count(1))
 
 
 def named_forks(forks: Iterable[Branch], names: Iterable[str]) -> dict[str, str]:
-    """Return the name of each fork, by its first line: the names are given in the order of the file."""
+    """Return the name of each fork by its first line; names are assigned in the order of the file."""
     in_order = sorted((fork.lines[0] for fork in forks), key=lambda line: line.number)
     return {line.uuid: name for line, name in zip(in_order, names, strict=False)}
 
 
 def _ranks(lines: Sequence[PlacedLine], children: dict[str | None, list[Line]]) -> dict[str, Rank]:
-    """Return for each line how new the newest end behind it is."""
+    """Return for each line the rank of the newest end that follows it; a later end has a higher rank."""
     ranks: dict[str, Rank] = {}
     stack = [placed.line for placed in lines]
     while stack:

@@ -1,5 +1,5 @@
 """
-The conversations of a file: one JSON document, or JSON Lines. The content of a file says its form, not its name.
+The conversations of a file: one JSON document, or JSON Lines. The format is found from the content, not from the name.
 
     openai, anthropic  a list of messages; an object with "messages"; JSON Lines (or a list) of these, or a message a
                        line; an object of Anthropic's has "system" beside them
@@ -29,18 +29,18 @@ OPENAI_ROLES = ("developer", "tool", "function")
 OPENAI_FIELDS = {"tool_calls", "tool_call_id", "function_call"}
 OPENAI_PARTS = ("image_url", "input_audio", "refusal", "file")
 ANTHROPIC_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
-# Blocks of these types are Anthropic's where they say where they come from.
+# Blocks of these types are Anthropic's if they have a "source".
 SOURCED_BLOCKS = ("image", "document")
 Format = Literal["auto", "openai", "anthropic", "tau", "claude-code"]
 FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code")
 MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
-# The formats that each kind of entries can be taken for.
+# The formats that each kind of entries can have.
 FORMATS_OF = {
     "messages": ("auto", "openai", "anthropic"),
     "conversations": ("auto", "openai", "anthropic"),
     "tau": ("auto", "tau"),
 }
-# Fields that lines of a session have, and fields that none has.
+# Fields that lines of a session have, and fields that they never have.
 SESSION_FIELDS = {"parentUuid", "leafUuid", "sessionId"}
 OTHER_FIELDS = {"role", "messages", "traj"}
 MESSAGE_FIELDS = {"role", "content", "tool_calls", "tool_call_id", "function_call"}
@@ -59,7 +59,7 @@ class Document:
     """
     The values of a file: one, or one per line (`lines` then has their numbers, from 1).
 
-    `may_hold_surrogates` is false where no text can hold a lone one: UTF-8 has none, so it takes an escape.
+    `may_hold_surrogates` is False if no text can hold a lone surrogate: UTF-8 has none, so JSON needs an escape for it.
     """
 
     def __init__(self, values: list[Any], text: str, lines: list[int] | None = None) -> None:
@@ -93,7 +93,7 @@ def read_document(path: Path) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        # A mark at the beginning, as some editors write it, is not part of the text.
+        # The byte order mark that some editors write is not part of the text.
         return read_bounded(path).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise InvalidInputError(f"there is no file {path}: check the name") from error
@@ -112,10 +112,10 @@ def _read_text(path: Path) -> str:
 
 
 def _json_lines(path: Path, text: str) -> Document | None:
-    """Return the values of JSON Lines; None where the first line is no value, so that it is a broken document."""
+    """Return the values of JSON Lines; None if the first line is no JSON value, so that the document is broken."""
     values: list[Any] = []
     numbers: list[int] = []
-    # Not splitlines(): it also splits at characters that may stand within a JSON text.
+    # Not splitlines(): it also splits at characters that JSON allows in texts.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -146,7 +146,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
-        # The last one would win, and the others be lost without a word.
+        # Otherwise the last value would silently replace the others.
         raise ValueError(f"an object has the key {twice!r} twice: rename one")
     return made
 
@@ -161,9 +161,9 @@ def _fault(error: Exception) -> str:
 
 def dialects_of(conversations: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[Dialect]:
     """
-    Return the dialect of each conversation of a file: its messages, and what lies beside them.
+    Return the dialect of each conversation of a file, given its messages and the fields beside them.
 
-    One that could be either is like the others of its file; where all could be, they are OpenAI's.
+    A conversation that fits both dialects gets the dialect of the others in its file. If all fit both, it is OpenAI's.
     """
     told = [_dialect_of(messages, beside) for messages, beside in conversations]
     is_anthropic = "anthropic" in told and "openai" not in told
@@ -174,7 +174,7 @@ def _dialect_of(messages: Sequence[Any], beside: Mapping[str, Any]) -> Dialect |
     marks = [mark for message in messages if isinstance(message, dict) for mark in _marks(message)]
     if "openai" in marks:
         return "openai"
-    # OpenAI has no field of this name; some who keep its messages have.
+    # OpenAI has no field "system", but some tools that store OpenAI's messages add one. So OpenAI's marks count first.
     return "anthropic" if marks or isinstance(beside.get("system"), str | list) else None
 
 
@@ -192,8 +192,8 @@ def _marks(message: Mapping[str, Any]) -> Iterator[Dialect]:
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """
-    One run: `number` counts from 1 in its file, `key` names it there, `attributes` is all but its messages and their
-    system text.
+    One run: `number` counts from 1 in its file, `key` names it there. `attributes` has all fields of the run but its
+    messages and their system text.
     """
 
     number: int
@@ -209,7 +209,7 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
     Return the conversations of a file, each with a key of its own.
 
     Raises:
-        InvalidInputError: the file holds something else; the error says what stands where instead.
+        InvalidInputError: the file holds something else; the error names the place and what was found there.
     """
     entries = entries_of(document)
     kind = _kind_of_entries(entries)
@@ -229,13 +229,13 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
 
 
 def is_session(document: Document) -> bool:
-    """Return whether a file holds the lines of a Claude Code session: no other has lines that name their parents."""
+    """Return whether a file holds the lines of a Claude Code session: only these lines name their parents."""
     objects = [entry.keys() for entry in entries_of(document) if isinstance(entry, dict) and "type" in entry]
     return any(SESSION_FIELDS & fields and not OTHER_FIELDS & fields for fields in objects)
 
 
 def safe_id(text: str) -> str:
-    """Return `text` as a part of a context id that needs no quotes in a shell: other characters become one dash."""
+    """Return `text` as a part of a context id that needs no quotes in a shell: other characters become dashes."""
     return re.sub(r"\.{2,}", ".", UNSAFE.sub("-", text)).strip("-") or "context"
 
 
@@ -251,7 +251,7 @@ def _kind_of_entries(entries: Sequence[Any]) -> str | None:
     objects = [entry for entry in entries if isinstance(entry, dict)]
     if any("traj" in entry for entry in objects):
         return "tau"
-    # A message has a role; what else has "messages" holds them.
+    # A message has a role, so an object with "messages" and without a role is a conversation.
     if any("messages" in entry and "role" not in entry for entry in objects):
         return "conversations"
     if any(MESSAGE_FIELDS & entry.keys() for entry in objects):
@@ -286,7 +286,7 @@ def _split(number: int, entry: Any, field: str) -> tuple[list[Any], dict[str, An
 
 
 def _keys(runs: Sequence[dict[str, Any]], kind: str) -> list[str]:
-    """Return a key for each run: its own where it has one that is unique in the file, else its number."""
+    """Return a key for each run: its own key if that is unique in the file, else its number."""
     own = [_own_key(run.get("task_id" if kind == "tau" else "id")) for run in runs]
     if kind == "tau":
         count = Counter(own)

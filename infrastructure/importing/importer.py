@@ -1,14 +1,14 @@
 """
 The importer: compares checked runs with the store, and only then writes.
 
-Each run is one append, so a run is there whole or not at all. To import a file again adds nothing; what the file has
-gained since is appended; what it has changed is refused, for a log does not forget what it has seen. Recorded events
-are compared, not what can be seen: a context may have been edited since, and its transcript is still the same.
+Each run is one append, so it is imported as a whole or not at all. To import a file again adds nothing. Messages that
+the file has gained since are appended. Changed messages are refused, because a log does not forget. The recorded events
+are compared, not the visible items: a context may have been edited since, and its transcript is still the same.
 
-A Claude Code session is a context, and each branch that parts from it a fork. What is in the store is found by the
-lines that the items came from, not by which branch was the newest at the time: a context goes on with the lines behind
-its last one. Lines that part from it, or that came behind a line after which something else was said here, become a new
-fork. A session is written in one append.
+A Claude Code session is a context, and each branch of it is a fork. Lines that were imported before are found by the
+lines that the items came from, not by which branch was the newest at the time: a context continues with the lines that
+follow its last line. Other lines become a new fork: those that branch off earlier, and those that follow a line after
+which other items were added in the store. A session is written in one append.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .runs import ImportedContext, ImportReport, Outcome, Progress, Run, read_ru
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A planned write: the messages from `start` on, into a context that is at `version`."""
+    """A planned write: the messages from `start` on, to a context that is at `version`."""
 
     run: Run
     version: int = 0
@@ -44,8 +44,8 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Kept(msgspec.Struct):
     """
-    A context of the session that is in the store: the items of each of its lines, the version behind each, and whether
-    something else was said behind the last.
+    A context of the session that is in the store: the items of each line, the version after each line, and whether
+    other items were added after the last line.
     """
 
     chat: ChatContext
@@ -55,7 +55,7 @@ class _Kept(msgspec.Struct):
 
 
 class _SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The contexts that are there, and for each branch that is new the context to write it to."""
+    """The existing contexts of a session, and for each new branch the context to which it is written."""
 
     run: Run
     kept: dict[str, _Kept]
@@ -63,7 +63,7 @@ class _SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what the user may not expect."""
+        """Sentences about results that the user may not expect."""
         return self.run.notes
 
 
@@ -90,7 +90,7 @@ def import_runs(
 
     Raises:
         InvalidInputError: a run differs from what was imported before; nothing was written.
-        ConcurrencyError, StorageError: the runs before the one it happened at are written; do it again.
+        ConcurrencyError, StorageError: the runs before the one with the error are written; import them again.
     """
     plans = [(_planned_session if run.form == "claude-code" else _planned)(store, run, user) for run in runs]
     done: list[ImportedContext] = []
@@ -111,13 +111,13 @@ def _planned(store: Store, run: Run, user: str | None) -> _Plan:
     recorded = [one.event for one in chat.history()]
     if isinstance(recorded[0], Forked):
         raise _occupied(run, f"is a fork of {recorded[0].parent}")
-    # What was evicted since counts, what was inserted, merged or summarised does not: that is no item event.
+    # Items that were evicted since count. Inserted, merged or summarised items do not: they have other events.
     appended = [event for event in recorded if isinstance(event, ITEM_EVENTS)]
     present = source_messages(appended) if run.form == "anthropic" else openai_messages(appended, exact=True)
     for index, (kept, message) in enumerate(zip(present, run.messages, strict=False)):
         if not is_same(kept, message):
             raise _changed(run, f"{_place(run, index)} differs from that of")
-    # What was said here since the import is no fault of the file.
+    # Items that were added in the store after the import have no origin, and the file need not have them.
     imported = sum(item.origin is not None and item.origin.starts for item in appended)
     if len(run.messages) < imported:
         raise _changed(run, f"{_place(run, len(run.messages))} is missing, unlike in")
@@ -159,10 +159,10 @@ def _notes(first: object, run: Run) -> tuple[str, ...]:
 
 def _planned_session(store: Store, run: Run, user: str | None) -> _SessionPlan:
     """
-    Return what is to be written of a session.
+    Return the branches of a session that must be written, and their contexts.
 
     Raises:
-        InvalidInputError: a line was changed since it was imported, or is gone; or its contexts are no imports.
+        InvalidInputError: a line was changed since it was imported, or is missing; or its contexts are no imports.
     """
     kept = _kept_contexts(store, run, user)
     _require_unchanged(run, kept)
@@ -174,7 +174,7 @@ def _planned_session(store: Store, run: Run, user: str | None) -> _SessionPlan:
     if owners and branches and branches[0].after is None:
         raise _changed(run, f"line {branches[0].lines[0].number} comes before the first one of")
     for branch in branches:
-        # Of the branches behind one line the newest comes first, and goes on in the context that ends there.
+        # Of branches after one line the newest comes first, and continues the context that ends there.
         context_id = run.context_id if branch.after is None else tips.pop(branch.after, None)
         if context_id is None:
             forks.append(branch)
@@ -194,7 +194,7 @@ def _kept_contexts(store: Store, run: Run, user: str | None) -> dict[str, _Kept]
             break
         fork = _kept_context(store, name, user)
         if fork.items:
-            # One without a line of the session was forked by somebody, under a name like this.
+            # A fork without a line of the session was made by a user, under a similar name.
             kept[name] = fork
     return kept
 
@@ -215,7 +215,7 @@ def _kept_context(store: Store, context_id: str, user: str | None) -> _Kept:
 
 
 def _uuid_of(item: ChatItemEvent, before: str | None) -> str | None:
-    """Return which line an item came from; one that does not say it came from that of the item before."""
+    """Return the line that an item came from; an item without a line has the line of the item before."""
     if item.origin is None:
         return None
     if b'"claude_code"' not in item.origin.rest:
@@ -248,7 +248,7 @@ def _written(store: Store, plan: _Plan, user: str | None) -> ImportedContext:
     items = [item for group in run.groups[plan.start :] for item in group]
     outcome: Outcome = "added" if not plan.version else "extended" if items else "unchanged"
     if outcome != "unchanged":
-        # One transaction for both, so that a context never stands there opened and empty.
+        # One transaction opens the context and adds its messages, so that no empty context can remain.
         with acting(actor="import"), store.transaction():
             chat = store.chat(
                 run.context_id,
@@ -264,11 +264,11 @@ def _written(store: Store, plan: _Plan, user: str | None) -> ImportedContext:
 
 
 def _write_session(store: Store, plan: _SessionPlan, user: str | None) -> list[ImportedContext]:
-    """Write what is new of a session, and return what became of each of its contexts."""
+    """Write the new branches of a session, and return the outcome for each of its contexts."""
     writer = _Writer(store, plan, user)
     with acting(actor="import"):
         if plan.branches:
-            # One transaction for all, so that no context stands there without what was forked from it.
+            # One transaction for all contexts, so that a session is never written without its forks.
             with store.transaction():
                 for context_id, branch in plan.branches:
                     writer.write(context_id, branch)
@@ -276,7 +276,7 @@ def _write_session(store: Store, plan: _SessionPlan, user: str | None) -> list[I
 
 
 class _Writer:
-    """Writes branches, each behind the line where it begins, through one handle of each context."""
+    """Writes branches, each after the line where it begins, with one context object for each context."""
 
     def __init__(self, store: Store, plan: _SessionPlan, user: str | None) -> None:
         self._store, self._run, self._user = store, plan.run, user
@@ -291,7 +291,7 @@ class _Writer:
         self._told = {context_id: _unchanged(context_id) for context_id in plan.kept}
 
     def write(self, context_id: str, branch: Branch) -> None:
-        """Write a branch, to a context that is there, or a new one."""
+        """Write a branch to an existing or a new context."""
         is_new = context_id not in self._chats
         chat = self._chats[context_id] = self._begun(context_id, branch) if is_new else self._chats[context_id]
         version = chat.version
@@ -308,7 +308,7 @@ class _Writer:
         )
 
     def told(self) -> list[ImportedContext]:
-        """Return what became of each context."""
+        """Return the outcome for each context."""
         return list(self._told.values())
 
     def _begun(self, context_id: str, branch: Branch) -> ChatContext:

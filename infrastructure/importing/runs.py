@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 
 class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one run: `messages` and `items` count what was written."""
+    """The result for one run: `messages` and `items` are the numbers that were written."""
 
     id: str
     outcome: Outcome
@@ -36,7 +36,7 @@ class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an import; `notes` are sentences about what the user may not expect."""
+    """The result of an import; `notes` are sentences about results that the user may not expect."""
 
     contexts: tuple[ImportedContext, ...]
     notes: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def extended(self) -> int:
-        """The number of contexts that were there and have grown."""
+        """The number of existing contexts that were extended."""
         return self._count("extended")
 
     @property
@@ -75,7 +75,7 @@ REPLACEMENT = "\ufffd"
 
 
 class Surrogate(NamedTuple):
-    """Where one was found: the path of the field, and the index in its text."""
+    """The place of a lone surrogate: the path of the field, and the index in its text."""
 
     path: str
     offset: int
@@ -117,11 +117,11 @@ Form = Literal["openai", "anthropic", "claude-code"]
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A conversation that may become, or already is, the context `context_id`.
+    A conversation that becomes, or already is, the context `context_id`.
 
-    `where` names it in errors; `groups` are the items of each of its messages; `attributes` is what its source
-    said beside them. Anthropic's system text is a message of the role "system", the first if `has_system`.
-    Messages of a Claude Code session are those of `lines`, which tell how they follow each other, and branch.
+    `where` names it in errors; `groups` are the items of each of its messages; `attributes` are the fields that its
+    source had beside them. Anthropic's system text is a message of the role "system", the first if `has_system`.
+    Messages of a Claude Code session are those of `lines`, which have their order and their branches.
     """
 
     where: str
@@ -144,12 +144,12 @@ def read_runs(
     """
     Return the runs of files, each named `PREFIX-KEY`.
 
-    `prefix` is the file's name without its ending where none is given; the key is the run's own, or its number. A
-    file that is named after its session needs no prefix.
+    `prefix` is the file's name without its ending by default; the key is the run's own, or its number. A file that is
+    named after its session needs no prefix.
 
     Raises:
-        InvalidInputError: a file cannot be taken; the error names the file, and as far as it goes the run, the
-            message's index and the field, and says what was expected there.
+        InvalidInputError: a file cannot be imported; the error names the file and, if known, the run, the message's
+            index and the field, and says what was expected there.
     """
     if prefix is not None and (not prefix or prefix.startswith("-")):
         raise InvalidInputError(f"the prefix {prefix!r} cannot begin a context's id: begin with a letter or digit")
@@ -197,13 +197,13 @@ def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
 
 
 def _require_admitted(groups: Sequence[Sequence[ChatItemEvent]], context_id: str) -> None:
-    """Require what the log will of every item: by then the runs before this one are written."""
+    """Check every item as the log will: a refusal by the log would come after other runs are written."""
     for item in chain.from_iterable(groups):
         admitted(item, f"chat:{context_id}")
 
 
 def _source(path: Path) -> str:
-    # A file's name need not be text.
+    # The name of a file may have bytes that are not valid text.
     return str(replace_surrogates(path.name))
 
 
@@ -283,13 +283,13 @@ def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
 
 def _session_id(path: Path, key: str, prefix: str | None) -> str:
     first = safe_id(path.stem) if prefix is None else prefix
-    # Files are named after their session, or the sub-agent: once is enough.
+    # A file is often named after its session or sub-agent, and then the key has this name already.
     says_it = prefix is None and f"-{first}-" in f"-{key}-"
     return key if says_it else f"{first}-{key}"
 
 
 def _noted(runs: list[Run], path: Path, notes: Sequence[str]) -> list[Run]:
-    """Have the first run tell what there is to be noted about its file; where there is none, one that is nothing."""
+    """Add the notes about a file to its first run; if it has no run, add an empty run that has them."""
     nothing = Run(
         where=str(path),
         source=_source(path),
@@ -305,7 +305,7 @@ def _noted(runs: list[Run], path: Path, notes: Sequence[str]) -> list[Run]:
 
 def _require_own_ids(runs: Sequence[Run]) -> None:
     seen: dict[str, Run] = {}
-    # A session's file without a message becomes no context.
+    # The file of a session without a message makes no context.
     for run in [one for one in runs if one.lines or one.form != "claude-code"]:
         other = seen.setdefault(run.context_id, run)
         if other is not run:
@@ -320,7 +320,7 @@ def _require_own_ids(runs: Sequence[Run]) -> None:
 
 def as_transcripts(runs: Iterable[Run]) -> list[Run]:
     """
-    Return runs whose messages are OpenAI's: each branch of a session is one, from the beginning of the session on.
+    Return runs with messages in OpenAI's form; each branch of a session is a run from the beginning of the session.
     """
     return [transcript for run in runs for transcript in _transcripts(run)]
 
@@ -360,7 +360,7 @@ def _transcript(run: Run, context_id: str, groups: Sequence[list[ChatItemEvent]]
 
 
 def _tool(definition: Any) -> Any:
-    """A definition of Anthropic's has its parameters under another name."""
+    """Return a tool's definition in OpenAI's form; Anthropic's has its parameters under another name."""
     if not isinstance(definition, dict) or "input_schema" not in definition:
         return definition
     others = {name: value for name, value in definition.items() if name != "input_schema"}

@@ -28,10 +28,10 @@ from ..store import Store
 from .runs import ImportedContext, ImportReport, Progress
 from .runs import Run as Transcript
 
-# What a record of a message has fields for; anything else is kept beside them.
+# The fields that a record of a message has; other fields of a message are kept beside them.
 RECORD_FIELDS = ("role", "content", "name", "id", "tool_calls", "tool_call_id")
 FAILURE = re.compile(r"\s*error\b", re.IGNORECASE)
-# It lies within the attributes of a node.
+# Less than JSON_DEPTH_MAX, because the data are nested in the attributes of a node.
 DATA_DEPTH_MAX = JSON_DEPTH_MAX - 10
 _JSON = msgspec.json.Decoder()
 
@@ -40,7 +40,7 @@ class Round(msgspec.Struct, kw_only=True):
     """
     A question as it was sent, and the texts and batches of calls that answer it.
 
-    `records` are its messages as a run records them, those before the first question among the first round's.
+    `records` are its messages as a run records them; the first round also has those before the first question.
     """
 
     query: Any
@@ -53,7 +53,7 @@ def rounds_of(messages: Sequence[Any], *, session_id: str) -> list[Round]:
     Return the rounds of a transcript of OpenAI messages.
 
     Raises:
-        InvalidInputError: something is no message, or cannot be stored; or nobody asks anything.
+        InvalidInputError: a value is not a message, or cannot be stored; or there is no question.
     """
     plain = [as_plain_data(message) for message in messages]
     groups = shape_messages(plain, context_id=session_id, created_at=0.0)
@@ -72,7 +72,7 @@ def rounds_of(messages: Sequence[Any], *, session_id: str) -> list[Round]:
 
 
 def _share_out(items: list[ChatItemEvent], rounds: list[Round]) -> None:
-    """Give each round its turns; what is said before the first question is in no graph."""
+    """Give each round its turns; turns before the first question are in no graph."""
     number = -1
     for turn in turns_of(items):
         if isinstance(turn, MessageAdded) and turn.role == "user":
@@ -82,11 +82,11 @@ def _share_out(items: list[ChatItemEvent], rounds: list[Round]) -> None:
 
 
 def _record(message: Mapping[str, Any], item: ChatItemEvent) -> dict[str, Any]:
-    """Return a message's record, in which nothing of the message is missing."""
+    """Return the record of a message, which has everything that the message has."""
     known = {name: message[name] for name in RECORD_FIELDS if name in message}
     rest = {name: value for name, value in message.items() if name not in RECORD_FIELDS}
     if isinstance(item, FunctionReturned):
-        # Messages of the old role "function" have no id: that of the call they answer is theirs.
+        # Messages of the old role "function" have no id, and get the id of the call that they answer.
         known |= {"role": "tool", "name": item.name, "tool_call_id": item.call_id}
         known["status"] = "error" if is_failure(item) else "success"
     elif known["role"] == "developer":
@@ -97,7 +97,7 @@ def _record(message: Mapping[str, Any], item: ChatItemEvent) -> dict[str, Any]:
 
 
 def is_failure(returned: FunctionReturned) -> bool:
-    """Return whether a call failed: OpenAI messages have no field for it, so the text counts that says so."""
+    """Return whether a call failed; OpenAI messages have no field for this, so it is read from the text."""
     if returned.is_error or FAILURE.match(returned.output):
         return True
     said = parsed_data(returned.output)
@@ -105,27 +105,27 @@ def is_failure(returned: FunctionReturned) -> bool:
 
 
 def parsed_data(text: str) -> dict[str, Any] | list[Any] | None:
-    """Return the JSON object or array that a text is, if there is anything in it, else None."""
+    """Return the JSON object or array in a text; None if it is empty, or the text is something else."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
         value = _JSON.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    # What cannot be stored as data is still a text.
+    # Data that are nested too deeply cannot be stored as such, and stay a text.
     is_data = isinstance(value, dict | list) and value and not is_deeper(value, DATA_DEPTH_MAX)
     return value if is_data else None
 
 
-# Whose sessions they are where nobody says.
+# The user of sessions for which no user is given.
 USER = "import"
 RESULT = "tool result"
-# Characters of a call's arguments in the label of its data; of longer ones a digest tells them apart.
+# Characters of a call's arguments in the label of its data; longer arguments get a digest, to be distinct.
 ARGUMENTS_SHOWN_MAX = 200
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A round that is to be recorded as a run, unless it is there."""
+    """A round that is recorded as a run, unless it was recorded before."""
 
     identity: RunId
     round: Round
@@ -148,13 +148,13 @@ def record_transcript(
     """
     Record a transcript of OpenAI messages as runs of a session, and return them: one for each message of the user.
 
-    Each round is one transaction. What was recorded before is left as it is, so that a transcript may be recorded
-    again, also when rounds have been added to it. `tools` are definitions as OpenAI takes them, `attributes` what is
-    known of the transcript; both are kept with the first round.
+    Each round is one transaction. Rounds that were recorded before are left as they are, so that a transcript may be
+    recorded again, also after rounds were added to it. `tools` are definitions in OpenAI's form; `attributes` is data
+    about the transcript. Both are kept with the first round.
 
     Raises:
-        InvalidInputError: something is no message, no tool or no JSON, nobody asks anything, or a round differs from
-            the one that is there; nothing was written.
+        InvalidInputError: a value is not a message, a tool or JSON; there is no question; or a round differs from the
+            recorded one. Nothing was written.
     """
     planned = _planned(store, messages, RunId(user_id, session_id), agent, tools, attributes or {})
     _rehearse(store, planned)
@@ -165,13 +165,13 @@ def import_as_runs(
     store: Store, transcripts: Sequence[Transcript], *, user: str | None = None, progress: Progress | None = None
 ) -> ImportReport:
     """
-    Record transcripts that were read from files as runs, each as a session of its own, named as its context would be.
+    Record transcripts that were read from files as runs, each as a session with the name that its context would have.
 
     `progress` is called with the transcripts recorded so far and their number.
 
     Raises:
         InvalidInputError: as for `record_transcript`; nothing was written.
-        ConcurrencyError, StorageError: the rounds before the one it happened at are recorded; do it again.
+        ConcurrencyError, StorageError: the rounds before the one with the error are recorded; import them again.
     """
     plans = [_planned_file(store, one, user or USER) for one in transcripts]
     for one, planned in zip(transcripts, plans, strict=True):
@@ -193,7 +193,7 @@ def import_as_runs(
 
 def _planned_file(store: Store, transcript: Transcript, user: str) -> list[_Plan]:
     beside = {"source": transcript.source, **transcript.attributes}
-    # What is no list of them is only something that lies beside the messages.
+    # A field "tools" that is not a list has no definitions, and is kept as an attribute.
     tools = beside.pop("tools") if isinstance(beside.get("tools"), list) else ()
     try:
         return _planned(store, transcript.messages, RunId(user, transcript.context_id), None, tools, beside)
@@ -227,7 +227,7 @@ def _planned(
 
 
 def _tool(number: int, definition: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a tool, and what its node has."""
+    """Return the name of a tool, and the attributes of its node."""
     function = definition.get("function", definition) if isinstance(definition, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or not name:
@@ -244,9 +244,9 @@ def _is_there(store: Store, identity: RunId, one: Round) -> bool:
     recorded = [event.record for event in events if isinstance(event, MessageRecorded)]
     wanted = [canonical_json(record, what="a message") for record in one.records]
     if not recorded and not any(isinstance(event, QueryRegistered) for event in events):
-        # Somebody opened it, and that was all.
+        # The run was opened but never used, so the round can be recorded in it.
         return False
-    # What was said here since is no fault of the transcript.
+    # Messages that were recorded in the run afterwards need not be in the transcript.
     if recorded[: len(wanted)] != wanted:
         raise InvalidInputError(
             f"round {identity.run_id} (from 0) differs from the run {identity.stream!r} that is there: record it in "
@@ -266,10 +266,10 @@ def _told(run: Run, plan: _Plan) -> ImportedContext:
 
 
 def _rehearse(store: Store, planned: Sequence[_Plan]) -> None:
-    """Record rounds in memory: what refuses the last one shall do so before the first is there."""
+    """Record rounds in memory, so that an error in the last round comes before the first one is written."""
     above = store_above(store)
     for plan in planned:
-        # One that somebody opened, and nothing more, cannot go on above.
+        # A run that was only opened is left out, because the store in memory cannot continue it.
         if not store.log.head(plan.identity.stream):
             _written(above, plan)
             require_projectable(above.log, plan.identity.stream)
@@ -290,7 +290,7 @@ def _written(store: Store, plan: _Plan) -> Run:
 
 
 def _record_turns(run: Run, query: str, turns: Sequence[MessageAdded | Batch]) -> None:
-    """Register conclusions and actions; each follows from the one before, or from all calls that were made at once."""
+    """Register conclusions and actions; each follows from the turn before, which may be several parallel calls."""
     ends = [query]
     for turn in turns:
         if isinstance(turn, list):
@@ -306,7 +306,7 @@ def _record_call(run: Run, after: list[str], call: FunctionCalled, returned: Fun
         "Action",
         f"call of {call.name}",
         after,
-        # Said, since there is no usual type from one call to the next.
+        # The type is given, because there is no default type for an edge between two actions.
         "triggers",
         action=call.name,
         params=params,
@@ -316,7 +316,7 @@ def _record_call(run: Run, after: list[str], call: FunctionCalled, returned: Fun
     )
     data = None if returned is None or is_failure(returned) else parsed_data(returned.output)
     if data is not None:
-        # The same call in a later round meets the same data again.
+        # The label depends on the call, so that the same call in a later round has the same data node.
         run.register_node(
             "Knowledge", "", [action], label=_label(call.name, params), knowledge_type=RESULT, knowledge_content=data
         )

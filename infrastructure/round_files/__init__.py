@@ -1,4 +1,4 @@
-"""The files of a round: two for each, written and read as the originals do, and without their losses."""
+"""The two files of each round, written and read as the original projects do, but without loss of data."""
 
 from __future__ import annotations
 

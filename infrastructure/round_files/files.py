@@ -1,9 +1,9 @@
 """
-The two files of a round, ours and the originals': writing and reading them.
+Writing and reading the two files of a round, in our form and in that of the original projects.
 
-Our files hold more than the originals write. It lies under names that their readers pass over, so that they can read
-these files too: `label`, `created_at`, `history` and the ids of a node, and `refold` in the graph's own attributes and
-beside the pointers.
+Our files hold more than the originals write. The additional fields have names that the originals' readers ignore, so
+that they can read our files too: `label`, `created_at`, `history` and the ids of a node, and `refold` in the graph's
+own attributes and beside the pointers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 FOLDER = ".context"
 GRAPH_FILE = re.compile(r"Run(0|[1-9][0-9]*)_Sub(0|[1-9][0-9]*)\.json")
 FORMAT = 1
-# The one of the originals' keys of messages that holds any.
+# The only one of the originals' keys for messages that they fill.
 MESSAGES = "historical_messages"
-# The names that a node of ours has beside its attributes; an attribute of such a name lies in `extra`.
+# The fields that our nodes have beside their attributes; an attribute with such a name is stored in `extra`.
 OWN_KEYS = frozenset(
     ("id", "node_type", "run_id", "sub_id", "user_id", "session_id", "label", "created_at", "history", "extra")
 )
-# The fields of a round that are in the header of our graph.
+# The fields of a round that our graph has in its header.
 ROUND_KEYS = ("run_id", "sub_id", "user_id", "session_id", "agent", "version")
 NAMES_TOLD_MAX = 3
 
@@ -49,13 +49,13 @@ class RoundPaths(NamedTuple):
 
 
 def round_paths(session_root: str | os.PathLike[str], run_id: int, sub_id: int = 0) -> RoundPaths:
-    """Return where the two files of a round lie."""
+    """Return the paths of the two files of a round."""
     folder, name = Path(session_root) / FOLDER, f"Run{run_id}_Sub{sub_id}"
     return RoundPaths(folder / f"{name}.json", folder / f"{name}.meta.json")
 
 
 def rounds_in(session_root: str | os.PathLike[str]) -> list[tuple[int, int]]:
-    """Return the numbers of the rounds and sub-agents that have a graph below a session's folder, in their order."""
+    """Return the sorted numbers of the rounds and sub-agents that have a graph below a session's folder."""
     folder = Path(session_root) / FOLDER
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     found = [match for name in names if (match := GRAPH_FILE.fullmatch(name))]
@@ -75,14 +75,14 @@ class GraphHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MetaHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The version of the run that the pointers belong to. If it differs from the graph's, a write broke off."""
+    """The version of the run to which the pointers belong. If the graph has another one, a write was interrupted."""
 
     format: int
     version: int | None = None
 
 
 class OwnPart(msgspec.Struct, kw_only=True):
-    """The fields that our nodes have and the original ones have not."""
+    """The fields that our nodes have, and the originals' nodes do not."""
 
     created_at: float | None = None
     history: list[RoundChange] = msgspec.field(default_factory=list)
@@ -90,7 +90,7 @@ class OwnPart(msgspec.Struct, kw_only=True):
 
 
 class ReadRound(msgspec.Struct, frozen=True):
-    """A round as its files have it, the file of its graph, and sentences about what was left out or is missing."""
+    """A round as its files have it, the file of its graph, and notes about data that is missing or was left out."""
 
     path: Path
     record: RoundRecord
@@ -102,11 +102,12 @@ class ReadRound(msgspec.Struct, frozen=True):
 
 def write_round_files(run: Run, session_root: str | os.PathLike[str]) -> RoundPaths:
     """
-    Write the two files of a round below its session's folder, and return where they lie.
+    Write the two files of a round below its session's folder, and return their paths.
 
-    They hold the round's own nodes and edges with their history, its pointers and its messages; not what it changed
-    in earlier rounds, nor steps. Both are replaced, or neither; a process that is killed in between leaves the new
-    graph beside the old pointers, and reading notes it. For the round as it was, give `run.at(...)`.
+    They hold the round's own nodes and edges with their history, its pointers and its messages. They do not hold its
+    changes of earlier rounds, nor steps. Both are replaced, or neither. If the process is killed in between, the new
+    graph is beside the old pointers, and reading notes this. To write an earlier state of the round, pass
+    `run.at(...)`.
 
     Raises:
         DecisionRefusedError: a transaction is open on the run.
@@ -159,7 +160,7 @@ def _node_form(node: RoundNode, record: RoundRecord) -> dict[str, Any]:
 
 
 def _edge_forms(record: RoundRecord) -> list[dict[str, Any]]:
-    """Return the edges, of which the originals know one between two nodes; where there are more it has all types."""
+    """Return the edges in the originals' form: one edge between two nodes, which has the types of all of them."""
     types: dict[tuple[str, str], list[str]] = {}
     for edge in record.edges:
         types.setdefault((edge.source, edge.target), []).append(edge.type)
@@ -198,7 +199,7 @@ def read_round_files(session_root: str | os.PathLike[str], run_id: int, sub_id: 
         raise NotFoundError(f"there is no file {paths.graph}")
     at = paths.graph
     try:
-        # Checked before its pointers are read: they are not to blame for what is wrong with the graph.
+        # Checked before the pointers are read, so that an error names the file of the graph.
         bare, notes = _read_graph(_parsed(at), run_id, sub_id)
         checked_round(bare)
         if not paths.meta.exists():
@@ -222,10 +223,10 @@ def _parsed(path: Path) -> Any:
 
 def _read_graph(held: Any, run_id: int, sub_id: int) -> tuple[RoundRecord, list[str]]:
     """
-    Return a round without pointers and messages, and notes of what was left out: nodes of other rounds.
+    Return a round without pointers and messages, and notes about nodes of other rounds, which are left out.
 
     Raises:
-        InvalidInputError: it is no graph in node-link form, or its name is that of another round.
+        InvalidInputError: it is not a graph in node-link form, or its name is that of another round.
     """
     nodes, edges = _lists(held)
     header = _header(held, run_id, sub_id)
@@ -254,7 +255,7 @@ def _as_struct(held: Any, kind: type[S], what: str) -> S:
     Return plain data as a Struct; `what` names them in the error.
 
     Raises:
-        InvalidInputError: they are of another form.
+        InvalidInputError: the data have another form.
     """
     try:
         return msgspec.convert(held, kind)
@@ -263,7 +264,7 @@ def _as_struct(held: Any, kind: type[S], what: str) -> S:
 
 
 def _require_known_format(header: GraphHeader | MetaHeader) -> None:
-    """Raise InvalidInputError where a later version of Refold wrote the file."""
+    """Raise InvalidInputError if a later version of Refold wrote the file."""
     if header.format > FORMAT:
         raise InvalidInputError(f"it has the format {header.format}, and this version of Refold knows 1 to {FORMAT}")
 
@@ -314,7 +315,7 @@ def _plain_node(held: Mapping[str, Any], notes: list[str]) -> RoundNode:
     if lost:
         notes.append(f"attributes that every node has for itself were left out: {', '.join(lost)}")
     attributes = {key: value for key, value in held.items() if key not in left}
-    # The originals write null where a portrait went wrong.
+    # The originals write null if they could not make a portrait.
     description = "" if attributes.get("description") is None else attributes["description"]
     return RoundNode(name=name, type=node_type, label=label, attributes={**attributes, "description": description})
 
@@ -331,7 +332,7 @@ def _named(held: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _edges(held: Mapping[str, Any], types: Mapping[str, str]) -> list[TrajectoryEdge]:
-    """Return the edge, or the several of ours, between two nodes."""
+    """Return the edges between two nodes; only our files have several."""
     source, target = held.get("source"), held.get("target")
     if not isinstance(source, str) or not isinstance(target, str):
         raise InvalidInputError(f"it holds an edge from {source!r} to {target!r}: both are ids of nodes")
@@ -351,13 +352,13 @@ def _some_of(names: set[str]) -> str:
 
 
 def _ends(record: RoundRecord) -> frozenset[str]:
-    """Return the ends of the branches: what was computed, and led to nothing that was."""
+    """Return the ends of the branches: the computation nodes that lead to no other computation node."""
     computed = {node.name for node in record.nodes if node.type in COMPUTATION}
     return frozenset(computed - {edge.source for edge in record.edges if edge.target in computed})
 
 
 def _with_meta(bare: RoundRecord, meta: Any, notes: list[str]) -> RoundRecord:
-    """Return a round with the pointers and messages of the second file; `notes` get what was left out."""
+    """Return a round with the pointers and messages of the second file; add notes about data that is left out."""
     if not isinstance(meta, dict):
         raise InvalidInputError("it is no object with `initial_pt`, `current_pt` and `messages`")
     notes += _notes_of_header(bare, meta)

@@ -1,7 +1,7 @@
 """
-Making runs from the files of rounds: all are read and compared with what is there before anything is written.
+Making runs from the files of rounds: all files are read and compared with the store before anything is written.
 
-A file is a way in, and the store is the truth: what it has is never changed by a file.
+An import only adds rounds: a round that is in the store is never changed by a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .files import ReadRound, read_round_files, rounds_in
 
 
 class ImportedRound(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one round; `unchanged` is one that was there already. `notes` say what was left out."""
+    """The result for one round; `unchanged` means that it was there already. `notes` name data that was left out."""
 
     run: RunId
     outcome: Literal["added", "unchanged"]
@@ -43,15 +43,15 @@ def import_round_files(
     """
     Make runs of a session from the files below its folder: all of them, or those of a round or a sub-agent.
 
-    The files may be ours or the originals'. Each round is one transaction, and a new round of the main agent goes
-    back over the earlier ones. A round that is there already is left as it is. The version at which a run held what
-    was imported, and nothing else, is named `imported`.
+    The files may be in our form or the originals'. Each round is one transaction, and a new round of the main agent
+    restores the earlier ones. A round that is there already is left as it is. The version that holds exactly the
+    imported round is named `imported`.
 
     Raises:
         NotFoundError: there are no such files.
         InvalidInputError: a file is broken or of another session, or the store has the round with other content;
             nothing was written.
-        ConcurrencyError, StorageError: the rounds before the one it happened at are written; do it again.
+        ConcurrencyError, StorageError: the rounds before the one with the error are written; import them again.
     """
     wanted = [one for one in rounds_in(session_root) if run_id in (None, one[0]) and sub_id in (None, one[1])]
     if not wanted:
@@ -59,7 +59,7 @@ def import_round_files(
     found = [(RunId(user_id, session_id, *one), read_round_files(session_root, *one)) for one in wanted]
     for identity, read in found:
         _require_session(read, identity)
-    # All are compared before the first is written.
+    # All rounds are compared before the first one is written.
     present = {identity for identity, read in found if _is_present(store, read, identity)}
     above = store_above(store)
     for identity, read in found:
@@ -76,7 +76,7 @@ def _require_session(read: ReadRound, identity: RunId) -> None:
 
 
 def _is_present(store: Store, read: ReadRound, identity: RunId) -> bool:
-    """Return whether the store has a round, as it is now or as it was imported once."""
+    """Return whether the store has the same round, in its present state or as it was imported."""
     if not store.log.head(identity.stream):
         return False
     run = store.run(*identity, create=False)
@@ -90,7 +90,7 @@ def _is_present(store: Store, read: ReadRound, identity: RunId) -> bool:
 
 
 def _rehearse(above: Store, read: ReadRound, identity: RunId) -> None:
-    """Make a run in memory, so that what refuses it does so before an earlier one is there."""
+    """Make a run in memory, so that an error in it comes before an earlier one is written."""
     try:
         _imported(above, read, identity, is_present=False)
         require_projectable(above.log, identity.stream)
@@ -101,7 +101,7 @@ def _rehearse(above: Store, read: ReadRound, identity: RunId) -> None:
 def _imported(store: Store, read: ReadRound, identity: RunId, *, is_present: bool) -> ImportedRound:
     record = read.record
     if not is_present:
-        # The actors are in the file, if anywhere.
+        # The import is recorded as the actor; only the file may name the original actors.
         with acting(actor="import"), store.transaction():
             import_round(store.run(*identity, agent=record.agent), record)
     return ImportedRound(

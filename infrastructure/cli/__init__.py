@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `refold` with these arguments, or those of the process, and return its exit code."""
+    """Run `refold` with these arguments, by default those of the process, and return its exit code."""
     from .program import run
 
     return run(arguments)

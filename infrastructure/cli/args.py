@@ -1,8 +1,8 @@
 """
-The arguments and options that commands share: which database, `--json`, addresses, and CONTENT as it is typed.
+The arguments and options that commands share: the database, `--json`, addresses, and CONTENT.
 
-An address is `CTX`, `CTX@V` or `CTX@A..B`. A reading command opens the database for reading, so it can neither make
-one nor be stopped by a writer. `group` makes the groups of commands, `refold KIND VERB`.
+An address is `CTX`, `CTX@V` or `CTX@A..B`. A reading command opens the database for reading only, so that it never
+makes a database and never waits for a writer. `group` makes the groups of commands, `refold KIND VERB`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ DEFAULT_DATABASE = "refold.db"
 DEFAULT_ACTOR = "cli"
 PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*(?=@)|([?&]password=)[^&#]*")
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
-# Those with commands of their own.
+# The kinds of contexts that have commands of their own.
 COMMANDED = ("queue", "pool", "memory")
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
 
 
 def checked_text(value: str) -> str:
-    """Return a text from the command line: bytes that are no Unicode cannot be stored, nor looked for."""
+    """Return a text from the command line; refuse bytes that are not Unicode, which no log can store."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -51,12 +51,12 @@ def checked_text(value: str) -> str:
 
 
 def required_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Check an argument or an option that is some text."""
+    """Check an argument or an option that is a text."""
     return checked_text(value)
 
 
 def optional_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Check an option that is some text, if it is given."""
+    """Check an option that is a text, if it is given."""
     return None if value is None else checked_text(value)
 
 
@@ -73,13 +73,13 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def shown(location: str) -> str:
-    """Return a location as it may be printed: on one line, and without a password."""
+    """Return a location that is safe to print: on one line, and without a password."""
     return one_line(PASSWORD.sub(r"\1\2***", location))
 
 
 @contextmanager
 def reading(location: str) -> Iterator[Store]:
-    """Open a database that is there, for reading only."""
+    """Open an existing database, for reading only."""
     try:
         store = open_store(location, create=False, read_only=True)
     except StorageUnavailableError as error:
@@ -94,10 +94,12 @@ def reading(location: str) -> Iterator[Store]:
 @contextmanager
 def keeping(location: str) -> Iterator[Store]:
     """
-    Open a database that is there together with what is kept of its projections, which one for reading does without.
+    Open an existing database with the stored rows of its projections.
+
+    It is opened for writing; a database that is open for reading only does not use these rows.
     """
     with reading(location):
-        # Faults of the file are found before it is opened for writing.
+        # Opened for reading first, so that faults of the file are found before it is opened for writing.
         pass
     with open_store(location, create=False) as store:
         yield store
@@ -105,7 +107,7 @@ def keeping(location: str) -> Iterator[Store]:
 
 
 def _tell_missed(store: Store) -> None:
-    """Say on stderr where what was printed was made without events that could not be folded."""
+    """Print a note on stderr if the output was made without events that could not be folded."""
     missed = store.events_missed()
     if missed:
         text = f"note: {counted(missed, 'event')} set aside, and this was made without: `refold projections` says why"
@@ -114,31 +116,31 @@ def _tell_missed(store: Store) -> None:
 
 @contextmanager
 def changing(location: str, actor: str) -> Iterator[Store]:
-    """Open a database that is there, for changes to its contexts by `actor`."""
+    """Open an existing database, for changes to its contexts by `actor`."""
     with keeping(location) as store, acting(actor=actor):
         yield store
 
 
 def summed_up(location: str, read: Callable[[Store], T]) -> T:
-    """Return what `read` finds in the projections, which are brought up to date and kept where that is allowed."""
+    """Return the result of `read`; the projections are brought up to date, and stored if the database allows it."""
     try:
         with keeping(location) as store:
             return read(store)
     except StorageError:
-        # Read-only, locked or full: then the rows are made in memory, from the whole log.
+        # The database is read-only, locked or full, so the rows are made in memory, from the whole log.
         with reading(location) as store:
             return read(store)
 
 
 @contextmanager
 def writing(location: str) -> Iterator[Store]:
-    """Open a database, or make it."""
+    """Open a database; make it if it is missing."""
     with open_store(location) as store:
         yield store
 
 
 class Reference(NamedTuple):
-    """A context as it was typed, and the moments named behind its `@`: none, one, or both ends of a range."""
+    """A context as it was typed, and the moments after its `@`: none, one, or both ends of a range."""
 
     context: str
     moments: tuple[str, ...] = ()
@@ -159,7 +161,7 @@ def _checked_address(text: str) -> str:
 
 
 def position(ctx: click.Context, param: click.Parameter, value: str | None) -> Moment | None:
-    """Return the moment up to and including a position, as `refold log` prints it."""
+    """Return the moment up to and including a position, which is given as `refold log` prints it."""
     try:
         return None if value is None else Moment.parse(checked_text(value).removeprefix("pos:"))
     except InvalidInputError as error:
@@ -175,12 +177,12 @@ def reference(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Reference, ...]:
-    """Return the contexts and moments that are named, ranges among them."""
+    """Return the named contexts and moments; ranges are allowed."""
     return tuple(_parsed(value) for value in values)
 
 
 def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the name of a context that is to be changed: it has no moment."""
+    """Return the name of a context that a command changes, so it must not have a moment."""
     found = _parsed(value)
     if found.moments:
         raise click.BadParameter(f"{value!r} is the past, which stays as it was: leave out @V, or fork it")
@@ -188,7 +190,7 @@ def existing(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the name of a context that is to be made; its kind may stand in front."""
+    """Return the name of a context that a command makes; it may begin with the kind."""
     text = checked_text(value)
     kind, colon, bare = text.partition(":")
     try:
@@ -199,7 +201,7 @@ def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _parsed(text: str) -> Reference:
-    """Ids hold neither `@` nor `..`, so each part is clear."""
+    """Return the parts of an address. They are unambiguous, because ids contain neither `@` nor `..`."""
     context, at, moment = checked_text(text).partition("@")
     if not context or (at and not moment):
         raise click.BadParameter(f"{text!r} should be a context, or a context and a moment like support@3")
@@ -211,10 +213,10 @@ def _parsed(text: str) -> Reference:
 
 def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
     """
-    Return the stream of the context that was named, with its kind or without, among those of some kinds.
+    Return the stream of a context of some kinds; its name may be given with the kind or without.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such context.
         InvalidInputError: there are several, of different kinds, or one of another kind.
     """
     streams = streams_named(store.log, name, kinds)
@@ -237,22 +239,22 @@ def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:
 
 def opened(store: Store, name: str) -> ChatContext:
     """
-    Return the chat that was named, with its kind or without.
+    Return a chat; its name may be given with the kind or without.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such chat.
         InvalidInputError: the context is of another kind.
     """
     return chat_in(store, stream_of(store, name, ("chat",)))
 
 
 def chat_in(store: Store, stream: str) -> ChatContext:
-    """Return the chat that lies in a stream."""
+    """Return the chat of a stream."""
     return store.chat(split_stream_id(stream)[1], create=False)
 
 
 def seen_at(chat: ChatContext, moment: str | None) -> ReadOnlyChatContext:
-    """Return the chat as it was at a moment, or as it is."""
+    """Return the chat at a moment; without one, at its present version."""
     return chat.at(chat.version if moment is None else moment)
 
 
@@ -260,13 +262,13 @@ class OrderedGroup(click.Group):
     """A group whose help has the commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in their order."""
+        """Return the names in the order in which the commands were added."""
         return list(self.commands)
 
 
 def group(kind: str, help_text: str, commands: Iterable[click.Command]) -> click.Group:
-    """Return the command `refold KIND`, which has other commands."""
-    # Without one of them it is used wrongly: an error says so in one line, not in a page of help.
+    """Return the group `refold KIND` with its commands."""
+    # A missing command is an error of usage; it is reported on one line instead of a page of help.
     made = OrderedGroup(kind, help=help_text, no_args_is_help=False)
     for command in commands:
         made.add_command(command)
@@ -283,21 +285,21 @@ def _given(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def content(name: str) -> Callable[[F], F]:
-    """Return the argument that is a text to be kept, or `-` for one that comes on stdin."""
+    """Return the decorator for an argument that is a content, or `-` for a content on stdin."""
     return click.argument("content", metavar=name, callback=_given)
 
 
 def is_json(name: str) -> Callable[[F], F]:
-    """Return the option that says that the text is JSON."""
+    """Return the decorator for the option `--parse`, which says that the content is JSON."""
     return click.option("--parse", "is_json", is_flag=True, help=f"{name} is JSON; without it, it is a text.")
 
 
 def parsed(text: str, *, is_json: bool) -> Any:
     """
-    Return what is to be kept.
+    Return a content: the text itself, or the value of its JSON.
 
     Raises:
-        UsageError: it is no JSON.
+        UsageError: the text is not JSON.
     """
     if not is_json:
         return text

@@ -1,4 +1,4 @@
-"""`refold audit`: what became of the items of a context, or of a node, who did it, when, and why."""
+"""`refold audit`: the changes of the items of a context, or of a node, with actor, time and reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLACES_SHOWN_MAX = 10
 
 def changes_of(store: Store, name: str, attribute: str | None, where: Mapping[str, Any]) -> list[AuditEntry]:
     """
-    Return the changes of a node; `where` says whose it is, as far as that is known.
+    Return the changes of a node; `where` gives its user, session and run, as far as they are known.
 
     Raises:
         NotFoundError: there is no such node, or it never had that attribute.
@@ -60,10 +60,10 @@ def _several(name: str, places: list[str]) -> str:
 
 
 def _places(store: Store, name: str, where: Mapping[str, Any]) -> list[str]:
-    """Return the sessions that have a data node, or the runs that have another one."""
+    """Return the sessions that have a data node of this name, or the runs that have a node of another type."""
     is_data = parse_node_name(name).type in DATA
     runs = [run for run in runs_in(store.contexts()) if _is_meant(run, where)]
-    # For data one run stands for its session.
+    # All runs of a session share a data node, so one run is enough for each session.
     candidates = {run[:2] if is_data else run: run for run in sorted(runs)}.values()
     having = [run for run in candidates if _has(store, name, run, is_data)]
     return [f"session {run.session_id!r} of {run.user_id!r}" if is_data else _id(run) for run in having]
@@ -88,11 +88,11 @@ def _id(run: RunId) -> str:
 
 LINES_AT_ONCE = 512
 NUMBER = click.IntRange(min=0)
-# So much of what was before leaves room on the line for what is now.
+# The old value is cut to this width, to leave room on the line for the new one.
 OLD_WIDTH = 40
-# The event itself says it best.
+# For these attributes the whole event is described.
 WHOLE_EVENTS = ("opened", "merged")
-# What is recorded where nobody gave a reason.
+# Words for the reasons that are recorded if the user gave none.
 REASONS = {
     "limit": "to make room",
     "room": "to make room",
@@ -103,7 +103,7 @@ REASONS = {
 
 
 def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Reference | str:
-    """A node by its name, or a context and a moment."""
+    """Return the name of a node, or a context and a moment."""
     text = checked_text(value)
     found = text if is_node_name(text) else parse_reference(ctx, param, text)
     assert found is not None
@@ -204,14 +204,14 @@ def _plain(value: Any) -> Any:
 
 
 def _told(change: AuditEntry) -> str:
-    """A change on one line: what it is about, why, and what it says or said."""
+    """Return a change on one line: its subject, its reason, and the new or old value."""
     why = _why(change)
     if change.attribute in WHOLE_EVENTS:
         return joined([summary_of(change.recorded.event), why])
     about = " ".join(part for part in (_mark(change), _label(change), f"({why})" if why else "") if part)
     old, new = _text(change.old), _text(change.new)
     if isinstance(change.recorded.event, MessageRecorded):
-        # The record of a message is more than it says.
+        # The record of a message has more fields than are shown here.
         new = summary_of(change.recorded.event)
     if change.old is None:
         return one_line(f"{about}: {new}")
@@ -234,7 +234,7 @@ def _mark(change: AuditEntry) -> str:
 
 
 def _label(change: AuditEntry) -> str:
-    """An item by its place, in front of it the name that its user gave it; and what of it was changed."""
+    """Return the label of a change: the item's name, if its user gave one, its place, and the changed attribute."""
     stream = change.recorded.stream
     place = "" if change.ref is None else place_of(change.ref, stream)
     name = "" if change.name is None or stream.startswith("chat:") else change.name
@@ -246,5 +246,5 @@ def _text(value: Any) -> str:
         return "none"
     if isinstance(value, Item):
         return said_by(value)
-    # An empty text would not be seen.
+    # An empty text is shown as JSON, to be visible.
     return value if isinstance(value, str) and value else json_text(value)

@@ -96,7 +96,7 @@ def fork(
 
 
 def _id_of_a(kind: str, name: str) -> str:
-    """A fork is of its parent's kind, which so need not be said."""
+    """Return the id of a fork; its name may begin with the kind, which must be that of its parent."""
     said, _, context_id = name.partition(":")
     if said in KINDS and said != kind:
         raise click.UsageError(f"a fork of a {kind} is a {kind}, not a {said}: {name!r}", click.get_current_context())
@@ -136,7 +136,7 @@ def merge_chats(
     agent_id: str | None,
     as_json: bool,
 ) -> None:
-    """Take what is new in a chat, or its last answer, into another one, and print what that did."""
+    """Merge the new items of a chat, or its last answer, into another chat, and print the result."""
     view, before = seen_at(source, moment), target.version
     if how == "result":
         asyncio.run(target.merge_result(view, agent_id=agent_id))
@@ -176,7 +176,7 @@ def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[Con
 
 
 def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
-    """Take what is new in a queue or a pool into another one of its kind, and print what that did."""
+    """Merge the new items of a queue or a pool into another one of the same kind, and print the result."""
     departures = departures_of(source)
     theirs = Side(source.stream, source.version, departures.state, departures.gone())
     merging = Merging(theirs, source.log, rule, source)

@@ -1,4 +1,4 @@
-"""The common part of commands that change a context: naming items, and reporting what was done."""
+"""The common part of commands that change a context: finding named items, and reporting the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Changed(Protocol):
 
     @property
     def version(self) -> int:
-        """The version that it is at now."""
+        """Its present version."""
 
 
 def _texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def _texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 def items(*, required: bool, metavar: str = "ITEM") -> Callable[[F], F]:
-    """Return the argument ITEM...: ids, or the places that `refold show` prints beside items."""
+    """Return the decorator for the argument ITEM...: ids, or the places that `refold show` prints beside items."""
     shown = f"{metavar}..." if required else f"[{metavar}...]"
     return click.argument("items", metavar=shown, nargs=-1, required=required, callback=_texts)
 
@@ -70,7 +70,7 @@ def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
     if by_id is not None or place is None:
         return by_id
     context, version = place.groups()
-    # An id may begin as a kind does.
+    # An id may look as if it began with a kind, so both readings are tried.
     for stream in (f"chat:{context}", context):
         is_own = not context or stream == f"chat:{chat.id}"
         found = held.of_ref(Ref(int(version), "" if is_own else stream))
@@ -80,17 +80,17 @@ def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
 
 
 def context_label(context: Changed) -> str:
-    """Return the context and its version, as they are said in front of what was done."""
+    """Return the context and its version, as the report of a change begins with them."""
     return f"{context.stream_kind}:{one_line(context.id)} @{context.version}"
 
 
 def after(chat: ChatContext, version: int, kind: type[Any]) -> list[Any]:
-    """Return the events of a type that a context got behind `version`."""
+    """Return the events of a type that were added to a context after `version`."""
     return [one.event for one in chat.history(after=version) if isinstance(one.event, kind)]
 
 
 def report(context: Changed, said: str, shape: dict[str, Any], *, as_json: bool) -> None:
-    """Print what was done to a context, as a sentence or as JSON."""
+    """Print the result of a change, as a sentence or as JSON."""
     if as_json:
         print_json({"context": context.id, "kind": context.stream_kind, "version": context.version, **shape})
     else:
@@ -98,5 +98,5 @@ def report(context: Changed, said: str, shape: dict[str, Any], *, as_json: bool)
 
 
 def note(text: str) -> None:
-    """Say on stderr what the user may not expect."""
+    """Print a note on stderr about a result that the user may not expect."""
     click.echo(f"note: {one_line(text)}", err=True)

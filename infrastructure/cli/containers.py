@@ -1,8 +1,8 @@
 """
 `refold queue` and `refold pool`: showing and changing them.
 
-Nothing here makes a content an instance of its class: that belongs to programs that the command line does not load.
-So a change goes to the container as a command, and the hooks of its own calls are not called.
+Contents are never made instances of their classes here: these classes belong to programs that the command line does not
+load. So a change is sent to the container as a command, and the hooks of the container's own methods are not called.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ POOL_SHOW_HELP = """
 
 
 class _Quiet(Change):
-    """A change without hooks: no hook is asked before it, or called after it."""
+    """A change without hooks: no hook is called before or after it."""
 
     def __init__(self, prepare: Callable[[ContainerState], Command]) -> None:
         self._prepare = prepare
@@ -84,7 +84,7 @@ class _Quiet(Change):
 
 
 def container_in(store: Store, stream: str) -> ContextQueue[Any] | ContextPool[Any]:
-    """Return the queue or the pool that lies in a stream."""
+    """Return the queue or the pool of a stream."""
     kind, context_id = split_stream_id(stream)
     if kind == "queue":
         return store.queue(context_id, create=False)
@@ -94,29 +94,30 @@ def container_in(store: Store, stream: str) -> ContextQueue[Any] | ContextPool[A
 def past_container(
     container: ContextQueue[Any] | ContextPool[Any], moment: str | None
 ) -> ContextQueue[Any] | ContextPool[Any]:
-    """Return a queue or a pool as it was at a moment, or as it is."""
+    """Return a queue or a pool at a moment; without one, at its present version."""
     return container.at(container.version if moment is None else moment)
 
 
 def changed(container: Container[Any], prepare: Callable[[ContainerState], Command]) -> tuple[Event, ...]:
     """
-    Record the command that `prepare` returns for the state, and return its events; where others come first it is asked
-    again.
+    Record the command that `prepare` returns for the present state, and return its events.
+
+    If another writer comes first, `prepare` is called again with the new state.
     """
     return asyncio.run(container.change(_Quiet(prepare), None, None)).events
 
 
 def held_in(stream: str, state: ContainerState) -> dict[Ref, Held]:
-    """Return the items of the container `stream` by their births."""
+    """Return the items of the container `stream` by origin."""
     return {full_ref(held.ref, stream): held for held in state.items.values()}
 
 
 def named_items(stream: str, held: Mapping[Ref, Held], names: Iterable[str], way_out: str) -> list[Held]:
     """
-    Return those of the items by birth that are named: by id, the last one that has it, or by place, like `@3`.
+    Return the named items among `held`; a name is an id, which means the last item with it, or a place like `@3`.
 
     Raises:
-        NotFoundError: there is no such item; `way_out` says how to find those there are.
+        NotFoundError: there is no such item; `way_out` says how to list the existing items.
     """
     by_id = {one.event.id: ref for ref, one in held.items() if one.event.id is not None}
     found: dict[Ref, Held] = {}
@@ -133,43 +134,43 @@ def _places(stream: str, name: str) -> list[Ref]:
     if place is None:
         return []
     context, version = place.groups()
-    # An id may begin as a kind does.
+    # An id may look as if it began with a kind, so both readings are tried.
     streams = [f"{split_stream_id(stream)[0]}:{context}", context] if context else [stream]
     return [Ref(int(version), one) for one in streams]
 
 
 def born(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
-    """Return the items that events of a container name, read where they came into the world."""
+    """Return the items that events of a container name, read from the events that first recorded them."""
     refs = [full_ref(ref, container.stream) for ref in refs_of(spans)]
     found = births(container.log, refs)
     return [Held(ref, found[ref].event) for ref in refs]
 
 
 def made_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
-    """Return the items that left with these events because there were too many."""
+    """Return the items that these events evicted to make room."""
     return born(container, [span for event in events if isinstance(event, EvictedEvent) for span in event.items])
 
 
 def departures_of(container: Container[Any]) -> Departures:
-    """Return what left a container up to the version that it shows."""
+    """Return the items that left a container up to the version that it shows."""
     departures = Departures(container.stream)
     departures.go_on(complete(container.log, container.log.read_events(container.stream, until=container.version)))
     return departures
 
 
 def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
-    """Return how an item of the context `stream` is named: the context and version that brought it, and its id."""
+    """Return the name of an item of the context `stream` for JSON: stream and version of its origin, and its id."""
     full = full_ref(ref, stream)
     return {"stream": full.stream, "version": full.version, "id": item_id}
 
 
 def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
-    """Return how items of the container `stream` are named."""
+    """Return the names of items of the container `stream` for JSON."""
     return [named_shape(held.ref, stream, held.event.id) for held in items]
 
 
 def totals_of(items: Iterable[Held]) -> Totals:
-    """Return what items count together."""
+    """Return the sum of the totals of items."""
     return sum((held.totals for held in items), Totals())
 
 
@@ -179,11 +180,11 @@ limit = click.option("--limit", metavar="N", type=click.IntRange(min=1), help="W
 
 def container_for(store: Store, name: str, kind: str, *, create: bool, limit: int | None) -> Container[Any]:
     """
-    Return the queue or the pool that was named, made if it is not there and may be made.
+    Return a queue or a pool by its name; with `create` it is made if it is missing.
 
     Raises:
-        NotFoundError: there is none.
-        InvalidInputError: the id cannot be one, or there is one with another limit.
+        NotFoundError: there is no such queue or pool.
+        InvalidInputError: the id is not valid, or there is one with another limit.
     """
     if limit is not None and not create:
         raise click.UsageError("--limit goes with --create: it is for a new one", click.get_current_context())
@@ -198,7 +199,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
 
 
 def add_to(container: Container[Any], item: ContextItem[Any], *, as_json: bool) -> None:
-    """Put an item in, and print what that did."""
+    """Add an item, and print the result."""
     events = changed(container, lambda _: Add((container.added_event(item),)))
     stream, event, evicted = container.stream, events[-1], made_room(container, events)
     old = event.old if isinstance(event, PoolReplaced) else None
@@ -249,7 +250,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
 
 
 def _remove(container: Container[Any], leaving: Sequence[Held], reason: str | None) -> None:
-    """From a pool an item is removed, which a merge hands on; from a queue it is evicted."""
+    """Remove items from a pool, which a merge passes on to other pools; evict them from a queue."""
     if container.kind.name == "pool":
         for held in leaving:
             _remove_one(container, str(held.event.id), reason)

@@ -1,8 +1,8 @@
 """
-Contexts at one version, as the reading commands look at them.
+Contexts at one version, for the reading commands.
 
-Queues, pools, windows and memories are folded from their events right here. The contexts themselves would make contents
-instances of their classes, and those belong to programs that the command line does not load.
+Queues, pools, windows and memories are folded here from their events. The context classes would make contents instances
+of their classes, and these belong to programs that the command line does not load.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class SeenChat:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """A chat has none."""
+        """Empty, because a chat has no settings."""
         return {}
 
     def entries(self, *, tail: int | None = None) -> list[Entry]:
-        """Return the items, or the last `tail` of them; where nothing was edited, without loading what lies before."""
+        """Return the items, or the last `tail`; if nothing was edited there, earlier events are not read."""
         found = None if tail is None else _last_added(self.log, self.stream, self.version, tail)
         if found is not None:
             return [Entry(recorded.event, recorded, self.stream) for recorded in found]
@@ -64,7 +64,7 @@ class SeenChat:
         return list(zip(self._entries(items, list(gone)), gone.values(), strict=True))
 
     def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
-        """Return items that the chat ever had, by their births."""
+        """Return items that the chat ever had, by origin."""
         held = self.chat.recorded_items()
         ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == self.stream else ref) for ref in refs}
         return {ref: held.arena.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
@@ -85,7 +85,7 @@ class SeenChat:
 
 
 def _last_added(log: Log, stream: str, version: int, count: int) -> list[RecordedEvent] | None:
-    """Return the events of the last items, or None where an edit lies among them: then only the whole can say."""
+    """Return the events of the last items; None if there is an edit among them, so that all events are needed."""
     added: list[RecordedEvent] = []
     looked_back, until = LOOKED_BACK_FIRST, version
     while until and len(added) < count:
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
 
 
 class Gone(NamedTuple):
-    """An item that left, by its birth, and how it did."""
+    """An item that left, its origin, and how it left."""
 
     ref: Ref
     item: Item
@@ -114,7 +114,7 @@ class Gone(NamedTuple):
 
 
 class SeenFolded:
-    """A context at one version; nothing is read before it is asked for."""
+    """A context at one version; events are only read when they are needed."""
 
     def __init__(self, log: Log, stream: str, version: int) -> None:
         self.log, self.stream, self.version = log, stream, version
@@ -122,7 +122,7 @@ class SeenFolded:
 
     @property
     def names(self) -> dict[str, int]:
-        """The names that versions had by then."""
+        """The versions that had a name by then, by name."""
         raise NotImplementedError
 
     @property
@@ -146,12 +146,12 @@ class SeenFolded:
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
 
     def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
-        """Return the items that were brought at these places."""
+        """Return items by origin."""
         born = births(self.log, refs)
         return {ref: born[ref].event for ref in refs}
 
     def _held(self) -> list[tuple[Ref, Item]]:
-        """Return the items in order, each with its birth."""
+        """Return the items in order, each with its origin."""
         raise NotImplementedError
 
     def _gone(self) -> list[Gone]:
@@ -190,7 +190,7 @@ class SeenContainer(SeenFolded):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How many items there may be, and the tags."""
+        """The limit of the number of items, and the tags."""
         return {"limit": self.state.limit, "tags": list(self.state.tags)}
 
     def _held(self) -> list[tuple[Ref, Item]]:
@@ -228,7 +228,7 @@ class SeenWindow(SeenFolded):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The budget, and who is let in."""
+        """The budget of tokens, and the policy of admission."""
         return {"max_tokens": self.state.max_tokens, "policy": self.state.policy}
 
     def _held(self) -> list[tuple[Ref, Item]]:
@@ -246,7 +246,7 @@ class SeenWindow(SeenFolded):
 
 
 class SeenMemory(SeenFolded):
-    """A scope of a memory at one version; what was remembered last stands last."""
+    """A scope of a memory at one version; the record that was remembered last is the last one."""
 
     @cached_property
     def state(self) -> memories.MemoryState:
@@ -324,18 +324,18 @@ class Seen(View, Protocol):
         """Return the items that left and are not back, the first to leave first, each with how it left."""
 
     def items_at(self, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
-        """Return items that the context ever had, by their births."""
+        """Return items that the context ever had, by origin."""
 
 
 def seen(
     store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
 ) -> Seen | SeenRun:
     """
-    Return the context that was named, at the moment that was named with it or else `moment`.
+    Return the context of a reference, at the moment in the reference or else at `moment`.
 
     Raises:
-        NotFoundError: no such context, version or name.
-        InvalidInputError: several contexts could be meant, or one of another kind.
+        NotFoundError: there is no such context, version or name.
+        InvalidInputError: several contexts match, or the context is of another kind.
     """
     return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
 
@@ -354,10 +354,10 @@ def items_seen(store: Store, reference: Reference, moment: str | None, kind: str
 
 def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
     """
-    Return the context that lies in a stream, at a moment or as it is.
+    Return the context of a stream, at a moment or at its present version.
 
     Raises:
-        NotFoundError: no such version or name.
+        NotFoundError: there is no such version or name.
     """
     kind, context_id = split_stream_id(stream)
     if kind == "chat":

@@ -94,7 +94,7 @@ def stats(location: str, as_json: bool) -> None:
     """
     [rows, contexts], readable = rows_of(location, [ROLLUP, CATALOGUE])
     stats = {"database": shown(location), **_counted(rows, contexts)}
-    # Measured afterwards: the summary itself may have been brought up to date.
+    # Measured last, because counting may have brought rows up to date, which changes the size.
     files = _files(location)
     stats |= {"disk_bytes": sum(files.values()) if files else None, "files": files or None}
     if as_json:

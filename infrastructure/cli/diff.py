@@ -1,4 +1,4 @@
-"""`refold diff`: what lies between two versions of a context, or between two contexts."""
+"""`refold diff`: the differences between two versions of a context, or between two contexts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIFFERENT = 1
 
 
 class Changes(NamedTuple):
-    """Items of the second version that are new, items of the first that are gone, pairs that differ, moved items."""
+    """Items that only the second version has, items that only the first has, pairs that differ, and moved items."""
 
     added: list[Entry]
     removed: list[Entry]
@@ -42,9 +42,9 @@ class Changes(NamedTuple):
 
 
 def changes_between(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
-    """Return what makes the items `after` of the items `before`."""
+    """Return the changes that turn the items `before` into the items `after`."""
     olds, news = [_said(entry.item) for entry in before], [_said(entry.item) for entry in after]
-    # The common beginning is nearly everything, and costs the matcher most.
+    # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
     start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
     removed: list[Entry] = []
     added: list[Entry] = []
@@ -74,12 +74,16 @@ def _paired(added: list[Entry], removed: list[Entry]) -> Changes:
 
 
 def _name(entry: Entry) -> str | None:
-    """By what an item is known although it says something else; in a queue it is never another one than it was."""
+    """
+    Return the name by which an item is the same although its content differs.
+
+    An item of a queue never changes its content, so its name is its event.
+    """
     return entry.recorded.reference if isinstance(entry.item, QueueAppended) else id_of(entry.item)
 
 
 def _said(item: Item) -> bytes:
-    """Return the content of an item, without its id, time and source; a name that the user gave is part of it."""
+    """Return the content of an item, without its id, time and source, but with a name that the user gave."""
     match item:
         case AddedEvent():
             return msgspec.msgpack.encode((item.id, item.description, item.content))
@@ -100,14 +104,14 @@ def _said_in_chat(item: ChatItemEvent) -> bytes:
 
 
 class Side(NamedTuple):
-    """One of the two that are compared."""
+    """One of the two contexts that are compared."""
 
     view: Seen
     entries: Sequence[Entry]
 
     @property
     def label(self) -> str:
-        """The context and its version, as they are typed."""
+        """The context and its version, in the form of an address."""
         return f"{self.view.stream}@{self.view.version}"
 
 

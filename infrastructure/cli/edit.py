@@ -104,7 +104,7 @@ def pinned_or_not(
     location: str,
     as_json: bool,
 ) -> None:
-    """Pin items of a context, or unpin them, and print what is pinned then."""
+    """Pin items of a context, or unpin them, and print the result."""
     with changing(location, actor) as store:
         chat = opened(store, context)
         before = chat.version

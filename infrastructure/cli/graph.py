@@ -1,4 +1,4 @@
-"""`refold graph`: what an agent asked, did, concluded and found, as a graph."""
+"""`refold graph`: the questions, actions, conclusions and data of an agent, as a graph."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _rows(graph: Trajectory) -> Iterator[tuple[str, ...]]:
 
 
 def _ends(edges: Sequence[TrajectoryEdge]) -> str:
-    """Ends of the same type come together: an action may have led to a hundred tables."""
+    """Return the targets of edges, grouped by type: an action may have led to a hundred tables."""
     by_type: dict[str, list[str]] = {}
     for edge in edges:
         by_type.setdefault(edge.type, []).append(edge.target + (" (back)" if edge.leads_back else ""))

@@ -1,4 +1,4 @@
-"""`refold import` makes contexts of transcripts; `refold export` writes contexts with their past into a file."""
+"""`refold import` makes contexts from transcripts; `refold export` writes contexts with their past into a file."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ NAMED_MAX = 5
 
 def exports_among(files: Sequence[Path], form: str) -> list[Path]:
     """
-    Return the files that `refold export` wrote, as their first lines say: all where that is the format.
+    Return the files that `refold export` wrote, found by their first lines; all files if this format is given.
 
     Raises:
-        InvalidInputError: one is to be an export, and is none.
+        InvalidInputError: this format is given, and a file has another one.
     """
     exports = [path for path in files if _is_export(path)] if form in ("auto", OWN_FORMAT) else []
     if form == OWN_FORMAT:
@@ -41,7 +41,7 @@ def exports_among(files: Sequence[Path], form: str) -> list[Path]:
 
 
 def _is_export(path: Path) -> bool:
-    # The reader reports a file that cannot be read.
+    # Errors are ignored here: the importer reports a file that cannot be read.
     with suppress(OSError), path.open("rb") as file:
         return file.read(len(HEADER)) == HEADER
     return False
@@ -49,10 +49,10 @@ def _is_export(path: Path) -> bool:
 
 def take_in(store: Store, path: Path, shown: str) -> None:
     """
-    Take the contexts of an export in, each under its own name, and say what came of it.
+    Import the contexts of an export, each under its own name, and print the result.
 
     Raises:
-        InvalidInputError: the file is damaged, or a context is here already with another past; nothing was written.
+        InvalidInputError: the file is damaged, or the store has a context with another past; nothing was written.
     """
     with progress_bar("importing") as progress:
         done = take_in_events(store.log, path, progress=progress)
@@ -105,7 +105,7 @@ def import_files(
 
     refold is what `refold export` writes: contexts of all kinds with their past, which keep their names.
     """
-    # Before the database is opened, which may make it.
+    # Checked before the database is opened, because opening may make it.
     exports = exports_among(files, form)
     if exports and (prefix or user or as_runs or replace_surrogates):
         fault = f"{exports[0]} is an export, whose contexts keep their names: only --format and --db go with it"

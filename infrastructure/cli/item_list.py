@@ -23,9 +23,9 @@ from .render import Entry, escaped, item_shape, one_line, paint, print_json, tol
 
 class Shown(NamedTuple):
     """
-    A version of a context, and which of its items are to be printed, or of those that left it, and how they did.
+    A version of a context, and the items of it that are printed; for items that left it, also how they left.
 
-    `extent` says which: all, the last ones, or a part that was asked for.
+    `extent` says which items: all, the last ones, or a selection.
     """
 
     view: Seen
@@ -43,8 +43,9 @@ def shown_of(
     is_wanted: Callable[[Item], bool] | None = None,
 ) -> Shown:
     """
-    Return what is to be printed: all items, or those that left; of these only those that are wanted, that have one of
-    the names, and are among the last `tail`.
+    Return the items to print: the present items, or with `evicted` those that left.
+
+    They can be limited to those that `is_wanted` accepts, that have one of the `names`, and to the last `tail`.
 
     Raises:
         NotFoundError: no item has one of the names.
@@ -63,7 +64,7 @@ def shown_of(
 
 def _named(view: Seen, pairs: list[tuple[Entry, Departure | None]], name: str) -> list[tuple[Entry, Departure | None]]:
     found = [pair for pair in pairs if id_of(pair[0].item) == name]
-    # A name may look like a place.
+    # Ids come first, because an id may look like a place.
     found = found or [pair for pair in pairs if name in (pair[0].place, pair[0].recorded.reference)]
     if not found:
         kind, context = split_stream_id(view.stream)
@@ -85,7 +86,7 @@ def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
 
 
 def print_head(view: View, counts: str) -> None:
-    """Print which context is shown, at which version, from when, and how much there is."""
+    """Print the context, its version, the time of that version, and the counts."""
     last = event_at(view.log, view.stream, view.version)
     version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
     when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
@@ -97,7 +98,7 @@ def _shape(shown: Shown) -> dict[str, Any]:
 
 
 def head_shape(view: View) -> dict[str, Any]:
-    """Return which context is shown, at which version, and who opened it."""
+    """Return the context, its version, and the user and agent that opened it."""
     kind, context = split_stream_id(view.stream)
     first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
     began = first.event if first is not None else None
@@ -134,7 +135,11 @@ def _counts(shown: Shown) -> str:
 
 
 def _body(shown: Shown, entry: Entry) -> str:
-    """A pool is shown by its descriptions, as it is to a model that chooses; who names an item wants to read it."""
+    """
+    Return the text of an item.
+
+    A pool is listed by descriptions, as a model sees it when it chooses; an item that was named is shown in full.
+    """
     is_catalogue = shown.view.stream.startswith("pool:") and shown.extent != "part"
     return about(entry.item) if is_catalogue else body_of(entry.item)
 
@@ -144,7 +149,7 @@ def _notes(shown: Shown, index: int, ids: bool) -> str:
     entry = shown.entries[index]
     description = about(entry.item)
     notes = [description] if description and description != _body(shown, entry) else []
-    # A pool's items stand beside their ids.
+    # The id is not repeated if it is already in front of the item, as in a pool.
     notes += [f"id {id_of(entry.item)}"] if ids and id_of(entry.item) not in (None, speaker_of(entry.item)) else []
     notes += ["pinned"] if entry.is_pinned else []
     if shown.left is not None:

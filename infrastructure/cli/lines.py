@@ -39,7 +39,7 @@ STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cya
 
 def speaker_of(item: Item) -> str:
     """
-    Return what stands in front of an item: who speaks in a chat, the id or key where items have one, else its sort.
+    Return the label in front of an item: its id or key in a pool, window or memory; else its sort, such as a role.
     """
     named = isinstance(item, PoolAdded | PoolReplaced | WindowItemEvent | MemoryRemembered)
     return str(id_of(item)) if named else sort_of(item)
@@ -47,8 +47,10 @@ def speaker_of(item: Item) -> str:
 
 def sort_of(item: Item) -> str:
     """
-    Return of what sort an item is: a role in a chat, or the kind of an item that has none; the source in a window, the
-    kind in a memory; in a queue or a pool what it holds.
+    Return the sort of an item.
+
+    In a chat it is the role, or the kind of an item without a role; in a window the source; in a memory the kind; in a
+    queue or a pool the type of the content.
     """
     match item:
         case AddedEvent():
@@ -73,7 +75,7 @@ def style_of(speaker: str) -> str:
 
 
 def about(item: Item) -> str:
-    """Return what is said about an item; empty where nothing is."""
+    """Return the description of an item; empty if it has none."""
     match item:
         case AddedEvent():
             return item.description or ""
@@ -97,7 +99,7 @@ def body_of(item: Item) -> str:
 
 
 def said_by(item: Item) -> str:
-    """Return the text of an item; a message behind its role, since the type of the event says the rest."""
+    """Return the text of an item; that of a message begins with its role, which the type of the event does not show."""
     return chats.said_by(item) if isinstance(item, ChatItemEvent) else body_of(item)
 
 
@@ -107,7 +109,7 @@ MARKS = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
 
 
 class Row(NamedTuple):
-    """An item, what is shown of it, what is said below it, and one of MARKS where it is part of a difference."""
+    """An item, its text, the notes below it, and one of MARKS if it is part of a difference."""
 
     entry: Entry
     body: str
@@ -116,14 +118,14 @@ class Row(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The widths of what stands in front of the texts: where items were added, and who speaks."""
+    """The widths of the columns in front of the texts: the places of the items, and their labels."""
 
     place: int
     speaker: int
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """Print items; a pause of more than a minute between two of them shows the time."""
+    """Print items; after a pause of more than a minute the time is printed, too."""
     columns = _columns_of(rows)
     for before, row in pairwise([None, *rows]):
         assert row is not None
@@ -150,7 +152,7 @@ def _lines_of(row: Row, columns: Columns) -> Iterator[str]:
     texts = wrapped(row.body.strip("\n"), max(terminal_width() - indent - len(mark), TEXT_WIDTH_MIN))
     beside = " " * (columns.place - display_width(place)) + place
     room = columns.speaker - display_width(speaker)
-    # Beside a name that is too long for its column there is no room.
+    # A label that is too long for its column has a line of its own.
     first = " " * room + f"  {texts.pop(0)}" if room >= 0 else ""
     if mark:
         head = paint(f"{mark}{beside}  {speaker}", MARKS[row.mark])
@@ -163,12 +165,12 @@ def _lines_of(row: Row, columns: Columns) -> Iterator[str]:
 
 
 def type_of(event: Any) -> str:
-    """Return the name of an event's type, without kind and version: the part that people say."""
+    """Return the short name of an event's type: its tag without kind and version."""
     return str(event.__struct_config__.tag).split(".")[1]
 
 
 def summary_of(event: Any) -> str:
-    """Return the words of an event on one line."""
+    """Return the description of an event on one line."""
     return one_line(describe(event).words(json_text))
 
 
@@ -176,11 +178,11 @@ COLUMNS = 5
 
 
 def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> None:
-    """Print events, each with what it says, `at_once` of them with columns of the same width."""
+    """Print events with their descriptions; `at_once` of them have columns of the same width."""
     widths, today = [0] * COLUMNS, ""
     while page := list(islice(events, at_once)):
         rows = [_cells(event) for event, _ in page]
-        # Columns only ever grow wider, so that lines printed as they come stay in line.
+        # Columns only grow, so that lines that are printed later stay aligned.
         for row in rows:
             widths = [max(width, display_width(cell)) for width, cell in zip(widths, row, strict=True)]
         for (event, summary), row in zip(page, rows, strict=True):
@@ -193,7 +195,7 @@ def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> N
 def _cells(event: RecordedEvent) -> list[str]:
     return [
         str(event.position),
-        # Where space is short, the day stands on a line of its own.
+        # If space is short, the day is printed on a line of its own.
         clock(event.recorded_at) if is_cut_short() else absolute(event.recorded_at),
         one_line(f"{event.stream.removeprefix('chat:')}@{event.version}"),
         one_line(event.meta.actor or "-"),

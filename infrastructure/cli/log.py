@@ -40,7 +40,7 @@ from .render import (
 )
 
 LANES_MAX = 24
-# A lane takes two columns, and lanes a third of the line.
+# A lane takes two columns, and all lanes together at most a third of the line.
 COLUMNS_A_LANE = 6
 PAGE_EVENTS = 512
 
@@ -49,8 +49,8 @@ class Point(NamedTuple):
     """
     A version of a context: `kind` is `opened`, `forked`, `branched`, `merged`, `restored` or `head`.
 
-    `sources` are the versions of other contexts that it has something of. `is_head` is said of the newest version too
-    where something else happened with it.
+    `sources` are the versions of other contexts from which it took items. `is_head` is True for the newest version,
+    whatever its `kind` is.
     """
 
     stream: str
@@ -63,14 +63,14 @@ class Point(NamedTuple):
     actor: str = ""
 
 
-# The points of contexts that come from each other, by their streams, the oldest first; of each in order.
+# The points of contexts that come from each other, by stream, the oldest stream first; the points are in order.
 Family = Mapping[str, Sequence[Point]]
 
 
 def families(contexts: Sequence[CatalogueRow], edges: Iterable[LineageRow]) -> list[Family]:
-    """Return the points of all contexts; those that come from each other together, the oldest family first."""
+    """Return the points of all contexts, grouped into families of contexts with a common origin, the oldest first."""
     rows = {row.key: row for row in sorted(contexts, key=lambda row: (row.opened_at, row.key))}
-    # An edge to nothing, or to its own place, cannot be drawn.
+    # An edge to a missing context, or to the same context, cannot be drawn.
     whole = [one for one in edges if one.source in rows and one.target in rows and one.source != one.target]
     into: dict[str, list[LineageRow]] = {}
     for edge in sorted(whole, key=_place_in_target):
@@ -91,7 +91,7 @@ def _place_in_target(edge: LineageRow) -> tuple[int, int]:
 
 
 def _family_names(streams: Iterable[str], edges: Iterable[LineageRow]) -> dict[str, str]:
-    """Return for each context one that stands for its family."""
+    """Return for each context the context that represents its family."""
     neighbours: dict[str, list[str]] = {}
     for edge in edges:
         neighbours.setdefault(edge.source, []).append(edge.target)
@@ -118,7 +118,7 @@ def _points(row: CatalogueRow, edges: Iterable[LineageRow], is_related: bool) ->
 
 
 def _taken(edges: Sequence[LineageRow]) -> Point:
-    """Return what one event brought; a run goes back over several earlier rounds at once."""
+    """Return the point of one event; a run restores several earlier rounds at once, so there may be several edges."""
     first = edges[0]
     sources = tuple(Segment(edge.source, edge.source_version) for edge in edges)
     return Point(
@@ -137,14 +137,15 @@ Place = tuple[str, int]
 
 def drawn_sources(point: Point) -> tuple[Segment, ...]:
     """
-    Return the sources that a line is drawn to: of the rounds that a run goes back over the newest, as that goes back
-    over the others.
+    Return the sources to which a line is drawn.
+
+    Of the rounds that a run restores this is only the newest, because that one restores the others.
     """
     return point.sources[-1:]
 
 
 def ordered(family: Family) -> Iterator[Point]:
-    """Yield the points of a family in the order in which they are drawn."""
+    """Yield the points of a family in the order of drawing: each after the points that it depends on."""
     waits, followers = _dependencies(family)
     ready = [place for place, count in reversed(waits.items()) if not count]
     while ready:
@@ -159,7 +160,7 @@ def ordered(family: Family) -> Iterator[Point]:
 
 
 def _dependencies(family: Family) -> tuple[dict[Place, int], dict[Place, list[Place]]]:
-    """Return how many points each one waits for, and which wait for each; the last of those is drawn first."""
+    """Return how many points each point waits for, and which points wait for it; the last of these is drawn first."""
     waits = {(stream, index): min(index, 1) for stream, points in family.items() for index in range(len(points))}
     forks, takers = _takers(family, waits)
     followers: dict[Place, list[Place]] = {}
@@ -176,7 +177,7 @@ def _dependencies(family: Family) -> tuple[dict[Place, int], dict[Place, list[Pl
 
 
 def _takers(family: Family, waits: dict[Place, int]) -> tuple[dict[Place, list[Place]], dict[Place, list[Place]]]:
-    """Return what was forked from each point, and what else has something of it; these wait for it."""
+    """Return the points that were forked from each point, and the others that took items from it; all wait for it."""
     forks: dict[Place, list[Place]] = {}
     others: dict[Place, list[Place]] = {}
     by_time = sorted(waits, key=lambda place: family[place[0]][place[1]].recorded_at)
@@ -189,13 +190,13 @@ def _takers(family: Family, waits: dict[Place, int]) -> tuple[dict[Place, list[P
 
 
 def _place_of(family: Family, source: Segment) -> Place:
-    """Return the point of the source that its version lies at, or behind."""
+    """Return the last point of the source at or before its version."""
     index = bisect_right(family[source.stream], source.version, key=lambda point: point.version)
     return source.stream, max(0, index - 1)
 
 
 def drawn(family: Family, lanes_max: int) -> Iterator[tuple[str, Point]]:
-    """Yield the points of a family in order, each with the lanes beside it; of more than `lanes_max` an ellipsis."""
+    """Yield the points of a family in order, each with its lanes; lanes beyond `lanes_max` are an ellipsis."""
     lanes = _Lanes(lanes_max)
     left = Counter({stream: len(points) for stream, points in family.items()})
     left.update(source.stream for points in family.values() for point in points for source in drawn_sources(point))
@@ -209,7 +210,7 @@ def drawn(family: Family, lanes_max: int) -> Iterator[tuple[str, Point]]:
 
 
 class _Lanes:
-    """Which context has which column."""
+    """The columns of the contexts that are being drawn."""
 
     def __init__(self, lanes_max: int) -> None:
         self._shown = [False] * lanes_max
@@ -217,7 +218,7 @@ class _Lanes:
         self._free: list[int] = []
 
     def line(self, stream: str, sources: Iterable[str]) -> str:
-        """Return the line of a point of a context, which gets a column if it has none."""
+        """Return the lanes of a point of a context; the context gets a column if it has none."""
         own = self._column(stream)
         met = {self._columns[source] for source in sources}
         first, last = min(own, *met, own), max(own, *met, own)
@@ -230,7 +231,7 @@ class _Lanes:
         return text + " …" if len(self._columns) > len(self._shown) else text
 
     def close(self, stream: str) -> None:
-        """Let another context have the column."""
+        """Free the column of a context."""
         column = self._columns.pop(stream)
         heapq.heappush(self._free, column)
         if column < len(self._shown):
@@ -238,7 +239,7 @@ class _Lanes:
 
     def _column(self, stream: str) -> int:
         if stream not in self._columns:
-            # Free lanes are before all others, or behind them.
+            # Take the first free column, or else add one at the end.
             column = heapq.heappop(self._free) if self._free else len(self._columns)
             self._columns[stream] = column
             if column < len(self._shown):
@@ -250,12 +251,12 @@ Line = tuple[str, Point]
 
 
 def print_lineage(families: Sequence[Family], *, as_json: bool) -> None:
-    """Print the points of families, a line for each, the lanes of their contexts in front."""
+    """Print the points of families, one a line, with the lanes of their contexts in front."""
     lanes_max = min(LANES_MAX, terminal_width() // COLUMNS_A_LANE) if is_cut_short() else LANES_MAX
     if as_json:
         print_json_list(_shape(point) for family in families for _, point in drawn(family, lanes_max))
         return
-    # Contexts that have nothing to do with others follow each other in even columns.
+    # Neighbouring families of a single context are printed together, with aligned columns.
     for is_single, some in groupby(families, key=lambda family: len(family) == 1):
         lines = [list(drawn(family, lanes_max)) for family in some]
         for block in [[line for one in lines for line in one]] if is_single else lines:
@@ -398,7 +399,7 @@ def _print_graph(location: str, reference: Reference | None, as_json: bool) -> N
 
 
 def _events(store: Store, readable: Readable, reference: Reference | None, after: Moment) -> Iterator[RecordedEvent]:
-    """Where each ends is looked up when the first is asked for."""
+    """Yield the events of the log or of a context; the end is looked up when the first event is needed."""
     if reference is None:
         for page in readable.pages(after):
             yield from page.events
@@ -410,7 +411,7 @@ def _events(store: Store, readable: Readable, reference: Reference | None, after
 def _followed(
     store: Store, readable: Readable, past: Iterable[RecordedEvent], stream: str | None, after: Moment
 ) -> Iterator[RecordedEvent]:
-    # Taken before the past is read, so that nothing falls between the two.
+    # Read before the past, so that no event between the two is lost.
     now, heads = store.now(), dict(after.heads)
     for event in past:
         heads[event.position.slice] = event.position.number

@@ -1,4 +1,4 @@
-"""`refold memory`: show, add, remove, restore and search what is remembered."""
+"""`refold memory`: show, add, remove, restore and search records of a memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from .search import search_command
 
 
 def scope(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the name of a scope that is to be changed: it has no moment."""
+    """Return the name of a scope that a command changes, so it must not have a moment."""
     if "@" in value:
         fault = "the past stays as it was, so leave out @V; an @ in the name of a scope is written %40"
         raise click.BadParameter(f"{value!r}: {fault}")
@@ -53,10 +53,10 @@ def scope(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def scope_named(store: Store, name: str) -> MemoryScope:
     """
-    Return the scope that was named, with its kind or without.
+    Return a scope; its name may be given with the kind or without.
 
     Raises:
-        NotFoundError: nothing was ever remembered there.
+        NotFoundError: nothing was ever remembered in this scope.
         InvalidInputError: the context is of another kind.
     """
     context_id = split_stream_id(stream_of(store, name, ("memory",)))[1]
@@ -65,10 +65,10 @@ def scope_named(store: Store, name: str) -> MemoryScope:
 
 def scope_to_be(store: Store, name: str) -> MemoryScope:
     """
-    Return the scope that was named, which need not hold anything yet.
+    Return a scope by its name; it may be new.
 
     Raises:
-        InvalidInputError: there can be no scope of this name.
+        InvalidInputError: the name cannot be that of a scope.
     """
     try:
         return scope_named(store, name)

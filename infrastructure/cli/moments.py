@@ -36,7 +36,7 @@ CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
 
 
 def _position(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A position as `refold log` prints it, with pos: or without, or another name."""
+    """Return the address of a position as `refold log` prints it, with pos: or without, or of another moment."""
     text = None if value is None else checked_text(value)
     return f"pos:{text}" if text is not None and BARE_POSITION.fullmatch(text) else text
 
@@ -71,7 +71,7 @@ def moments(name: str | None, position: str | None, actor: str, location: str, a
 
 
 def _named(store: Store) -> dict[str, RecordedEvent]:
-    """Return the event that gave each name, the last one where it was given again."""
+    """Return the event that gave each name; the last one if it was given several times."""
     return {recorded.event.name: recorded for recorded in store.log.read(STREAM)}
 
 

@@ -1,8 +1,8 @@
 """
-The program around the commands: which there are, and how one ends.
+The program around the commands: their list, and the exit codes.
 
-0 is fine, 1 failed, 2 used wrongly, 130 interrupted. An error is one line on stderr; a reader that went away
-(`| head`) is none.
+0 is success, 1 failure, 2 wrong usage, 130 interrupted. An error is one line on stderr. A closed pipe (`| head`) is not
+an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command, or None where there is none of this name."""
+        """Return the command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        # The facade knows it, and the facade is above this layer.
+        # The facade has the version. It is above this layer, so it is imported by name.
         facade = importlib.import_module(__name__.partition(".")[0])
         click.echo(f"refold {facade.__version__}")
         ctx.exit()
@@ -102,7 +102,7 @@ def refold(context: click.Context, db: str | None, version: bool) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit code; nothing but a fault of its own leaves it as an exception."""
+    """Run the program and return its exit code; an exception leaves it only if the program itself has a fault."""
     _prepare_streams()
     try:
         code = _invoke(sys.argv[1:] if arguments is None else list(arguments))
@@ -129,7 +129,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Not `refold.main()`: it would take a closed pipe for a failure and answer Ctrl-C with an empty line."""
+    """Invoke click; `refold.main()` would treat a closed pipe as a failure and print an empty line after Ctrl-C."""
     instruction = os.environ.get(COMPLETION)
     if instruction:
         return shell_complete(refold, {}, "refold", COMPLETION, instruction)
@@ -139,9 +139,9 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    # Housekeeping that fails in the background is tried again, and no concern of who typed a command.
+    # Warnings of background work are not shown: it is tried again, and the user of a command cannot act on them.
     logging.getLogger("refold").addHandler(SILENT)
-    # A character that the terminal's encoding does not have is printed as its number; it is no reason to stop.
+    # A character that the terminal's encoding does not have is printed as its number instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -158,12 +158,12 @@ def _failed(message: str, code: int) -> int:
 
 
 def _is_of_database(error: Exception) -> bool:
-    """Told by name, since a command may not have needed the driver at all."""
+    """Return whether a driver raised an error; found by name, because a driver need not be imported."""
     return any(base.__module__.partition(".")[0] in ("sqlite3", "psycopg") for base in type(error).__mro__)
 
 
 def _forget_stdout() -> None:
-    """Let the interpreter's last flush go nowhere: its reader is gone, or its disk is full."""
+    """Redirect stdout to the null device for the interpreter's last flush: its reader is gone, or the disk is full."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 

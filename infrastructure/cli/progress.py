@@ -1,7 +1,7 @@
 """
-Commands that run long: how far they are, on stderr, and how they stop when somebody asks them to.
+Long-running commands: their progress on stderr, and how they stop on request.
 
-A terminal gets a bar, a file gets lines now and then. rich is imported only where a bar is drawn.
+A terminal gets a bar, a file gets a line every few seconds. rich is imported only if a bar is drawn.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..store import Store
 from .args import checked_text
 from .render import duration
 
-# A shorter piece of work is done before anybody has read a line about it.
+# Shorter work prints no line, because it is done before anybody could read it.
 LINES_EVERY_SECONDS = 5.0
 ASKING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function to call with how much of how much is done; None where stderr is no terminal."""
+    """Yield a function to call with the amount done and the whole amount; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -86,7 +86,7 @@ def _pace(progress: RebuildProgress) -> str:
 
 @contextmanager
 def asked_to_stop() -> Iterator[threading.Event]:
-    """Yield an event that is set when somebody asks to stop; who asks a second time is obeyed at once."""
+    """Yield an event that is set by the first signal to stop; the second signal stops the program at once."""
     stop = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -110,7 +110,7 @@ names = click.argument("names", metavar="[NAME...]", nargs=-1, callback=_names)
 
 def known_names(store: Store, names: Sequence[str]) -> list[str]:
     """
-    Return the names of projections, all where none is given, before any of them is touched.
+    Return the names of projections, by default all of them; they are checked before any of them is used.
 
     Raises:
         NotFoundError: there is no such projection.

@@ -1,4 +1,4 @@
-"""`refold projections` lists the projections; `refold rebuild` makes their rows anew, or checks them."""
+"""`refold projections` lists the projections; `refold rebuild` rebuilds or checks their rows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .render import aligned, cut, duration, is_cut_short, json_text, one_line, p
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
-# On a server a position is one of each slice, and too long for a table.
+# On a server a position has a number for each slice, which is too long for a table.
 POSITION_WIDTH = 16
 SHOWN_MAX = 10
-# Processes take a second to start: below this one process is as quick.
+# Processes take a second to start, so with fewer events one process is as fast.
 SHARED_EVENTS_MIN = 500_000
 WORKERS_MAX = 256
 DASK_SECONDS = 10
@@ -84,7 +84,7 @@ def _cells(status: ProjectionStatus) -> tuple[str, ...]:
 
 
 def _notes(status: ProjectionStatus) -> list[tuple[str, str]]:
-    """Return the remark beside the numbers of a projection, and its style."""
+    """Return the remarks beside the numbers of a projection, each with its style."""
     notes = []
     if status.stopped_at is not None:
         notes.append((f"it cannot fold {one_line(status.stopped_at)}: {one_line(status.error or '')}", "red"))
@@ -102,12 +102,12 @@ Outcome = RebuildReport | ProjectionError
 
 
 def is_fine(outcome: Outcome) -> bool:
-    """Return whether it was done, and nothing was found to be wrong."""
+    """Return whether the work was finished, and no row differs."""
     return isinstance(outcome, RebuildReport) and outcome.is_done and not outcome.differing
 
 
 def report_shape(name: str, outcome: Outcome) -> dict[str, Any]:
-    """Return what became of a projection."""
+    """Return the result for a projection, for JSON."""
     if isinstance(outcome, ProjectionError):
         nothing = RebuildReport(projection=name, is_done=False)
         return {**report_shape(name, nothing), "stopped_at": outcome.event, "error": outcome.reason}
@@ -123,7 +123,7 @@ def _plain(row: Any) -> Any:
 
 
 def print_report(name: str, outcome: Outcome, *, is_check: bool) -> None:
-    """Print what became of a projection; what is wrong with it on lines of their own."""
+    """Print the result for a projection; faults are on lines of their own."""
     if isinstance(outcome, ProjectionError):
         where = f"it cannot fold {outcome.event}: {outcome.reason}; mend the projection, then rebuild it"
         click.echo(f"{name}: " + paint(one_line(where), "red"))
@@ -161,7 +161,7 @@ def _print_differences(report: RebuildReport) -> None:
 
 
 def _told(difference: Difference) -> Iterator[str]:
-    """A row that is there on one side alone as a whole, else the fields of it that differ: what is, what should be."""
+    """Yield lines about a row: that it is on one side only, or its differing fields with stored and right values."""
     key, live, rebuilt = one_line(difference.key), _plain(difference.live), _plain(difference.rebuilt)
     if live is None or rebuilt is None:
         yield f"  - {key}: it is missing" if live is None else f"  + {key}: it should not be there"
@@ -186,7 +186,7 @@ def workers_options(command: Any) -> Any:
 @contextmanager
 def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> Iterator[Workers]:
     """
-    Yield who is to rebuild, and in how many partitions: all cores where the log is long and nothing is said.
+    Yield the workers of a rebuild and the number of partitions; by default a long log uses all cores.
 
     Raises:
         InvalidInputError: the package for Dask is missing, or the address cannot be one.
@@ -200,7 +200,7 @@ def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> It
     if number == 1:
         yield None, None
         return
-    # Neither threads nor locks of this process come along, as they would with a fork.
+    # A spawned process does not inherit the threads and locks of this process, as a forked one would.
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, mp_context=spawning, initializer=_leave_interrupts_to_parent) as executor:
         yield executor, number
@@ -211,7 +211,7 @@ def _default_number(store: Store) -> int:
 
 
 def _leave_interrupts_to_parent() -> None:
-    """Ctrl-C reaches all processes of a terminal; the parent tells the others at which page to stop."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent tells its workers when to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -301,7 +301,7 @@ def _misuse_of_workers(workers: int | None, dask: str | None, only_check: bool) 
 def _outcomes(
     names: Sequence[str], work: Callable[[str], RebuildReport], is_stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, Outcome]]:
-    """Go on with the others where one projection cannot fold an event."""
+    """Yield the outcome of each projection; if one cannot fold an event, go on with the others."""
     for name in names:
         try:
             yield name, work(name)

@@ -1,8 +1,7 @@
 """
-Reading past what is damaged: all events that can be read still, and what is to be said of the others.
+Reading a damaged log: all events that can still be read, and the faults of the others.
 
-One event that cannot be read is no reason to show nothing. It is left out, and the command says so at the end, and
-fails.
+An event that cannot be read does not hide the others. It is left out, and the command reports it at the end and fails.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from ..projecting.store import MemoryProjectionStore
 from .args import reading, summed_up
 
 PAGE_EVENTS = 512
-# A page that cannot be read is read in so many parts, down to single events.
+# A page that cannot be read is divided into this many parts, again and again, down to single events.
 PARTS = 8
-# A position that is wrong by millions would have as many holes in front of it.
+# A limit is needed because one wrong position may look like millions of missing events.
 LEFT_OUT_MAX = 10_000
 
 
@@ -41,7 +40,7 @@ class LeftOutError(RefoldError):
 
 
 class Readable:
-    """The events of a log that can be read; `left_out` has what was found instead of the others."""
+    """The events of a log that can be read; `left_out` has the errors of the others."""
 
     def __init__(self, log: LiveLog) -> None:
         self._log = log
@@ -49,20 +48,20 @@ class Readable:
 
     def require_whole(self) -> None:
         """
-        Do nothing where nothing was left out.
+        Require that no event was left out.
 
         Raises:
-            LeftOutError: something was.
+            LeftOutError: an event was left out.
         """
         if self.left_out:
             raise LeftOutError(self.left_out)
 
     def pages(self, after: Moment = BEGINNING) -> Iterator[Page]:
         """
-        Yield the events behind a moment, in the order of the log.
+        Yield the readable events after a moment, in pages, in the order of the log.
 
         Raises:
-            DamagedError: too many cannot be read.
+            DamagedError: too many events cannot be read.
         """
         moment, size = after, PAGE_EVENTS
         while True:
@@ -80,10 +79,10 @@ class Readable:
 
     def of_stream(self, stream: str, *, after: int, until: int) -> Iterator[RecordedEvent]:
         """
-        Yield the events of a stream with versions above `after`, up to and including `until`.
+        Yield the readable events of a stream with versions above `after`, up to and including `until`.
 
         Raises:
-            DamagedError: too many cannot be read.
+            DamagedError: too many events cannot be read.
         """
         size = PAGE_EVENTS
         while after < until:
@@ -100,7 +99,7 @@ class Readable:
             after, size = end, min(size * PARTS, PAGE_EVENTS)
 
     def rows(self, projections: Sequence[Projection]) -> list[list[Any]]:
-        """Return the rows that projections make of what can be read."""
+        """Return the rows that projections make from the readable events."""
         store = MemoryProjectionStore()
         for page in self.pages():
             for one in projections:
@@ -109,7 +108,7 @@ class Readable:
         return [store.rows(one) for one in projections]
 
     def _behind_damage(self, moment: Moment, error: DamagedError) -> Moment:
-        """Return the moment behind the next event of each slice that cannot be read."""
+        """Return the moment after the next unreadable event of each slice."""
         heads, ends = dict(moment.heads), dict(self._log.now().heads)
         behind = dict(heads)
         for lane, end in ends.items():
@@ -131,7 +130,11 @@ class Readable:
 
 
 def rows_of(location: str, projections: Sequence[Projection]) -> tuple[list[list[Any]], Readable | None]:
-    """Return the rows of projections; where events cannot be read those that the others give, and what was left out."""
+    """
+    Return the rows of projections.
+
+    If events cannot be read, the rows are made from the others, and the reader with the left-out events is returned.
+    """
     with suppress(DamagedError):
         return summed_up(location, lambda store: [store.rows(one.name) for one in projections]), None
     with reading(location) as store:

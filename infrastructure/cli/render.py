@@ -1,8 +1,8 @@
 """
 Output for people and for programs: names, times, tables and colours, and the shapes of `--json`.
 
-The shapes are stable. A field may be added; none changes its meaning or goes away. Times are UTC with microseconds,
-positions are text (compare them with nothing but themselves), an unknown value is null.
+The shapes are stable. A field may be added; none changes its meaning or is removed. Times are UTC with microseconds.
+Positions are text, which may only be compared for equality. An unknown value is null.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
 FEW_SECONDS = 10
-# Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text; of the
-# latter, joiners stay, which belong to the spelling of words and of emoji.
+# Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text. Joiners are
+# allowed, because the spelling of some words and emoji needs them.
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 DEFAULT_WIDTH = 100
 WIDTH_MIN = 40
-# Beside the longest names, text is still to be read.
+# Columns of text stay at least this wide beside the longest names.
 TEXT_WIDTH_MIN = 16
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 INDENT = 2
-# The line breaks of the JSON itself stay.
+# Line breaks are allowed, because the layout of JSON has some.
 UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
 NOT_ASCII = re.compile("[^\x00-\x7e]")
 
@@ -75,20 +75,20 @@ def relative(microseconds: int, now: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return how long something takes, in the largest unit that it has two of; a few seconds with their tenths."""
+    """Return a duration in the largest unit of which it has at least two; a few seconds are given with tenths."""
     if seconds < FEW_SECONDS:
         return f"{seconds:.1f} s"
     return next(f"{seconds / length:.0f} {name}" for name, length in LENGTHS if seconds >= 2 * length)
 
 
 def told(microseconds: int, now: float) -> str:
-    """Return a time in both ways."""
+    """Return a time as a date, and relative to `now`."""
     return f"{absolute(microseconds)} ({relative(microseconds, now)})"
 
 
 class Entry(NamedTuple):
     """
-    An item as it is shown, the event that brought it, the context that shows it (a stream), and whether it is pinned.
+    An item as it is shown, the event that added it, the context that shows it (a stream), and whether it is pinned.
     """
 
     item: Item
@@ -98,12 +98,12 @@ class Entry(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it was added, as it can be typed: `@3`, or `other@3` where that is another context."""
+        """The place where it was added, in the form of an address: `@3`, or `other@3` for another context."""
         return place_of(Ref(self.recorded.version, self.recorded.stream), self.shown_in)
 
 
 def escaped(text: str) -> str:
-    """Return `text` with nothing in it that a terminal would obey; line breaks stay, tabs become blanks."""
+    """Return `text` without characters that control a terminal; line breaks stay, tabs become blanks."""
     return UNSAFE.sub(_number, text.replace("\r\n", "\n").replace("\t", "    "))
 
 
@@ -113,7 +113,7 @@ def _number(found: re.Match[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return `text` as one harmless line: runs of blanks and line breaks become one blank."""
+    """Return `text` as one line that is safe to print: runs of blanks and line breaks become one blank."""
     return escaped(re.sub(r"[ \t\r\n]+", " ", text).strip())
 
 
@@ -131,7 +131,7 @@ def _columns(char: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the beginning of `text` that fits into `width` columns, with an ellipsis where something is missing."""
+    """Return the beginning of `text` that fits into `width` columns, with an ellipsis if the rest is cut off."""
     if display_width(text) <= width:
         return text
     return _beginning(text, max(width - 1, 0)).rstrip() + "…"
@@ -150,7 +150,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return `text` in lines of at most `width` columns, broken at blanks where there are some."""
+    """Return `text` in lines of at most `width` columns, broken at blanks if possible."""
     return [part for line in escaped(text).split("\n") for part in _broken(line.rstrip(), width)]
 
 
@@ -159,7 +159,7 @@ def _broken(line: str, width: int) -> Iterator[str]:
         beginning = _beginning(line, width) or line[:1]
         indent = len(line) - len(line.lstrip())
         blank = beginning.rfind(" ", indent)
-        # A blank right behind the last column is as good a place.
+        # The line can also be broken at a blank right after the last column.
         end = len(beginning) if line[len(beginning)] == " " else blank if blank > 0 else len(beginning)
         yield line[:end].rstrip()
         line = line[end:].lstrip()
@@ -167,7 +167,7 @@ def _broken(line: str, width: int) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """Return rows as lines of columns, two blanks apart; `right` names the columns that end together."""
+    """Return rows as lines of columns, two blanks apart; `right` has the numbers of right-aligned columns."""
     if not rows:
         return []
     widths = [max(display_width(row[index]) for row in rows) for index in range(len(rows[0]))]
@@ -181,13 +181,13 @@ def _padded(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> 
 
 
 def terminal_width() -> int:
-    """Return the columns there are: those of the terminal, or COLUMNS, or 100."""
+    """Return the number of columns: that of COLUMNS or of the terminal, or else 100."""
     return max(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, WIDTH_MIN)
 
 
 def is_cut_short() -> bool:
     """
-    Return whether lines end at the terminal's edge; in a pipe they are as long as they are, if COLUMNS is not set.
+    Return whether lines are cut to the width of the terminal. In a pipe they are not, unless COLUMNS is set.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
@@ -203,7 +203,7 @@ Shape = dict[str, Any]
 
 
 def context_shape(row: CatalogueRow) -> Shape:
-    """Return a context of the list: who opened it, how long it is, who changed it when."""
+    """Return a context of the list for JSON: its owner, its length, and its last change."""
     return {
         "id": row.id,
         "kind": row.kind,
@@ -224,8 +224,9 @@ def context_shape(row: CatalogueRow) -> Shape:
 
 def item_shape(entry: Entry) -> Shape:
     """
-    Return an item with the place where it was added: another stream than the shown one where it came by a fork or a
-    merge.
+    Return an item for JSON, with the stream and version where it was added.
+
+    The stream differs from that of the shown context if the item came with a fork or a merge.
     """
     recorded = entry.recorded
     return {
@@ -234,7 +235,7 @@ def item_shape(entry: Entry) -> Shape:
         "position": str(recorded.position),
         "recorded_at": exact(recorded.recorded_at),
         "actor": recorded.meta.actor,
-        # Only a chat knows pins.
+        # Only items of a chat can be pinned.
         **({"pinned": entry.is_pinned} if isinstance(entry.item, ChatItemEvent) else {}),
         "item": plain_item(entry.item),
     }
@@ -259,7 +260,7 @@ def event_shape(recorded: RecordedEvent) -> Shape:
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
-    """Return `value` as JSON whose text cannot steer a terminal: such characters are written by their number."""
+    """Return `value` as JSON that is safe for a terminal: characters that control it are written as escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent or None)
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return (UNSAFE_IN_JSON if is_unicode else NOT_ASCII).sub(_numbered, text)
@@ -276,7 +277,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_list(values: Iterable[Any]) -> None:
-    """Print an array, one entry a line, each as soon as it is there."""
+    """Print an array, one entry a line, each entry as soon as it is available."""
     opening = "["
     for value in values:
         click.echo(f"{opening}\n{json_text(value)}", nl=False)

@@ -1,4 +1,4 @@
-"""`refold replay`: what a model would have seen under another policy."""
+"""`refold replay`: the view that a model would have seen under another policy."""
 
 from __future__ import annotations
 

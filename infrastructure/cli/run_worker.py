@@ -24,14 +24,14 @@ SAID_EVERY_SECONDS = 10.0
 
 
 class WorkerLog:
-    """How some projections of a store stood when it was begun, and how they have come on since."""
+    """The status of some projections of a store at the beginning, and their progress since."""
 
     def __init__(self, store: Store, names: Sequence[str]) -> None:
         self._store, self._names = store, frozenset(names)
         self._first = self._last = self._standing()
 
     def beginning(self) -> Iterator[str]:
-        """Yield what is to be known at the beginning: what stands still, and what another process works on."""
+        """Yield messages for the beginning: projections that are stopped, and those that another process works on."""
         holders: dict[str, list[str]] = {}
         for name, status in self._first.items():
             if status.stopped_at is not None:
@@ -42,19 +42,19 @@ class WorkerLog:
             yield f"{self._those(held)}: held by {worker}, and taken over once that is gone"
 
     def news(self) -> str:
-        """Return what was done since this was asked last; nothing where nothing was."""
+        """Return a message about the progress since the last call; empty if there was none."""
         before, self._last = self._last, self._standing()
         return self._done(before, self._last)
 
     def sums(self) -> str:
-        """Return what was done in all."""
+        """Return a message about the whole progress."""
         return self._done(self._first, self._standing()) or "there was nothing to do"
 
     def _standing(self) -> Standing:
         return {status.name: status for status in self._store.projections() if status.name in self._names}
 
     def _done(self, before: Standing, now: Standing) -> str:
-        """Return the figures, in one phrase for all projections that have the same."""
+        """Return the numbers of events; projections with the same numbers share a phrase."""
         alike: dict[tuple[int, int], list[str]] = {}
         for name, status in now.items():
             events = _events(status) - _events(before[name])
@@ -104,7 +104,7 @@ def command(names: tuple[str, ...], location: str) -> None:
 
 def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:
     while not stop.wait(SAID_EVERY_SECONDS):
-        # The worker meets it as well, and goes on.
+        # The worker gets the same error, and tries again.
         with suppress(StorageError):
             said = worker_log.news()
             if said:
@@ -112,10 +112,10 @@ def _print_news(worker_log: WorkerLog, stop: threading.Event) -> None:
 
 
 class _Said(logging.Handler):
-    """Says what a worker warns of."""
+    """Prints the warnings of a worker."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say a warning."""
+        """Print a warning."""
         _say(record.getMessage())
 
 

@@ -30,7 +30,7 @@ SPEAKER_WIDTH = 11
 
 
 class Wanted(NamedTuple):
-    """An address as typed: a session or a run, its user, round and agent, and the moment."""
+    """An address as it was typed: a session or a run, its user, round and agent, and the moment."""
 
     name: str
     user: str | None
@@ -41,12 +41,12 @@ class Wanted(NamedTuple):
 
 def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
     """
-    Return the streams of the runs that may be meant, the newest round first, and the moment.
+    Return the streams of the runs that match, the newest round first, and the moment.
 
     Raises:
         NotFoundError: there is no such session, round or agent.
-        InvalidInputError: users have sessions of that name.
-        UsageError: a run is named, and what is said beside it goes with sessions.
+        InvalidInputError: several users have a session of that name.
+        UsageError: a run is named together with options that are only for sessions.
     """
     with reading(location) as store:
         named = _named_run(store, wanted)
@@ -62,10 +62,10 @@ def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
 
 def run_at(store: Store, streams: Sequence[str], moment: str | None) -> SeenRun:
     """
-    Return the first of some runs, newest first, that there was at a moment.
+    Return the newest run that existed at a moment; `streams` are ordered newest first.
 
     Raises:
-        NotFoundError: there was none yet, or no such version or name.
+        NotFoundError: none existed then, or there is no such version or name.
     """
     for stream in streams:
         view = view_of(store, stream, moment)
@@ -76,14 +76,14 @@ def run_at(store: Store, streams: Sequence[str], moment: str | None) -> SeenRun:
 
 
 def _is_of_all(moment: str | None) -> bool:
-    """Return whether a moment is one of the whole log: versions and names are those of one run."""
+    """Return whether a moment is a moment of the whole log; a version or a name belongs to one run."""
     return moment is not None and not isinstance(parse_address(moment), int | str)
 
 
 def _named_run(store: Store, wanted: Wanted) -> tuple[str, str | None] | None:
-    """Return the run that is named by its context's id, with a moment behind it or without."""
+    """Return the stream and the moment of a run that is named by its context's id, with or without a moment."""
     bare = wanted.name.removeprefix(f"{KIND}:")
-    # In the id of a run is no @.
+    # The id of a run contains no @.
     context, at, moment = bare.partition("@")
     try:
         is_run = bool(store.log.head(stream_id(KIND, context)))
@@ -115,18 +115,18 @@ def _runs_of_session(rows: Iterable[CatalogueRow], wanted: Wanted) -> list[RunId
 
 
 def runs_in(rows: Iterable[CatalogueRow]) -> Iterator[RunId]:
-    """Yield which runs there are among the contexts of a store."""
+    """Yield the runs among the contexts of a store."""
     for row in rows:
         if row.kind == KIND:
             try:
                 yield run_id_of(row.id)
             except InvalidInputError:
-                # Adopted under an id that names no session.
+                # The run was adopted under an id that is not made of a user and a session.
                 continue
 
 
 def run_shape(view: SeenRun) -> dict[str, Any]:
-    """Return a round: its own nodes, with the edges that lead to them, its pointers, steps and messages."""
+    """Return a round for JSON: its own nodes with the edges to them, its pointers, steps and messages."""
     run, graph = view.run, view.run.graph()
     own = own_nodes(view)
     names = {node.name for node in own}
@@ -152,7 +152,7 @@ def own_nodes(view: SeenRun) -> list[TrajectoryNode]:
 
 
 def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
-    """Return a node of a graph: what it is called, where it was registered, and its attributes."""
+    """Return a node of a graph for JSON: its names, the place where it was registered, and its attributes."""
     stream, _, version = node.birth.rpartition("@")
     return {
         "name": node.name,
@@ -169,12 +169,12 @@ def node_shape(node: TrajectoryNode, graph: Trajectory) -> dict[str, Any]:
 
 
 def edge_shape(edge: TrajectoryEdge) -> dict[str, Any]:
-    """Return an edge by the names of its ends."""
+    """Return an edge for JSON, with the names of its ends."""
     return {"source": edge.source, "target": edge.target, "type": edge.type}
 
 
 def place_in(view: SeenRun, node: TrajectoryNode) -> str:
-    """Return where a node was registered: `@3`, or with the stream where that was another round."""
+    """Return the place where a node was registered: `@3`, or `stream@3` for another round."""
     stream, _, version = node.birth.rpartition("@")
     return f"@{version}" if stream == view.stream else node.birth
 
@@ -231,7 +231,7 @@ def _node(view: SeenRun, node: TrajectoryNode, leading: Iterable[TrajectoryEdge]
     if from_where:
         yield paint(_wrapped(one_line(", ".join(from_where)), INDENT), "dim")
     for name, value in node.attributes.items():
-        # Empty fields are left out; JSON has them.
+        # Empty fields are left out here; the JSON has them.
         if value not in (None, "", [], {}):
             yield _wrapped(f"{name}: {value_text(value, json_text)}", INDENT)
 
@@ -255,7 +255,7 @@ def _lines(text: str, indent: int) -> list[str]:
 
 
 def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool) -> bool:
-    """Print what makes the graph `after` of the graph `before`, and return whether there is anything."""
+    """Print the differences from the graph `before` to the graph `after`, and return whether there are any."""
     old, new = before.run.graph(), after.run.graph()
     difference = _difference(before, old, after, new)
     if as_json:
@@ -273,7 +273,11 @@ def print_run_diff(before: SeenRun, after: SeenRun, *, stat: bool, as_json: bool
 
 
 def _difference(before: SeenRun, old: Trajectory, after: SeenRun, new: Trajectory) -> TrajectoryDiff:
-    """Rounds of one session have nodes in common; those of other runs are the same where they are called the same."""
+    """
+    Return the difference between two graphs.
+
+    Rounds of one session share nodes. In runs of different sessions, nodes with the same name count as the same.
+    """
     if before.run.identity[:2] != after.run.identity[:2]:
         old, new = _by_name(old), _by_name(new)
     return compared(old, new)

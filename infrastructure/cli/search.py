@@ -1,4 +1,4 @@
-"""`refold search`: where something was said."""
+"""`refold search`: the items that contain some words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ limit = click.option(
 
 
 def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Check an argument that says what to look for."""
+    """Check an argument that is a query."""
     try:
         parse_query(checked_text(value))
     except RefusedError as error:
@@ -56,7 +56,7 @@ def command(query: str, kind: str | None, context: str | None, limit: int, locat
 
 
 def print_found(location: str, query: str, kind: str | None, context: str | None, limit: int, *, as_json: bool) -> None:
-    """Look for `query` and print what is found."""
+    """Search for `query` and print the hits."""
     kind, context = _split(kind, context)
     hits = summed_up(location, lambda store: store.search(query, kind=kind, context=context, limit=limit))
     if as_json:
@@ -70,7 +70,7 @@ def print_found(location: str, query: str, kind: str | None, context: str | None
 
 
 def _split(kind: str | None, context: str | None) -> tuple[str | None, str | None]:
-    """Take the kind from in front of the context's id, where contexts can also be named so."""
+    """Return the kind and the id of a context; the id may be given as `kind:id`."""
     named, colon, context_id = (context or "").partition(":")
     if colon and named in SEARCHED_KINDS and kind in (None, named):
         return named, context_id
@@ -99,7 +99,7 @@ def _print_lines(hits: Sequence[SearchHit]) -> None:
 
 def search_command(kind: str, option: str, name: str) -> click.Command:
     """
-    Return the command that looks for words in contexts of a kind; `option` takes one of them, which `name` stands for.
+    Return the command that searches contexts of a kind; `option` limits it to one context, called `name` in the help.
     """
     help_text = f"""
     Find the items in which all words of QUERY stand, the best first; what left is found as well.

@@ -1,4 +1,4 @@
-"""`refold show`: what a context holds, now or at any moment of its past."""
+"""`refold show`: the content of a context, now or at any moment of its past."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .item_list import print_shown, shown_of
 from .render import print_json, print_json_list
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
-# Those that an import comes out of as it came in.
+# The providers for which an imported transcript can be printed exactly as it was.
 EXACT = ("openai", "anthropic")
 
 
 def print_for(provider: str, view: ReadOnlyChatContext, *, is_exact: bool, tail: int | None) -> None:
-    """Print a view as one of PROVIDERS takes it: OpenAI messages as an array, the others as the fields of a request."""
+    """Print a view in the form of one of PROVIDERS: OpenAI messages as an array, others as the fields of a request."""
     if provider == "openai":
         messages = view.to_openai_messages(exact=is_exact)
         print_json_list(messages[-tail:] if tail else messages)
@@ -39,7 +39,7 @@ def _request(provider: str, view: ReadOnlyChatContext, *, is_exact: bool) -> dic
 
 
 def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[str, Any]:
-    """A field that is null is refused by the providers: without instructions it is left out."""
+    """Return a conversation with its instructions, if there are any: providers refuse a field that is null."""
     return conversation if instructions is None else {name: instructions, **conversation}
 
 
@@ -95,7 +95,7 @@ def command(
             fault = f"--as {form} goes with chats, and this is {view.stream}: take --as text or json"
             raise click.UsageError(fault, click.get_current_context())
         if isinstance(view, SeenRun):
-            # Chats are shown without the modules of runs, which double the time to start.
+            # Imported here, because the modules of runs double the time to start, and chats do not need them.
             from .runs import print_run
 
             _check_run(view, evicted=evicted, tail=tail)

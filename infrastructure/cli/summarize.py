@@ -1,4 +1,4 @@
-"""`refold summarize`: a model tells in a few words what a context holds."""
+"""`refold summarize`: a model summarizes the content of a context."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEYS = {
 
 
 def model_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Check an option that is a provider and the name of one of its models."""
+    """Check an option that has a provider and the name of one of its models."""
     if value is None:
         return None
     provider, colon, name = checked_text(value).partition(":")
@@ -35,7 +35,7 @@ def model_name(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 def model_of(text: str) -> LLM:
     """
-    Return the model that `provider:NAME` means; its key lies in the environment.
+    Return the model of `provider:NAME`; its key is read from the environment.
 
     Raises:
         DecisionRefusedError: there is no key, or the provider's package is not installed.

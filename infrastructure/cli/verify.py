@@ -1,4 +1,4 @@
-"""`refold verify`: whether a store is what it should be."""
+"""`refold verify`: check whether a store is intact."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
     """
     A row that can be found by its words: the store keeps a full-text index of a projection with such rows.
 
-    The row was made from version `version` of `stream`; `words` are those of `refold.projections.words.words_of`.
+    The row was made from version `version` of `stream`; `words` are those of `refold.domain.words.words_of`.
     """
 
     key: str

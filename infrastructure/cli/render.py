@@ -186,9 +186,7 @@ def terminal_width() -> int:
 
 
 def is_cut_short() -> bool:
-    """
-    Return whether lines are cut to the width of the terminal. In a pipe they are not, unless COLUMNS is set.
-    """
+    """Return whether lines are cut to the width of the terminal. In a pipe they are not, unless COLUMNS is set."""
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 

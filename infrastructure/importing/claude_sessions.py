@@ -270,9 +270,7 @@ class PlacedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    One tree of lines, in the order of the file. `key` names it by the session's id, the sub-agent, and the part.
-    """
+    """One tree of lines, in the order of the file. `key` names it by the session's id, the sub-agent, and the part."""
 
     key: str
     session: str

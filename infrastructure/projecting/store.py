@@ -89,9 +89,7 @@ class ProjectionStore(Protocol):
         """
 
     def index_fault(self, projection: Projection) -> str | None:
-        """
-        Return how the full-text index of `SearchedRow`s differs from the rows; None if it does not.
-        """
+        """Return how the full-text index of `SearchedRow`s differs from the rows; None if it does not."""
 
     def drop(self, projection: Projection) -> None:
         """Drop the rows and the checkpoint of a projection, if there are any."""

@@ -227,7 +227,7 @@ class _AncestorRows(AncestorRows[ValidityRow]):
 
     @property
     def parent(self) -> Segment | None:
-        """The context whose items it all began with; None if it began with no items, or with a selection."""
+        """The parent, if the chat began with all of its items; None if it began with none, or with a selection."""
         if not self.marks or self.marks[0].type != FORKED:
             return None
         brought = brought_by(self.marks[0])

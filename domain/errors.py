@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 MESSAGE_CHARACTERS_MAX = 2_000
 # Python raises these if a stored value has another shape than the code expects.
 MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
+LOST_NAMED = 5
 
 
 class RefoldError(Exception):
@@ -170,9 +171,6 @@ class Lost(NamedTuple):
 
     reference: str
     event: object | None = None
-
-
-LOST_NAMED = 5
 
 
 class LogWentBackError(StorageError):

@@ -18,6 +18,10 @@ from .errors import InvalidInputError
 from .positions import Moment
 
 SLICES = 1024
+VERSION = re.compile(r"[+-]?[0-9]{1,18}")
+# The percent sign itself, `@`, the second of two dots, and control characters: ids cannot contain these (see
+# `stream_id`).
+RESERVED = re.compile("[%@\x00-\x1f\x7f-\x9f]|(?<=\\.)\\.")
 
 
 def stream_id(kind: str, context_id: str) -> str:
@@ -67,7 +71,6 @@ def _fault_of(context_id: str) -> str | None:
 
 Name = NewType("Name", str)
 Address = int | datetime | Moment | Name
-VERSION = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def parse_address(address: int | datetime | str | Moment) -> Address:
@@ -130,11 +133,6 @@ def _require_zone(time: datetime, text: str) -> datetime:
     if time.tzinfo is None:
         raise InvalidInputError(f"{text!r} has no time zone: add Z for UTC, or an offset like +01:00")
     return time
-
-
-# The percent sign itself, `@`, the second of two dots, and control characters: ids cannot contain these (see
-# `stream_id`).
-RESERVED = re.compile("[%@\x00-\x1f\x7f-\x9f]|(?<=\\.)\\.")
 
 
 def encoded_id(name: str, what: str) -> str:

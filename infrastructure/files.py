@@ -16,6 +16,8 @@ from ..domain.errors import InvalidInputError
 from ..domain.log.admission import JSON_DEPTH_MAX, is_deeper
 
 FILE_BYTES_MAX = 512 * 1024 * 1024
+ENDING = ".refold.tmp"
+ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}$")
 
 
 def read_bounded(path: Path) -> bytes:
@@ -46,10 +48,6 @@ def parse_foreign(text: str | bytes, **options: Any) -> Any:
     if is_deeper(value, JSON_DEPTH_MAX):
         raise RecursionError(f"its values are nested too deeply: JSON_DEPTH_MAX is {JSON_DEPTH_MAX}")
     return value
-
-
-ENDING = ".refold.tmp"
-ABANDONED = re.compile(rf"\.[0-9a-f]{{32}}{re.escape(ENDING)}$")
 
 
 def replace_files(contents: Mapping[Path, bytes]) -> None:

@@ -20,6 +20,8 @@ from ..domain.log.envelope import Event
 from ..domain.log.ports import LiveLog, Log, NewEvents
 from ..domain.spans import Span
 
+IDENTITY = ("user", "session", "agent")
+
 
 def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
     """
@@ -56,9 +58,6 @@ def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:
         # Only the ends of runs are read: a list from a file or a damaged event may be of any length.
         last = max((run.stop - 1 for run in named.ranges()), default=0) if isinstance(named, Span) else named.version
         yield named.stream or stream, max(last, 1)
-
-
-IDENTITY = ("user", "session", "agent")
 
 
 class Opening(NamedTuple):

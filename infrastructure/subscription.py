@@ -23,6 +23,9 @@ from ..domain.positions import Moment
 from .projecting.rows.database import stored_moment
 from .projecting.store import ProjectionStore, kept_by
 
+PAGE_EVENTS = 512
+WAIT_SECONDS = 0.25
+
 
 class Wanted(NamedTuple):
     """Events of these kinds of contexts, and of these streams; None means any."""
@@ -120,10 +123,6 @@ def _require_name(name: str) -> str:
 
 def _count(moment: Moment | None) -> int:
     return 0 if moment is None else moment.events
-
-
-PAGE_EVENTS = 512
-WAIT_SECONDS = 0.25
 
 
 class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):

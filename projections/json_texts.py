@@ -16,6 +16,8 @@ from ..domain.trajectory.events import (
     QueryRegistered,
 )
 
+RUN_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, MessageRecorded)
+
 
 def leaves_of(value: Any) -> Iterator[str]:
     """Yield the texts, numbers and keys that a JSON value is made of, in their order."""
@@ -31,9 +33,6 @@ def leaves_of(value: Any) -> Iterator[str]:
             pending += reversed(value)
         else:
             yield json.dumps(value)
-
-
-RUN_EVENTS = (QueryRegistered, NodeRegistered, NodeChanged, PortraitWritten, MessageRecorded)
 
 
 class RunTexts(NamedTuple):

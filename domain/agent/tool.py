@@ -21,6 +21,10 @@ from ..hooks.hook import Hook, Injection, NotAsyncError, ToolHook, merge_kwargs,
 from ..hooks.registry import HookDecorator, HookRegistry, Registry
 from .errors import UnregisteredToolError
 
+R = TypeVar("R")
+Y = TypeVar("Y")
+ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 class ToolRegistry(Registry["BaseTool"]):
     """All tools by name; `tool` registers the tools that it creates."""
@@ -37,12 +41,6 @@ class ToolRegistry(Registry["BaseTool"]):
 def utc_now() -> datetime:
     """Return the current time, in UTC."""
     return datetime.fromtimestamp(REAL_SYSTEM.now(), UTC)
-
-
-R = TypeVar("R")
-Y = TypeVar("Y")
-
-ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass

@@ -88,6 +88,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 Item = TypeVar("Item", bound=ChatItem)
 Made = TypeVar("Made", bound="ChatContext")
+REFUSAL = (
+    "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
+    "and modify that instead."
+)
 
 
 class ChatContext(ChatView["ChatContext"]):
@@ -880,12 +884,6 @@ class ChatContext(ChatView["ChatContext"]):
 
     def _refusal(self) -> str:
         return REFUSAL
-
-
-REFUSAL = (
-    "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
-    "and modify that instead."
-)
 
 
 class ReadOnlyChatContext(ChatContext):

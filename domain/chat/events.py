@@ -19,6 +19,10 @@ from ..spans import Ref, Segment, Span
 from ..totals import Totals
 from .items import ChatRole, ImageContent
 
+# The number of items in `tail`: more than a page or the end of a prompt shows.
+TAIL_ITEMS = 64
+INSTRUCTION_ROLES = ("system", "developer")
+
 
 # `gc=False` throughout: frozen structs that hold only values cannot be part of a cycle, and a long history loads
 # markedly faster when the garbage collector does not visit every event.
@@ -128,8 +132,6 @@ class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
 
 
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
-# The number of items in `tail`: more than a page or the end of a prompt shows.
-TAIL_ITEMS = 64
 ITEM_EVENTS = (MessageAdded, FunctionCalled, FunctionReturned, HandedOff, ConfigUpdated)
 
 
@@ -328,9 +330,6 @@ def added_item(event: object) -> ChatItemEvent | None:
     if isinstance(event, ItemInserted | InstructionsReplaced | Summarized):
         return event.item
     return event.config if isinstance(event, Forked) else None
-
-
-INSTRUCTION_ROLES = ("system", "developer")
 
 
 def is_instructions(item: ChatItemEvent) -> bool:

@@ -27,6 +27,18 @@ SIGNATURES: dict[str, Sequence[tuple[int, bytes]]] = {
     "image/webp": ((0, b"RIFF"), (8, b"WEBP")),
 }
 WHITE = (255, 255, 255, 255)
+# The seed's plain form of a context, `{"items": [...]}`, has these fields of each type, in this order.
+COMMON = ("type", "id", "created_at", "agent_id")
+FIELDS = {
+    "message": (
+        "role", "content", "interrupted", "extra", "confidence", "metrics",
+        "audio_instructions", "text_instructions",
+    ),
+    "function_call": ("name", "arguments", "call_id", "metadata"),
+    "function_call_output": ("name", "output", "call_id", "is_error"),
+    "agent_handoff": ("from_agent", "to_agent", "reason"),
+    "agent_config_update": ("instructions", "tools"),
+}  # fmt: skip
 
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:
@@ -270,18 +282,6 @@ class AgentConfigUpdate(_Item):
 
 
 ChatItem = ChatMessage | FunctionCall | FunctionCallOutput | AgentHandoff | AgentConfigUpdate
-# The seed's plain form of a context, `{"items": [...]}`, has these fields of each type, in this order.
-COMMON = ("type", "id", "created_at", "agent_id")
-FIELDS = {
-    "message": (
-        "role", "content", "interrupted", "extra", "confidence", "metrics",
-        "audio_instructions", "text_instructions",
-    ),
-    "function_call": ("name", "arguments", "call_id", "metadata"),
-    "function_call_output": ("name", "output", "call_id", "is_error"),
-    "agent_handoff": ("from_agent", "to_agent", "reason"),
-    "agent_config_update": ("instructions", "tools"),
-}  # fmt: skip
 
 
 def items_to_dict(items: Iterable[ChatItem]) -> dict[str, Any]:

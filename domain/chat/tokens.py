@@ -24,6 +24,9 @@ _FORMS = (b"\xef\xbc", b"\xef\xbd", b"\xef\xbe")
 # Group 3: the rare ideographs, U+20000 to U+3FFFF. Emoji begin with the same byte but are not counted here.
 _RARE_LEAD = b"\xf0"
 _RARE = re.compile(b"\xf0[\xa0-\xbf]")
+PER_ITEM = 4
+PER_IMAGE = 300
+PER_CALL = 5
 
 
 def _by_characters(text: str) -> int:
@@ -95,9 +98,6 @@ def _named(name: str) -> Encoding:
 
 
 DEFAULT = SCRIPTS
-PER_ITEM = 4
-PER_IMAGE = 300
-PER_CALL = 5
 
 
 def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int:

@@ -55,6 +55,15 @@ _put_fields, _put_names, _put_extra, _put_private = (
     BaseModel.__dict__[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
+_MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
+    MessageAdded: ChatMessage,
+    FunctionCalled: FunctionCall,
+    FunctionReturned: FunctionCallOutput,
+    HandedOff: AgentHandoff,
+    ConfigUpdated: AgentConfigUpdate,
+}
+# The fields that Refold generates if the caller does not give them.
+MADE_UP = ("id", "created_at")
 
 
 def item_of(event: ChatItemEvent) -> ChatItem:
@@ -293,13 +302,6 @@ _PLAIN: dict[type[ChatItemEvent], Mapping[str, Kinds]] = {
     HandedOff: {**_ITEM, "from_agent": _OPTIONAL_TEXT, "to_agent": _TEXT, "reason": _OPTIONAL_TEXT},
     ConfigUpdated: {**_ITEM, "instructions": _OPTIONAL_TEXT, "tools": _OPTIONAL_TEXTS},
 }
-_MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
-    MessageAdded: ChatMessage,
-    FunctionCalled: FunctionCall,
-    FunctionReturned: FunctionCallOutput,
-    HandedOff: AgentHandoff,
-    ConfigUpdated: AgentConfigUpdate,
-}
 
 
 def make_event(event_type: type[ChatItemEvent], **fields: Any) -> ChatItemEvent:
@@ -345,10 +347,6 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-# The fields that Refold generates if the caller does not give them.
-MADE_UP = ("id", "created_at")
 
 
 def as_given(event: ChatItemEvent, *made_up: str) -> Without:

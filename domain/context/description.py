@@ -20,6 +20,8 @@ RANGES_SHOWN_MAX = 5
 # Writes a JSON value as text: a terminal, a web page and a file each have their own way.
 WriteJson = Callable[[Any], str]
 Words = Callable[[WriteJson], str]
+# The item that an event adds, in the facts of that event: no stream has this version.
+ITSELF = Ref(0)
 
 
 class Departure(msgspec.Struct, frozen=True):
@@ -82,10 +84,6 @@ class Change(msgspec.Struct, frozen=True):
     instead: Ref | None = None
     is_by_name: bool = False
     reason: str | None = None
-
-
-# The item that an event adds, in the facts of that event: no stream has this version.
-ITSELF = Ref(0)
 
 
 def named_version(name: str, version: int) -> Change:

@@ -13,6 +13,9 @@ from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image
 from ..clock import System
 from ..errors import InvalidInputError
 
+_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+_EXPECTED: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
+
 
 class IdsOfPlaces:
     """Ids that are the same at every import of the same messages."""
@@ -34,10 +37,6 @@ class IdsOfPlaces:
             attempt += 1
         self._taken.add(made)
         return made
-
-
-_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-_EXPECTED: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
 
 
 def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any:

@@ -27,6 +27,12 @@ from ..chat.pairing import pair_calls
 from ..chat.state.fold import active_config
 
 Config = tuple[str | None, Sequence[str] | None]
+# Sent where a provider requires content that the context does not have.
+DUMMY_FIRST = "(empty)"
+DUMMY_LAST = "."
+NO_OUTPUT = "No output was recorded for this call."
+_JSON = msgspec.json.Decoder()
+MALFORMED = "its data URL is malformed"
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -74,11 +80,6 @@ def _is_imported(items: Sequence[ChatItemEvent], bearing: Sequence[int]) -> bool
         items[index].origin is not None or getattr(items[index], "instructions", "") is None for index in bearing
     )
 
-
-# Sent where a provider requires content that the context does not have.
-DUMMY_FIRST = "(empty)"
-DUMMY_LAST = "."
-NO_OUTPUT = "No output was recorded for this call."
 
 Batch = list[tuple[FunctionCalled, FunctionReturned | None]]
 
@@ -159,9 +160,6 @@ class UniqueIds:
         return renamed
 
 
-_JSON = msgspec.json.Decoder()
-
-
 def arguments_of(text: str) -> dict[str, Any]:
     """
     Return the arguments of a call as an object, which providers require.
@@ -177,9 +175,6 @@ def arguments_of(text: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     return {} if value is None else {"arguments": text}
-
-
-MALFORMED = "its data URL is malformed"
 
 
 class Inline(NamedTuple):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from ..chat.view import ChatView
 
+logger = logging.getLogger(__name__)
+
 
 class Standing:
     """
@@ -82,9 +84,6 @@ class LatencyWatch:
             return False
         self.hits = self.hits + 1 if latency_ms > self._threshold_ms else 0
         return self.hits >= self._hits_needed
-
-
-logger = logging.getLogger(__name__)
 
 
 def _this_task() -> asyncio.Task[Any] | None:

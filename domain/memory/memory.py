@@ -26,6 +26,9 @@ from .rules import MEMORIES, Forget, NameVersion, Remember, Restore
 from .state import Held, MemoryState, changes_of, forgotten
 
 SEARCH_LIMIT = 100
+T = TypeVar("T")
+# The number of scopes whose folded state stays in memory; any other scope is read again at its next use.
+SCOPES_MAX = 256
 
 
 class MemoryScope(Context[MemoryState]):
@@ -217,11 +220,6 @@ def _microseconds(time: datetime) -> int:
     if time.tzinfo is None:
         raise InvalidInputError(f"the timestamp {time} has no time zone: give one, such as datetime.UTC")
     return microseconds(time)
-
-
-T = TypeVar("T")
-# The number of scopes whose folded state stays in memory; any other scope is read again at its next use.
-SCOPES_MAX = 256
 
 
 class Memory:

@@ -22,6 +22,9 @@ from .items import ContextItem, Held
 from .rules import Add, ChangeSettings, Clear, Command, Evict, Kind, Remove, Restore, overflow
 from .state import ContainerState, Departures, Resolved, absolute, fold, named_items, ref_of
 
+# The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
+COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
+
 
 class Stage:
     """A container's state while hooks are called for a change, step by step."""
@@ -83,10 +86,6 @@ def returning(stream: str, events: Iterable[ContainerEvent | Resolved], names: S
             raise NotFoundError(f"{stream} let go of no item {name!r}: `evicted()` lists those that left")
         found[ref] = Held(absolute(ref, stream), gone[ref].event)
     return list(found.values())
-
-
-# The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
-COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
 
 
 class Owner(Protocol):

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
+# The largest integer that an event can hold on every log.
+LIMIT_MAX = 2**63 - 1
+T = TypeVar("T")
 
 
 async def carried_out(
@@ -117,10 +120,6 @@ async def _waiting(container: Container[Any], journal: Journal[ContainerState], 
     return await finished_in_thread(work) if may_wait else work()
 
 
-# The largest integer that an event can hold on every log.
-LIMIT_MAX = 2**63 - 1
-
-
 class NotALimitError(RefusedError, TypeError):
     """The given limit of a queue or a pool is not a whole number."""
 
@@ -161,9 +160,6 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
             raise InvalidInputError(f"the tag {tag!r} is no text")
         require_unicode(tag, "a tag")
     return tuple(sorted(given))
-
-
-T = TypeVar("T")
 
 
 class NotAnItemError(RefusedError, TypeError):

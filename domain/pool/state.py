@@ -36,6 +36,8 @@ from .events import (
 )
 from .items import EvictedItem, Held
 
+NOTHING_LEFT = Left((), "")
+
 
 class Resolved(msgspec.Struct, frozen=True):
     """A restoration or a merge, together with the items that it names."""
@@ -262,9 +264,6 @@ class Departed(Departure, frozen=True):
     """An item that left, and how."""
 
     held: Held
-
-
-NOTHING_LEFT = Left((), "")
 
 
 class Departures:

@@ -16,6 +16,10 @@ from typing import Any, NamedTuple
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..frozen import FrozenDict
 
+# The attribute that every node has besides the fields of its type.
+DESCRIPTION = "description"
+NAME = re.compile(r"(?P<type>[^()]+)\((?P<label>.*)\)(?:#(?P<number>[1-9][0-9]{0,17}))?", re.DOTALL)
+
 
 class NodeNotFoundError(NotFoundError, ValueError):
     """No such node; a ValueError as well."""
@@ -27,11 +31,6 @@ class RunStateError(DecisionRefusedError, RuntimeError):
 
 class UnknownAttributeError(InvalidInputError, AttributeError):
     """A node of this type has no such attribute, or none that can be changed; an AttributeError as well."""
-
-
-# The attribute that every node has besides the fields of its type.
-DESCRIPTION = "description"
-NAME = re.compile(r"(?P<type>[^()]+)\((?P<label>.*)\)(?:#(?P<number>[1-9][0-9]{0,17}))?", re.DOTALL)
 
 
 class NodeName(NamedTuple):

@@ -21,6 +21,41 @@ from ..frozen import thaw
 from .nodes import DATA, DESCRIPTION, NodeNotFoundError, node_name
 
 T = TypeVar("T", bound=Hashable)
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+# Zero-width joiners stay, since some words and emoji need them.
+JOINERS = "\u200c\u200d"
+PICTURES = 0x2400
+DELETE = "\x7f"
+DOT_SHAPES = {
+    "Query": "oval",
+    "State": "hexagon",
+    "Action": "box",
+    "Knowledge": "note",
+    "Tool": "component",
+    "Table": "cylinder",
+    "Column": "tab",
+    "File": "folder",
+    "Script": "cds",
+    "Skill": "box3d",
+}
+# In a label, a backslash begins a command, and an ampersand may begin a character entity.
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "&": "&amp;"})
+MERMAID_SHAPES = {
+    "Query": ("([", "])"),
+    "State": ("{{", "}}"),
+    "Action": ("[", "]"),
+    "Knowledge": (">", "]"),
+    "Tool": ("[/", "\\]"),
+    "Table": ("[(", ")]"),
+    "Column": ("[/", "/]"),
+    "File": ("(", ")"),
+    "Script": ("[[", "]]"),
+    "Skill": ("[\\", "/]"),
+}
+# The signs that have a meaning in Markdown. More signs have one at the beginning of a line, as "-" and "1)" do; within
+# a word `_` and `-` have none. Mermaid uses the last two itself in the place of `#` and `;`.
+MEANING = re.compile(r"^[\W\d_]|[!-'*+.:-<>-@\[-^`{-~ﬂ¶]|(?<![A-Za-z0-9])[_-]|[_-](?![A-Za-z0-9])")
+LINE_BREAK = "<br/>"
 
 
 class TrajectoryNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -312,12 +347,6 @@ def _joined_edges(graph: Trajectory) -> Iterator[tuple[str, str, dict[str, Any]]
 
 # Drawings
 
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-# Zero-width joiners stay, since some words and emoji need them.
-JOINERS = "\u200c\u200d"
-PICTURES = 0x2400
-DELETE = "\x7f"
-
 
 def _drawing_id(node: TrajectoryNode) -> str:
     """
@@ -344,22 +373,6 @@ def _shown(char: str) -> str:
     return "\N{SYMBOL FOR DELETE}" if char == DELETE else f"⟨U+{ord(char):04X}⟩"
 
 
-DOT_SHAPES = {
-    "Query": "oval",
-    "State": "hexagon",
-    "Action": "box",
-    "Knowledge": "note",
-    "Tool": "component",
-    "Table": "cylinder",
-    "Column": "tab",
-    "File": "folder",
-    "Script": "cds",
-    "Skill": "box3d",
-}
-# In a label, a backslash begins a command, and an ampersand may begin a character entity.
-ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "&": "&amp;"})
-
-
 def _dot_statements(graph: Trajectory) -> Iterator[str]:
     for name, node in graph.nodes.items():
         yield f"  {_drawing_id(node)} [{_dot_node_attributes(node, name in graph.pointers)}]"
@@ -384,24 +397,6 @@ def _dot_edge_attributes(edge: TrajectoryEdge) -> str:
 
 def _dot_quoted(text: str) -> str:
     return f'"{_visible(text).translate(ESCAPES)}"'
-
-
-MERMAID_SHAPES = {
-    "Query": ("([", "])"),
-    "State": ("{{", "}}"),
-    "Action": ("[", "]"),
-    "Knowledge": (">", "]"),
-    "Tool": ("[/", "\\]"),
-    "Table": ("[(", ")]"),
-    "Column": ("[/", "/]"),
-    "File": ("(", ")"),
-    "Script": ("[[", "]]"),
-    "Skill": ("[\\", "/]"),
-}
-# The signs that have a meaning in Markdown. More signs have one at the beginning of a line, as "-" and "1)" do; within
-# a word `_` and `-` have none. Mermaid uses the last two itself in the place of `#` and `;`.
-MEANING = re.compile(r"^[\W\d_]|[!-'*+.:-<>-@\[-^`{-~ﬂ¶]|(?<![A-Za-z0-9])[_-]|[_-](?![A-Za-z0-9])")
-LINE_BREAK = "<br/>"
 
 
 def _mermaid_statements(graph: Trajectory) -> Iterator[str]:

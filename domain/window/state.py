@@ -32,6 +32,7 @@ from .events import (
 from .items import QUARTERS_PER_TOKEN, DroppedItem, EvictedItem, Held
 
 K = TypeVar("K", bound=Hashable)
+NOWHERE = (0, 0)
 
 
 class Group(NamedTuple):
@@ -181,9 +182,6 @@ class _Fold:
             self._by_priority = without_item(self._by_priority, held.event.priority, held)
             dropped.append(held)
         return dropped
-
-
-NOWHERE = (0, 0)
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[WindowEvent | Resolved]:

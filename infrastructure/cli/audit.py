@@ -30,6 +30,20 @@ from .render import cut, is_cut_short, json_text, one_line, print_json_list
 from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10
+LINES_AT_ONCE = 512
+NUMBER = click.IntRange(min=0)
+# The old value is cut to this width, to leave room on the line for the new one.
+OLD_WIDTH = 40
+# For these attributes the whole event is described.
+WHOLE_EVENTS = ("opened", "merged")
+# Words for the reasons that are recorded if the user gave none.
+REASONS = {
+    "limit": "to make room",
+    "room": "to make room",
+    "evict": "",
+    "truncate": "by truncate",
+    "merge": "by merge",
+}
 
 
 def changes_of(store: Store, name: str, attribute: str | None, where: Mapping[str, Any]) -> list[AuditEntry]:
@@ -84,22 +98,6 @@ def _has(store: Store, name: str, run: RunId, is_data: bool) -> bool:
 
 def _id(run: RunId) -> str:
     return split_stream_id(run.stream)[1]
-
-
-LINES_AT_ONCE = 512
-NUMBER = click.IntRange(min=0)
-# The old value is cut to this width, to leave room on the line for the new one.
-OLD_WIDTH = 40
-# For these attributes the whole event is described.
-WHOLE_EVENTS = ("opened", "merged")
-# Words for the reasons that are recorded if the user gave none.
-REASONS = {
-    "limit": "to make room",
-    "room": "to make room",
-    "evict": "",
-    "truncate": "by truncate",
-    "merge": "by merge",
-}
 
 
 def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Reference | str:

@@ -35,6 +35,9 @@ from .render import (
 )
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
+PAUSE_SECONDS = 60
+MARKS = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
+COLUMNS = 5
 
 
 def speaker_of(item: Item) -> str:
@@ -103,9 +106,7 @@ def said_by(item: Item) -> str:
     return chats.said_by(item) if isinstance(item, ChatItemEvent) else body_of(item)
 
 
-PAUSE_SECONDS = 60
 SPEAKER_WIDTH, SPEAKER_WIDTH_MAX = 9, 24
-MARKS = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
 
 
 class Row(NamedTuple):
@@ -172,9 +173,6 @@ def type_of(event: Any) -> str:
 def summary_of(event: Any) -> str:
     """Return the description of an event on one line."""
     return one_line(describe(event).words(json_text))
-
-
-COLUMNS = 5
 
 
 def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> None:

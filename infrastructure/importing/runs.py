@@ -24,6 +24,8 @@ from .formats import Conversation, Document, Format, conversations_in, entries_o
 
 Outcome = Literal["added", "extended", "unchanged"]
 Progress = Callable[[int, int], None]
+LONE = re.compile("[\ud800-\udfff]")
+REPLACEMENT = "\ufffd"
 
 
 class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +70,6 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _count(self, outcome: Outcome) -> int:
         return sum(context.outcome == outcome for context in self.contexts)
-
-
-LONE = re.compile("[\ud800-\udfff]")
-REPLACEMENT = "\ufffd"
 
 
 class Surrogate(NamedTuple):

@@ -34,6 +34,11 @@ FAILURE = re.compile(r"\s*error\b", re.IGNORECASE)
 # Less than JSON_DEPTH_MAX, because the data are nested in the attributes of a node.
 DATA_DEPTH_MAX = JSON_DEPTH_MAX - 10
 _JSON = msgspec.json.Decoder()
+# The user of sessions for which no user is given.
+USER = "import"
+RESULT = "tool result"
+# Characters of a call's arguments in the label of its data; longer arguments get a digest, to be distinct.
+ARGUMENTS_SHOWN_MAX = 200
 
 
 class Round(msgspec.Struct, kw_only=True):
@@ -115,13 +120,6 @@ def parsed_data(text: str) -> dict[str, Any] | list[Any] | None:
     # Data that are nested too deeply cannot be stored as such, and stay a text.
     is_data = isinstance(value, dict | list) and value and not is_deeper(value, DATA_DEPTH_MAX)
     return value if is_data else None
-
-
-# The user of sessions for which no user is given.
-USER = "import"
-RESULT = "tool result"
-# Characters of a call's arguments in the label of its data; longer arguments get a digest, to be distinct.
-ARGUMENTS_SHOWN_MAX = 200
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):

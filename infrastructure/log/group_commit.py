@@ -28,6 +28,9 @@ from ...domain.log.ports import Pending
 T = TypeVar("T")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
+GROUP_MAX = 256
+CLOSED = "the store is closed: open it again"
+INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
 
 
 class Leavable(Protocol):
@@ -38,11 +41,6 @@ class Leavable(Protocol):
 
     def come_back(self) -> None:
         """End what `leave` began."""
-
-
-GROUP_MAX = 256
-CLOSED = "the store is closed: open it again"
-INTERRUPTED = "the thread that committed this was interrupted: look whether it is recorded before you repeat it"
 
 
 class Ticket(NamedTuple, Generic[Request, Result]):

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from ...domain.trajectory.run import Run
 
 CONFIG = "agent_config_update"
+_DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
+    event_type: kind.describe for kind in EVERY_KIND for event_type in get_args(kind.events)
+}
 
 
 class AuditEntry(NamedTuple):
@@ -81,10 +84,6 @@ class AuditEntry(NamedTuple):
 
 Entries = Iterator[AuditEntry]
 Reader = Callable[[Sequence[Ref]], Mapping[Ref, Item]]
-
-_DESCRIBE: dict[type[Event], Callable[[Any], Change]] = {
-    event_type: kind.describe for kind in EVERY_KIND for event_type in get_args(kind.events)
-}
 
 
 def describe(event: Event) -> Change:

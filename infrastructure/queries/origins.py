@@ -17,6 +17,9 @@ from ...domain.window.events import WindowItemEvent
 
 # The items of all kinds of contexts.
 Item = ChatItemEvent | AddedEvent | WindowItemEvent | MemoryRemembered
+# A chain is cut after this many causes; for more, ask again from its last event.
+CAUSES_MAX = 64
+REFERENCE = re.compile(r"(?P<stream>.+)@(?P<version>[1-9][0-9]{0,17})", re.DOTALL)
 
 
 def id_of(item: Item) -> str | None:
@@ -64,11 +67,6 @@ def births(log: Log, refs: Iterable[Ref]) -> dict[Ref, RecordedEvent]:
         for near in batches([Range(stream, version - 1, version) for version in sorted(wanted)])
         for recorded in log.read(stream, after=near.after, until=near.until)
     }
-
-
-# A chain is cut after this many causes; for more, ask again from its last event.
-CAUSES_MAX = 64
-REFERENCE = re.compile(r"(?P<stream>.+)@(?P<version>[1-9][0-9]{0,17})", re.DOTALL)
 
 
 def causes_of(log: Log, events: Iterable[RecordedEvent]) -> dict[str, tuple[str, ...]]:

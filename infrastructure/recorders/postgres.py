@@ -48,6 +48,16 @@ HIGHER = "t.notification_id < excluded.notification_id"
 # An append returns no rows of its statements. So a number that does not rise becomes NULL, which the column refuses.
 TRACK_OR_FAIL = f"{TRACK} CASE WHEN {HIGHER} THEN excluded.notification_id END"
 TRACK_OR_PASS = f"{TRACK} excluded.notification_id WHERE {HIGHER}"
+# If a variable is empty, the default of the setting applies.
+NUMBERS = (
+    "CONNECT_TIMEOUT",
+    "LOCK_TIMEOUT",
+    "IDLE_IN_TRANSACTION_SESSION_TIMEOUT",
+    "POOL_SIZE",
+    "MAX_OVERFLOW",
+    "MAX_WAITING",
+    "CONN_MAX_AGE",
+)
 
 
 class PostgresEngine(Engine[Appender]):
@@ -304,18 +314,6 @@ def _configuration(idle_seconds: int) -> Callable[[Connection[DictRow]], None]:
         connection.execute(f"SET idle_in_transaction_session_timeout = {int(idle_seconds * 1000)}".encode())
 
     return configure
-
-
-# If a variable is empty, the default of the setting applies.
-NUMBERS = (
-    "CONNECT_TIMEOUT",
-    "LOCK_TIMEOUT",
-    "IDLE_IN_TRANSACTION_SESSION_TIMEOUT",
-    "POOL_SIZE",
-    "MAX_OVERFLOW",
-    "MAX_WAITING",
-    "CONN_MAX_AGE",
-)
 
 
 class PostgresFactory(RecorderFactory):

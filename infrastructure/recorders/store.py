@@ -43,6 +43,7 @@ from .stored_events import translated_for_eventsourcing
 
 ONE_SEQUENCE = -1
 WRITTEN_BY_CONTEXTS = "Refold's events are written by contexts, as by store.chat(...).add_message(...): read them here"
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -60,7 +61,6 @@ class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
     event: msgspec.Raw
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(StoredRecord)
 
 

@@ -40,6 +40,8 @@ from ..events import (
 from .arena import Birthplace
 from .sequence import Edits, Gone, Items
 
+_IS_ITEM = frozenset(ITEM_EVENTS)
+
 
 class TakenItem(msgspec.Struct, frozen=True):
     """An item of another stream, with its name in the event that refers to it."""
@@ -162,9 +164,6 @@ class ItemsBuilder:
             borrowed = self._items.is_borrowed
             self._items = Items(arena, count, self._edits, lineage=lineage, is_borrowed=borrowed)
         return self._edits
-
-
-_IS_ITEM = frozenset(ITEM_EVENTS)
 
 
 class Resolved(msgspec.Struct, frozen=True):

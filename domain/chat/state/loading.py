@@ -36,6 +36,9 @@ NAMING_ITEMS = frozenset({Merged, Forked})
 # The number of events of ancestors that are read ahead although they may not be needed. If more events were read
 # already, that number is the limit.
 EVENTS_AHEAD_MAX = 256
+# Events that add no item, such as names. Usually fewer than this number are among the last events.
+EVENTS_BESIDE_ITEMS = 8
+FIRST_LOOK_EVENTS = 64
 
 
 def complete(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved]:
@@ -151,11 +154,6 @@ def _item(log: Seen, stream: str, version: int, event: Any) -> ChatItemEvent:
     if item is None:
         raise DamagedError(f"{stream}@{version}", "a merge or fork names it as an item, and it is none")
     return item
-
-
-# Events that add no item, such as names. Usually fewer than this number are among the last events.
-EVENTS_BESIDE_ITEMS = 8
-FIRST_LOOK_EVENTS = 64
 
 
 def with_tail(decided: Sequence[ChatEvent | Resolved], state: ChatState) -> Sequence[ChatEvent | Resolved]:

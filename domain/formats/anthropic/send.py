@@ -33,6 +33,16 @@ from ..send import (
 from .source_shape import messages_as_came
 
 BLOCKS_A_ROW = 20
+# Blocks for which items have no field: an import keeps them beside the item, and they are sent again before it. For
+# each role: the types of such blocks, and the fields that they must have to be sent.
+KEPT_BLOCKS: dict[str, dict[str, dict[str, type]]] = {
+    "user": {"document": {"source": dict}},
+    "assistant": {"thinking": {"thinking": str, "signature": str}, "redacted_thinking": {"data": str}},
+}
+MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+NAME_LENGTH_MAX = 128
+_SENDABLE = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def marked_system(system: str | None) -> str | list[dict[str, Any]] | None:
@@ -67,17 +77,6 @@ def _marked(block: dict[str, Any]) -> dict[str, Any]:
 
 AnthropicMessage = dict[str, Any]
 AnthropicSystem = str | list[dict[str, Any]] | None
-
-# Blocks for which items have no field: an import keeps them beside the item, and they are sent again before it. For
-# each role: the types of such blocks, and the fields that they must have to be sent.
-KEPT_BLOCKS: dict[str, dict[str, dict[str, type]]] = {
-    "user": {"document": {"source": dict}},
-    "assistant": {"thinking": {"thinking": str, "signature": str}, "redacted_thinking": {"data": str}},
-}
-MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-NAME_LENGTH_MAX = 128
-_SENDABLE = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def anthropic_messages(

@@ -26,6 +26,17 @@ from ..send import (
     tell,
 )
 
+SIGNATURE = "thought_signature"
+NAME_LENGTH_MAX = 64
+ADDRESSES = ("https://", "http://", "gs://")
+# An address needs a media type, and only its file extension shows it.
+MEDIA_TYPES = {
+    "png": "image/png", "webp": "image/webp", "gif": "image/gif", "heic": "image/heic", "heif": "image/heif",
+}  # fmt: skip
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_.:-]")
+# The package writes base64 in the alphabet for URLs; this converts it to the standard one.
+_STANDARD = str.maketrans("-_", "+/")
+
 
 def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:
     """
@@ -45,15 +56,6 @@ def to_google_types(contents: Iterable[dict[str, Any]]) -> list[Any]:
 
 
 GoogleContent = dict[str, Any]
-
-SIGNATURE = "thought_signature"
-NAME_LENGTH_MAX = 64
-ADDRESSES = ("https://", "http://", "gs://")
-# An address needs a media type, and only its file extension shows it.
-MEDIA_TYPES = {
-    "png": "image/png", "webp": "image/webp", "gif": "image/gif", "heic": "image/heic", "heif": "image/heif",
-}  # fmt: skip
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_.:-]")
 
 
 def google_contents(
@@ -184,7 +186,3 @@ def signature_of(signature: object) -> str | None:
         return standard if binascii.a2b_base64(standard, strict_mode=True) else None
     except ValueError:
         return None
-
-
-# The package writes base64 in the alphabet for URLs; this converts it to the standard one.
-_STANDARD = str.maketrans("-_", "+/")

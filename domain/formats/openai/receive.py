@@ -23,6 +23,7 @@ KINDS = {
     dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number",
     type(None): "null",
 }  # fmt: skip
+DETAILS = ("low", "high")
 
 
 def kind_of(value: Any) -> str:
@@ -115,7 +116,6 @@ class Fields:
         return function.text("name"), function.text("arguments")
 
 
-DETAILS = ("low", "high")
 Rest = dict[str, Any]
 Draft = tuple[ChatItemEvent, Rest]
 

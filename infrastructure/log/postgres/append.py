@@ -25,6 +25,12 @@ from .planning import Answer, EventIds, Memory, NotKnownError, Order, Plan, inse
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
 
 TAG_ATTEMPTS_MAX = 10
+ATTEMPTS_MAX = 6
+TRIP_BYTES_MAX = 4 << 20
+# SQLSTATE division_by_zero: the `look` statement raises it if the slice has another end than remembered.
+STALE = "22012"
+# Also deadlock_detected and serialization_failure.
+WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
 def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
@@ -46,14 +52,6 @@ def learn_tags(wire: Wire, table: str, wanted: Set[str]) -> dict[str, bytes]:
         insert = f"INSERT INTO {table} VALUES ($1, $2) ON CONFLICT DO NOTHING"
         wire.run(*(Call(insert, (int4(key), name.encode())) for key, name in enumerate(missing, last + 1)))
     raise StorageBusyError(f"new types of events could not be added to {table}: others did so all the time, try again")
-
-
-ATTEMPTS_MAX = 6
-TRIP_BYTES_MAX = 4 << 20
-# SQLSTATE division_by_zero: the `look` statement raises it if the slice has another end than remembered.
-STALE = "22012"
-# Also deadlock_detected and serialization_failure.
-WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
 class Interrupted(NamedTuple):

@@ -29,6 +29,18 @@ from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 # SQLSTATE unique_violation.
 DUPLICATE = "23505"
+T = TypeVar("T")
+CONNECT_SECONDS = 10
+READERS_MAX = 8
+READ_ATTEMPTS_MAX = 3
+PAUSE_SECONDS = 0.1
+CLOSING_PAUSE_SECONDS = 0.05
+DEFAULTS: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "refold",
+    "client_encoding": "utf8",
+}
+ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
 @contextmanager
@@ -88,20 +100,6 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
             return error
         case state:
             return StorageError(f"{where} failed ({first_line(error)}, SQLSTATE {state}): ask who runs it")
-
-
-T = TypeVar("T")
-CONNECT_SECONDS = 10
-READERS_MAX = 8
-READ_ATTEMPTS_MAX = 3
-PAUSE_SECONDS = 0.1
-CLOSING_PAUSE_SECONDS = 0.05
-DEFAULTS: dict[str, Any] = {
-    "connect_timeout": CONNECT_SECONDS,
-    "application_name": "refold",
-    "client_encoding": "utf8",
-}
-ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
 class _Seat:

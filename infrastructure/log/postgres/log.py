@@ -59,6 +59,10 @@ KEY_ROWS = """
     FROM idempotency AS i LEFT JOIN stream AS s ON s.slice = i.slice AND s.key = i.stream
     WHERE (i.slice, i.stream, i.key) > ($1, $2, $3) ORDER BY i.slice, i.stream, i.key LIMIT 10000
 """
+POLL_SECONDS = 0.02
+T = TypeVar("T")
+# A look at all slices takes the server some milliseconds if there are many: it shall rest most of the time.
+REST_FACTOR = 4
 
 
 def stream_ids(database: PostgresDatabase, prefix: str) -> list[str]:
@@ -98,10 +102,6 @@ def damaged_texts(database: PostgresDatabase, compression: Compression) -> Itera
         place = (rows[-1][0], rows[-1][1])
 
 
-POLL_SECONDS = 0.02
-T = TypeVar("T")
-# A look at all slices takes the server some milliseconds if there are many: it shall rest most of the time.
-REST_FACTOR = 4
 Batch = Sequence[NewEvents]
 LogTicket = Ticket[Batch, list[Receipt]]
 

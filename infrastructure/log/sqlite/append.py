@@ -37,6 +37,8 @@ _END = "SELECT digest FROM {p}event ORDER BY position DESC LIMIT 1"
 Row = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
 # The id and the slice of a stream.
 NewStream = tuple[str, int]
+ONE_SEQUENCE = -1
+HEADS_MAX = 10_000
 
 
 class Inserter:
@@ -116,8 +118,6 @@ def _add_behind(prefix: str, count: int) -> str:
     return f"INSERT INTO {prefix}event VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 
 
-ONE_SEQUENCE = -1
-HEADS_MAX = 10_000
 Answer = Appended | ConcurrencyError
 
 

@@ -35,42 +35,6 @@ from .blocks import (
 )
 
 Column = Literal["position", "recorded_at"]
-
-
-def version_at(
-    connection: sqlite3.Connection, stream: tuple[int, str], head: int, column: Column, bound: int
-) -> tuple[int, int]:
-    """
-    Return the last version of a stream, given by its key and id, whose `column` is not above `bound`; 0 if there is
-    none.
-
-    The second value is 0 if the version is exact. In a block only the first event of each part is compared. Then the
-    first value is the last version of that part, and the second value is the first version of the part: the caller must
-    search from there.
-
-    Raises:
-        DamagedError: a version is missing.
-    """
-    key, name = stream
-    row = f"SELECT {column} FROM event WHERE stream = ? AND version = ?"
-    part = (
-        f"SELECT first_{column}, first_version FROM part WHERE stream = ? AND last_version >= ?"
-        " ORDER BY last_version LIMIT 1"
-    )
-
-    def place(version: int) -> int:
-        wanted = (key, version)
-        found = connection.execute(row, wanted).fetchone() or connection.execute(part, wanted).fetchone()
-        if found is None:
-            raise DamagedError(f"event {name}@{version}", "it is missing")
-        return int(found[0])
-
-    version = bisect.bisect_right(range(1, head + 1), bound, key=place)
-    if not version or connection.execute(row, (key, version)).fetchone():
-        return version, 0
-    return version, int(connection.execute(part, (key, version)).fetchone()[1])
-
-
 VERSION_MAX = 1 << 62
 KNOWN_KEY = "SELECT first_version, last_version FROM idempotency WHERE stream = ? AND key = ?"
 BLOCK_COLUMNS = "block.key, segment, checksum, digests, body"
@@ -114,7 +78,6 @@ ROWS_OF_PARTITION = (
     "SELECT stream, version, position, recorded_at, meta, payload, digest FROM event"
     f" JOIN stream ON stream.key = event.stream WHERE position BETWEEN ? AND ? AND {IN_PARTITION} ORDER BY position"
 )
-_place = attrgetter("position.number")
 DIGEST_OF_ROW = "SELECT digest FROM event WHERE stream = ? AND version = ?"
 DIGEST_IN_BLOCK = (
     "SELECT substr(digests, 32 * (start + ? - first_version) + 1, 32) FROM part JOIN block"
@@ -129,8 +92,47 @@ DIGESTS_IN_BLOCKS = (
     " FROM (SELECT key AS place, json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS version"
     " FROM json_each(?)) AS wanted ORDER BY wanted.place"
 )
-Row = tuple[int, int, int, bytes | None, bytes, bytes]
 T = TypeVar("T")
+INDEX_OF_BLOCKS = "CREATE INDEX IF NOT EXISTS part_block ON part (block)"
+WINDOW_MAX = 1 << 14
+
+
+def version_at(
+    connection: sqlite3.Connection, stream: tuple[int, str], head: int, column: Column, bound: int
+) -> tuple[int, int]:
+    """
+    Return the last version of a stream, given by its key and id, whose `column` is not above `bound`; 0 if there is
+    none.
+
+    The second value is 0 if the version is exact. In a block only the first event of each part is compared. Then the
+    first value is the last version of that part, and the second value is the first version of the part: the caller must
+    search from there.
+
+    Raises:
+        DamagedError: a version is missing.
+    """
+    key, name = stream
+    row = f"SELECT {column} FROM event WHERE stream = ? AND version = ?"
+    part = (
+        f"SELECT first_{column}, first_version FROM part WHERE stream = ? AND last_version >= ?"
+        " ORDER BY last_version LIMIT 1"
+    )
+
+    def place(version: int) -> int:
+        wanted = (key, version)
+        found = connection.execute(row, wanted).fetchone() or connection.execute(part, wanted).fetchone()
+        if found is None:
+            raise DamagedError(f"event {name}@{version}", "it is missing")
+        return int(found[0])
+
+    version = bisect.bisect_right(range(1, head + 1), bound, key=place)
+    if not version or connection.execute(row, (key, version)).fetchone():
+        return version, 0
+    return version, int(connection.execute(part, (key, version)).fetchone()[1])
+
+
+_place = attrgetter("position.number")
+Row = tuple[int, int, int, bytes | None, bytes, bytes]
 BlockOpener = Callable[[sqlite3.Connection, Block, slice, Place], list[T]]
 RowOpener = Callable[[sqlite3.Connection, str, Row, bytes], T]
 
@@ -455,8 +457,6 @@ class Present:
         return [stored_digest(self._connection, stream, version) for stream, version in places]
 
 
-INDEX_OF_BLOCKS = "CREATE INDEX IF NOT EXISTS part_block ON part (block)"
-WINDOW_MAX = 1 << 14
 ReadBetween = Callable[[Partition, int, int], list[RecordedEvent]]
 
 

@@ -67,10 +67,10 @@ class Inserter:
         """Insert rows in their own transaction if the log still ends at `last`; return whether it does."""
         if len(rows) > ROWS_IN_ONE_MAX:
             return self._add_many_behind(connection, last, rows)
-        values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
+        values = rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
         try:
             # One statement is its own transaction: all of its rows, or none.
-            connection.execute(self._add_behind[len(rows)], (*values, last))
+            connection.execute(self._add_behind[len(rows)], (values[0], last, *values[1:]))
         except sqlite3.IntegrityError:
             return False
         return True
@@ -107,14 +107,13 @@ class Inserter:
 
 def _add_behind(prefix: str, count: int) -> str:
     """
-    Return the INSERT of `count` rows that fails if the log does not end at the digest in its last parameter.
+    Return the INSERT of `count` rows that fails if the log does not end at the digest in its second parameter.
 
     In that case the stream of the first row is NULL, which is refused, and no row is added.
     """
-    last = len(COLUMNS) * count + 1
-    rows = [[f"?{len(COLUMNS) * row + place}" for place in range(1, len(COLUMNS) + 1)] for row in range(count)]
+    rows = [["?"] * len(COLUMNS) for _ in range(count)]
     if rows:
-        rows[0][1] = f"iif(({_END.format(p=prefix)}) = ?{last}, {rows[0][1]}, NULL)"
+        rows[0][1] = f"iif(({_END.format(p=prefix)}) = ?, ?, NULL)"
     return f"INSERT INTO {prefix}event VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 
 

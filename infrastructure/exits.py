@@ -15,6 +15,7 @@ import warnings
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
+from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.locks import renew_in_child
 from ..domain.context.journal import Journal
 from ..domain.errors import ConcurrencyError, IdempotencyError, RefoldError, StorageError
@@ -64,9 +65,15 @@ class _Exit:
         self._lost = 0
         # A disk or a server may not answer, and threads that wait for it cannot be interrupted.
         thread = threading.Thread(target=self._flush, args=(journals,), name="refold-exit", daemon=True)
-        thread.start()
         try:
-            thread.join(EXIT_SECONDS_MAX)
+            try:
+                thread.start()
+            except RuntimeError:
+                # No thread starts at the end of a program since Python 3.12. The writing thread runs already, so this
+                # one waits for it, as long as it may.
+                self._flush(journals, REAL_SYSTEM.monotonic() + EXIT_SECONDS_MAX)
+            else:
+                thread.join(EXIT_SECONDS_MAX)
         finally:
             lost = self._lost + sum(journal.queued for journal in self._journals())
             if lost and sys.stderr is not None:
@@ -75,11 +82,14 @@ class _Exit:
     def _journals(self) -> list[Journal[Any]]:
         return [journal for queues in list(self._queues.values()) for journal in list(queues)]
 
-    def _flush(self, journals: list[Journal[Any]]) -> None:
+    def _flush(self, journals: list[Journal[Any]], deadline: float | None = None) -> None:
         for journal in journals:
             queued = journal.queued
             try:
-                journal.flush()
+                journal.flush(None if deadline is None else max(0.0, deadline - REAL_SYSTEM.monotonic()))
+            except TimeoutError:
+                # Its events are still queued, and are counted so.
+                continue
             except RefoldError as error:
                 self._lost += len(getattr(error, "refused", ())) or queued
 

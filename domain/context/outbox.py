@@ -82,11 +82,16 @@ class Outbox:
         self._waiting.append(new)
         self._send_next()
 
-    def wait(self) -> None:
-        """Wait until no batch is on its way; `settlement` then has the result."""
+    def wait(self, seconds: float | None = None) -> None:
+        """
+        Wait until no batch is on its way; `settlement` then has the result.
+
+        Raises:
+            TimeoutError: a batch took longer than `seconds`.
+        """
         while (pending := self._send_next()) is not None:
             # Wait without the lock, since the thread that settles the batch takes it.
-            pending.exception()
+            pending.exception(seconds)
             self._settle(pending)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 
 from ...domain.concurrency.locks import News, locked, renew_in_child
@@ -86,7 +87,9 @@ class BackgroundWork:
     def _start(self) -> None:
         if (self._thread is None or not self._thread.is_alive()) and not self._closing:
             self._thread = threading.Thread(target=self._run, name="refold-housekeeping", daemon=True)
-            self._thread.start()
+            # No thread starts at the end of a program since Python 3.12: the next process does the work.
+            with suppress(RuntimeError):
+                self._thread.start()
 
     def _run(self) -> None:
         seen = 0

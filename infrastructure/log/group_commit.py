@@ -243,13 +243,22 @@ class GroupCommitter(Generic[Request, Result]):
 
     def _wake_thread(self) -> None:
         self._work.put(None)
-        if self._thread is None or not self._thread.is_alive():
+        if not self._is_running():
             locked(self._starting, self._start_thread)
+            # A caller that has the turn serves the whole queue itself.
+            if not self._is_running() and not self._turn.locked():
+                locked(self._turn, self._serve_all)
+                self._hand_on()
+
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _start_thread(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
+        if not self._is_running():
             self._thread = threading.Thread(target=self._run, name="refold-writer", daemon=True)
-            self._thread.start()
+            # No thread starts at the end of a program since Python 3.12: then its callers commit.
+            with suppress(RuntimeError):
+                self._thread.start()
 
     def _run(self) -> None:
         # If something ends this thread, it is started again: a caller that waits for its request checks whether it

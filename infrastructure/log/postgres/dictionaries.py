@@ -83,7 +83,9 @@ class Dictionaries:
         self._events += events
         if self._events >= DICTIONARY_EVENTS and not self.compression.newest and self._thread is None:
             self._thread = threading.Thread(target=self._train, args=(samples,), name="refold-dictionary", daemon=True)
-            self._thread.start()
+            # No thread starts at the end of a program since Python 3.12: the next process trains.
+            with suppress(RuntimeError):
+                self._thread.start()
 
     def close(self) -> None:
         """Wait for the training to end."""

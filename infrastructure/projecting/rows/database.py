@@ -7,6 +7,7 @@ and runs transactions.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,31 +31,32 @@ from ..store import (
     twice_made,
 )
 
-# The names in braces differ between databases and between projections.
+# The names in braces differ between databases and between projections. Placeholders are in the order of their numbers,
+# each once, since SQLite gets them without numbers: Python 3.12.0 to 3.12.3 warn of numbered ones.
 SELECT = "SELECT {columns} FROM {table} WHERE {scope}"
 ALL_ROWS = SELECT + "TRUE ORDER BY key"
 ROWS_OF_KEYS = SELECT + "key IN ({marks})"
 ROWS_UNDER = SELECT + "key >= $1 AND key < $2 ORDER BY key"
-PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT $2"
+PAGE = SELECT + "key > $1{conditions} ORDER BY key LIMIT {limit}"
 COUNT = "SELECT count(*) FROM {table} WHERE {scope}TRUE"
 PUT_ROW = "INSERT INTO {table} ({key}{names}) VALUES ({first}{marks}) ON CONFLICT ({key}key) DO UPDATE SET {changes}"
 CHECKPOINT = "SELECT moment FROM checkpoint WHERE {scope}projection = $1 AND version = {version}"
 LOCKED_CHECKPOINT = CHECKPOINT + "{lock}"
 ADD_CHECKPOINT = "{add} INTO checkpoint VALUES ({first}$1, {version}, $2)"
-SET_CHECKPOINT = "UPDATE checkpoint SET moment = $2 WHERE {scope}projection = $1 AND version = {version}"
-RENAME_CHECKPOINT = "UPDATE checkpoint SET projection = $2 WHERE {scope}projection = $1 AND version = {version}"
+SET_CHECKPOINT = "UPDATE checkpoint SET moment = $1 WHERE {scope}projection = $2 AND version = {version}"
+RENAME_CHECKPOINT = "UPDATE checkpoint SET projection = $1 WHERE {scope}projection = $2 AND version = {version}"
 DELETE_CHECKPOINT = "DELETE FROM checkpoint WHERE {scope}projection = $1{own_version}"
 NOTE = "SELECT value FROM note WHERE {scope}name = $1"
 NOTES = "SELECT name, value FROM note WHERE {scope}name >= $1 AND name < $2 ORDER BY name"
 PUT_NOTE = "INSERT INTO note VALUES ({first}$1, $2) ON CONFLICT ({key}name) DO UPDATE SET value = excluded.value"
 DELETE_NOTE = "DELETE FROM note WHERE {scope}name = $1"
-RENAME_NOTE = "UPDATE note SET name = $2 WHERE {scope}name = $1"
+RENAME_NOTE = "UPDATE note SET name = $1 WHERE {scope}name = $2"
 
 Values = Sequence[Any]
 
 
 class Statement(NamedTuple):
-    """A statement with numbered placeholders, and its values."""
+    """A statement, and the values of its placeholders in order."""
 
     sql: str
     values: Values = ()
@@ -124,14 +126,15 @@ def _text(
     row: type[msgspec.Struct] = msgspec.Struct,
 ) -> str:
     pieces = {piece: getattr(dialect, piece) for piece in ("scope", "first", "key", "add", "lock")}
-    return sql.format(
+    text = sql.format(
         table=dialect.table_of(name, version),
         columns=_quoted(row.__struct_fields__),
         version=version,
         own_version=f" AND version = {version}" if dialect.keeps_versions else "",
         **pieces,
         **dict(more),
-    ).replace("$", dialect.mark)
+    )
+    return text if dialect.mark == "$" else re.sub(r"\$[0-9]+", dialect.mark, text)
 
 
 def columns(projection: Projection, of: str = "") -> str:
@@ -253,9 +256,10 @@ class DatabaseProjectionStore(ProjectionStore):
         self, projection: Projection, *, after: str, limit: int, where: Mapping[str, str | int] | None = None
     ) -> list[Any]:
         given = where or {}
-        conditions = "".join(f' AND "{name}" = ${number}' for number, name in enumerate(given, 3))
-        values = (after, limit, *given.values())
-        return self._asked(projection, self.sql.statement(PAGE, *values, of=projection, conditions=conditions))
+        conditions = "".join(f' AND "{name}" = ${number}' for number, name in enumerate(given, 2))
+        values = (after, *given.values(), limit)
+        more = {"conditions": conditions, "limit": f"${len(values)}"}
+        return self._asked(projection, self.sql.statement(PAGE, *values, of=projection, **more))
 
     def _asked(self, projection: Projection, *statements: Statement) -> list[Any]:
         return self._rows(projection, chain.from_iterable(self._ask(projection, *statements)))
@@ -294,8 +298,10 @@ class DatabaseProjectionStore(ProjectionStore):
             if before == BEGINNING and make:
                 transaction.ask(*make)
             transaction.put(self.sql.put_row(projection), rows.values())
-            sql = SET_CHECKPOINT if locked[0] else ADD_CHECKPOINT
-            return [self.sql.statement(sql, projection.name, str(after), of=projection), *noted]
+            sql, values = ADD_CHECKPOINT, [projection.name, str(after)]
+            if locked[0]:
+                sql, values = SET_CHECKPOINT, [str(after), projection.name]
+            return [self.sql.statement(sql, *values, of=projection), *noted]
 
         return self._transact(save) is not None
 
@@ -323,8 +329,8 @@ class DatabaseProjectionStore(ProjectionStore):
             return [
                 *self._drops(projection),
                 *self._rename_table(shadow, projection),
-                self.sql.statement(RENAME_CHECKPOINT, shadow.name, projection.name, of=shadow),
-                self.sql.statement(RENAME_NOTE, aside_note(shadow), aside_note(projection)),
+                self.sql.statement(RENAME_CHECKPOINT, projection.name, shadow.name, of=shadow),
+                self.sql.statement(RENAME_NOTE, aside_note(projection), aside_note(shadow)),
             ]
 
         return self._transact(replace) is not None

@@ -63,21 +63,24 @@ class _Exit:
         if not journals:
             return
         self._lost = 0
-        # A disk or a server may not answer, and threads that wait for it cannot be interrupted.
-        thread = threading.Thread(target=self._flush, args=(journals,), name="refold-exit", daemon=True)
         try:
-            try:
-                thread.start()
-            except RuntimeError:
-                # No thread starts at the end of a program since Python 3.12. The writing thread runs already, so this
-                # one waits for it, as long as it may.
-                self._flush(journals, REAL_SYSTEM.monotonic() + EXIT_SECONDS_MAX)
-            else:
-                thread.join(EXIT_SECONDS_MAX)
+            self._flush_in_time(journals)
         finally:
             lost = self._lost + sum(journal.queued for journal in self._journals())
             if lost and sys.stderr is not None:
                 print(f"refold: {lost:,} queued events are not recorded: close the store, or flush it", file=sys.stderr)
+
+    def _flush_in_time(self, journals: list[Journal[Any]]) -> None:
+        # A disk or a server may not answer, and threads that wait for it cannot be interrupted.
+        thread = threading.Thread(target=self._flush, args=(journals,), name="refold-exit", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # No thread starts at the end of a program since Python 3.12. The writing thread runs already, and this one
+            # waits for it until the deadline.
+            self._flush(journals, REAL_SYSTEM.monotonic() + EXIT_SECONDS_MAX)
+        else:
+            thread.join(EXIT_SECONDS_MAX)
 
     def _journals(self) -> list[Journal[Any]]:
         return [journal for queues in list(self._queues.values()) for journal in list(queues)]
@@ -86,7 +89,7 @@ class _Exit:
         for journal in journals:
             queued = journal.queued
             try:
-                journal.flush(None if deadline is None else max(0.0, deadline - REAL_SYSTEM.monotonic()))
+                journal.flush(deadline)
             except TimeoutError:
                 # Its events are still queued, and are counted so.
                 continue

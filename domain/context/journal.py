@@ -352,18 +352,18 @@ class Journal(View[S]):
         return Outcome(new.events)
 
     @synchronized
-    def flush(self, seconds: float | None = None) -> None:
+    def flush(self, deadline: float | None = None) -> None:
         """
-        Wait until all queued events are on disk, for at most `seconds` for each batch of them.
+        Wait until all queued events are on disk.
 
         Raises:
-            TimeoutError: a batch took longer; nothing is known of it yet.
+            TimeoutError: `deadline`, a time of `monotonic()`, passed first; the events are still queued.
             ConcurrencyError, IdempotencyError, StorageError: with `refused`, the events that were not recorded; the
                 view was reset to the state of the log.
         """
         if self not in self._unflushed:
             return
-        self._outbox.wait(seconds)
+        self._outbox.wait(deadline)
         settlement = self._outbox.settlement
         if settlement.failure is None and not settlement.replayed:
             self._unflushed.discard(self)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..clock import REAL_SYSTEM
 from ..concurrency.locks import synchronized
 from ..log.envelope import Event
 from ..log.ports import Log, NewEvents, Pending, Receipt
@@ -82,16 +83,16 @@ class Outbox:
         self._waiting.append(new)
         self._send_next()
 
-    def wait(self, seconds: float | None = None) -> None:
+    def wait(self, deadline: float | None = None) -> None:
         """
         Wait until no batch is on its way; `settlement` then has the result.
 
         Raises:
-            TimeoutError: a batch took longer than `seconds`.
+            TimeoutError: `deadline`, a time of `monotonic()`, passed first.
         """
         while (pending := self._send_next()) is not None:
             # Wait without the lock, since the thread that settles the batch takes it.
-            pending.exception(seconds)
+            pending.exception(None if deadline is None else max(0.0, deadline - REAL_SYSTEM.monotonic()))
             self._settle(pending)
 
     @property

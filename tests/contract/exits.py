@@ -1,6 +1,8 @@
 """The contract of a store that is left without being closed: each way to end a program, and what it keeps."""
 
 import subprocess
+import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,6 +48,18 @@ class ExitsContract:
         said = leave(how, store.place, "enqueue")
 
         assert said == f"refold: {lost} queued events are not recorded: close the store, or flush it\n"
+
+    def test_no_thread_starts(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As at the end of a program since Python 3.12: whoever queues events commits them."""
+        with refold.open(store.place, durability="enqueue") as kept:
+            chat = kept.chat("c0")
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't create new thread")))
+                for number in range(EACH):
+                    chat.add_message("user", str(number))
+                kept.flush()
+
+            assert [str(event.version) for event in kept.log.read("chat:c0")] == [str(n + 1) for n in range(EACH + 1)]
 
     def test_a_child_says_nothing(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """The queue is its parent's, and so is the store, which is closed there."""

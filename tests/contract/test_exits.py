@@ -9,12 +9,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.concurrency.promises import Promise
+from refold.domain.context import outbox
 from refold.domain.log.memory_log import MemoryLog
+from refold.domain.log.ports import Receipt
 from refold.infrastructure import exits
 from refold.infrastructure.exits import _Exit, warn_of_unclosed
 
@@ -121,6 +125,50 @@ def test_a_disk_that_does_not_answer(
     while waiting.is_alive():
         log.land()
     assert capsys.readouterr().err == (LOST.format(4) if has_stderr else "")
+
+
+def test_no_thread_starts(end: _Exit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the end of a program since Python 3.12: this thread flushes, and all batches together have one bound."""
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    log = MemoryLog()
+    kept = queued(log, 3)
+    queues = {kept._journal}
+    end.add(queues)
+    end.flush()
+    assert not kept._journal.unflushed
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setattr(exits, "EXIT_SECONDS_MAX", 0.05)
+    late = queued(LateLog(), 4)
+    queues.add(late._journal)
+    end.flush()
+    assert capsys.readouterr().err == LOST.format(4)
+
+
+def test_all_batches_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that is sent after another one is waited for as long as is left, not as long again."""
+    clock, granted = [100.0], []
+
+    class Landing(Promise[list[Receipt]]):
+        def exception(self, timeout: float | None = None) -> BaseException | None:
+            if not self.done():
+                granted.append(timeout)
+                clock[0] += 6
+                log.land()
+            return super().exception(timeout)
+
+    log = LateLog(Landing)
+    chat = queued(log, 4)
+    monkeypatch.setattr(outbox, "REAL_SYSTEM", SimpleNamespace(monotonic=lambda: clock[0]))
+    chat._journal.flush(110.0)
+
+    assert granted == [10, 4]
+    assert not chat._journal.unflushed
+
+
+def no_thread(_: threading.Thread) -> None:
+    """Refuse as Python does at the end of a program since 3.12."""
+    raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
 def test_a_worker_of_multiprocessing(end: _Exit, monkeypatch: pytest.MonkeyPatch) -> None:

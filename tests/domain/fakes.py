@@ -49,16 +49,21 @@ class SlowLog(MemoryLog):
 
 
 class LateLog(MemoryLog):
-    """A log that keeps what is not waited for until `land()` or an append that is waited for, as a disk may."""
+    """
+    A log that keeps what is not waited for until `land()` or an append that is waited for, as a disk may.
 
-    def __init__(self) -> None:
+    `promise` makes the results.
+    """
+
+    def __init__(self, promise: Callable[[], Promise[list[Receipt]]] = Promise) -> None:
         super().__init__()
+        self._promise = promise
         self._queue: list[tuple[list[NewEvents], Promise[list[Receipt]]]] = []
         self._landing = threading.Lock()
 
     def append(self, batch: Sequence[NewEvents], *, wait: bool = True) -> Pending[list[Receipt]]:
         """Queue the batch; one that is waited for lands at once, with all before it."""
-        future = Promise[list[Receipt]]()
+        future = self._promise()
         self._queue.append((list(batch), future))
         if wait:
             self.land()

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..domain.canonical import canonical_json
 from ..domain.clock import REAL_SYSTEM
@@ -25,8 +25,10 @@ from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position
+from ..domain.trajectory.identity import run_id_of
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.contract import Projection
+from ..projections.entries import ENTRIES
 from ..projections.lineage import LINEAGE, LineageRow
 from ..projections.rollup import ROLLUP, RollupRow
 from ..projections.search import SearchHit
@@ -41,7 +43,7 @@ from .projecting.runner import ProjectionRunner
 from .projecting.shadow import Progress, Stop
 from .projecting.status import ProjectionStatus, status_of
 from .projecting.store import ProjectionStore
-from .queries.at import LogEnd
+from .queries.at import ContextDifference, LogEnd, StoreAt, cut_at, store_difference
 from .subscription import Cursor, Subscription, wanted
 from .times import day_named
 
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from ..domain.window.window import AdmissionPolicy, AgentContext, ContextWindow
     from .projecting.rebuild import RebuildReport
     from .projecting.worker import ProjectionWorker, WorkingThread
-    from .queries.at import ContextDifference, StoreAt
     from .queries.audit import (
         AuditEntry,
         Transition,
@@ -374,8 +375,6 @@ class Store:
                 here.
             ConcurrencyError: there is a context with this id.
         """
-        from ..domain.trajectory.run import Run
-
         kind = context.stream_kind
         if not context.is_detached:
             raise InvalidInputError(f"{kind} context {context.id!r} is kept in a store already: fork or branch it")
@@ -385,8 +384,8 @@ class Store:
             missing_streams(self.log, context.adopted_events(place.stream, root=place.root), place.stream)
         ).result()
         context.attach(self.log, place, self._durability, self._unflushed)
-        if isinstance(context, Run):
-            self._runs.keep(context)
+        if kind == "run":
+            self._runs.keep(cast("Any", context))
         return context
 
     aadopt = awaited(adopt)
@@ -466,7 +465,6 @@ class Store:
             InvalidInputError: it is none of these; a version belongs to one context.
             NotFoundError: no moment has this name.
         """
-        from .queries.at import StoreAt, cut_at
 
         self.flush()
         return StoreAt(self, cut_at(moment, self._moments, self._end))
@@ -480,7 +478,6 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
         """
-        from .queries.at import store_difference
 
         return store_difference(self.at(before), self.at(self.log.now() if after is None else after))
 
@@ -491,7 +488,6 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `at`.
         """
-        from .queries.at import cut_at
         from .queries.what_if import WhatIf
 
         self.flush()
@@ -506,7 +502,6 @@ class Store:
             InvalidInputError: the name is invalid, or the moment is a time: name a position.
             NotFoundError: `moment` is a name that no moment has.
         """
-        from .queries.at import cut_at
 
         self.flush()
         cut = self._end.now() if moment is None else cut_at(moment, self._moments, self._end)
@@ -586,7 +581,6 @@ class Store:
             NotFoundError: there is no such queue or pool, or no such version or name.
             InvalidInputError: both a queue and a pool match, or `at` is none of these.
         """
-        from ..projections.entries import ENTRIES
         from .queries.entries import entry_stays, version_meant
         from .queries.intervals import holds
 
@@ -723,7 +717,6 @@ class Store:
     awhy_gone = awaited(why_gone)
 
     def _changes(self, stream: str) -> list[AuditEntry]:
-        from ..domain.trajectory.identity import run_id_of
         from .queries.audit import config_changes, context_changes, run_changes
         from .queries.intervals import intervals
 

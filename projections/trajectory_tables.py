@@ -30,9 +30,9 @@ from ..domain.trajectory.events import (
     PointersMoved,
     PortraitWritten,
     QueryRegistered,
+    type_of,
 )
 from ..domain.trajectory.nodes import DESCRIPTION, NODE_TYPES, own_fields
-from ..domain.trajectory.state import type_of
 from .contract import Projection
 from .rows import digest_of, run_of, vertex_key
 

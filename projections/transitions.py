@@ -22,10 +22,10 @@ from ..domain.trajectory.events import (
     NodeRemoved,
     PortraitWritten,
     QueryRegistered,
+    made_at,
+    type_of,
 )
-from ..domain.trajectory.history import made_at
 from ..domain.trajectory.nodes import DESCRIPTION
-from ..domain.trajectory.state import type_of
 from .rows import digest_of, envelope_columns, run_of, runs_prefix, vertex_key
 
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict
 
 import refold
+from tests.support.effort import IS_DEEP
 from tests.support.postgres import MissingServerError, Server, running_server
 
-IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 # How much is drawn where the test does not say: what every change waits for, and what scripts/soak takes its time for.
 settings.register_profile(
     "ci",

@@ -43,9 +43,9 @@ from .events import (
     StepReturned,
     StepsCleared,
     StepTaken,
+    type_of,
 )
 from .nodes import DESCRIPTION, node_name
-from .state import type_of
 
 
 def describe(event: RunEvent) -> Change:

@@ -15,10 +15,15 @@ import msgspec
 from ..canonical import parse_json
 from ..errors import InvalidInputError
 from ..log.admission import Json, JsonObject, VersionName, VersionNumber, one_of
+from ..log.envelope import RecordedEvent
 from ..spans import Ref, Segment
 from .nodes import NODE_TYPES, require_fields
 
-QUEUE = one_of("pre", "todo", "post")
+QUEUES = ("pre", "todo", "post")
+QUEUE = one_of(*QUEUES)
+# The type of the node of a question, which its event leaves out.
+QUERY = "Query"
+MICROSECONDS = 1_000_000
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
@@ -46,7 +51,7 @@ class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
 
     def require_admissible(self) -> None:
         """Raise InvalidInputError where a required field is missing."""
-        require_fields(self.type if isinstance(self, NodeRegistered) else "Query", parse_json(self.fields) or {})
+        require_fields(type_of(self), parse_json(self.fields) or {})
 
 
 class QueryRegistered(NodeEvent, frozen=True, kw_only=True, gc=False, tag="run.query_registered.v1"):
@@ -213,7 +218,6 @@ class RunClosed(_Event, frozen=True, kw_only=True, gc=False, tag="run.closed.v1"
     reason: str | None = None
 
 
-NODE_EVENTS = (QueryRegistered, NodeRegistered)
 RunEvent = (
     RunOpened
     | QueryRegistered
@@ -236,3 +240,15 @@ RunEvent = (
     | RunNamed
     | RunClosed
 )
+
+
+def type_of(event: NodeEvent) -> str:
+    """Return the type of the node that an event registered."""
+    return event.type if isinstance(event, NodeRegistered) else QUERY
+
+
+def made_at(recorded: RecordedEvent) -> float:
+    """Return when an event was made, in seconds since 1970; for an import this is before its recording."""
+    event = recorded.event
+    given = event.created_at if isinstance(event, NodeEvent) else getattr(event, "made_at", None)
+    return recorded.recorded_at / MICROSECONDS if given is None else float(given)

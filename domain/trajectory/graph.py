@@ -17,7 +17,7 @@ import msgspec
 from ..canonical import parse_json
 from ..frozen import FrozenDict, freeze
 from ..spans import OWN, Ref
-from .events import NodeEvent, NodeRegistered
+from .events import NodeEvent, NodeRegistered, type_of
 from .identity import RunId
 from .nodes import (
     DESCRIPTION,
@@ -29,7 +29,7 @@ from .nodes import (
     own_fields,
     parse_node_name,
 )
-from .state import Change, Edge, Edges, RunState, Vertex, leaves_of, row_of, type_of
+from .state import Change, Edge, Edges, RunState, Vertex, leaves_of, row_of
 from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, reached
 
 BRIDGE = "continues_to"

@@ -18,12 +18,11 @@ from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from ..positions import Position
 from ..spans import Ref
-from .events import NodeChanged, NodeEvent, NodeRemoved, PortraitWritten
+from .events import NodeChanged, NodeEvent, NodeRemoved, PortraitWritten, made_at
 from .graph import RunGraph
 from .nodes import DATA, DESCRIPTION, NodeNotFoundError
 from .trajectory import Trajectory, TrajectoryEdge
 
-MICROSECONDS = 1_000_000
 T = TypeVar("T")
 
 
@@ -127,13 +126,6 @@ def numbered_version(versions: Sequence[NodeVersion], name: str, number: int) ->
     if found.kind == "removed":
         raise NodeNotFoundError(f"{name} was removed by its version {found.version}: look at the one before")
     return found
-
-
-def made_at(recorded: RecordedEvent) -> float:
-    """Return when an event was made, in seconds since 1970; for an import this is before its recording."""
-    event = recorded.event
-    given = event.created_at if isinstance(event, NodeEvent) else getattr(event, "made_at", None)
-    return recorded.recorded_at / MICROSECONDS if given is None else float(given)
 
 
 def _places(graph: RunGraph, vertex: Ref, stream: str) -> list[_Place]:

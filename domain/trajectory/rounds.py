@@ -22,13 +22,11 @@ from ..errors import DecisionRefusedError, InvalidInputError
 from ..log.envelope import RecordedEvent, acting
 from ..spans import Ref
 from .commands import AddEdge, ImportNode, ModifyNode, MovePointers, WritePortrait
-from .events import PortraitWritten
+from .events import QUERY, PortraitWritten, made_at
 from .graph import RunGraph
-from .history import made_at
 from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, require_fields
 from .rules import stored_fields
 from .run import Run
-from .state import QUERY
 from .trajectory import TrajectoryEdge
 
 # The name of the version at which a run had exactly the imported content.
@@ -83,7 +81,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def initial(self) -> str | None:
         """The name of the round's query."""
-        return next((node.name for node in self.nodes if node.type == "Query"), None)
+        return next((node.name for node in self.nodes if node.type == QUERY), None)
 
 
 def names_in_round(nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -244,7 +242,7 @@ def _require_names(record: RoundRecord) -> None:
                 f"it holds {node.name!r} where {name!r} would come: of several nodes of a name the newest comes last, "
                 "without a number"
             )
-    queries = [node.name for node in record.nodes if node.type == "Query"]
+    queries = [node.name for node in record.nodes if node.type == QUERY]
     if len(queries) > 1:
         raise InvalidInputError(f"it holds {len(queries)} queries, {', '.join(queries)}: a round has one")
 

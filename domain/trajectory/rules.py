@@ -36,6 +36,8 @@ from .commands import (
     WritePortrait,
 )
 from .events import (
+    QUERY,
+    QUEUES,
     AttributeChange,
     EdgeAdded,
     MessageRecorded,
@@ -69,7 +71,7 @@ from .nodes import (
     own_fields,
     require_fields,
 )
-from .state import EMPTY, QUERY, QUEUES, RestoredRounds, RunState, complete, fold, recorded_event
+from .state import EMPTY, RestoredRounds, RunState, complete, fold, recorded_event
 
 # Commands that a closed run refuses; present nodes can still be changed, described and removed.
 NEEDS_OPEN = frozenset(

@@ -46,12 +46,14 @@ from .commands import (
 )
 from .descriptions import PortraitTasks, Semaphore, in_daemon_thread
 from .events import (
+    QUEUES,
     NodeEvent,
     PortraitRequested,
     RoundsRestored,
     StepQueued,
     StepRefused,
     StepTaken,
+    type_of,
 )
 from .graph import RunGraph, trajectory_of, typed_node
 from .history import (
@@ -67,7 +69,7 @@ from .identity import RunId, flushed_end, is_run_id, run_id_of
 from .nodes import DATA, BaseIR, RunStateError, node_name
 from .prompts import Asking, Portrayer, asking_of, portrait_question
 from .rules import is_undescribed, require_queue
-from .state import QUEUES, Edge, RunState, past_rounds, type_of
+from .state import Edge, RunState, past_rounds
 from .trajectory import Trajectory
 
 logger = logging.getLogger("refold.trajectory")

@@ -20,6 +20,7 @@ from ..named_events import Seen
 from ..ordered_map import OrderedMap, draft_of, settled
 from ..spans import Ref, Segment
 from .events import (
+    QUERY,
     AttributeChange,
     EdgeAdded,
     MessageRecorded,
@@ -47,8 +48,6 @@ from .events import (
 from .nodes import DESCRIPTION, node_name
 
 T = TypeVar("T")
-QUERY = "Query"
-QUEUES = ("pre", "todo", "post")
 # A linked list, the newest in front, so adding costs the same for any length. It consists of plain tuples: Python frees
 # a long chain of tuples without a stack overflow, and the collector soon stops looking at them.
 Row = tuple[T, "Row[T] | None"]
@@ -95,11 +94,6 @@ class Vertex(msgspec.Struct, frozen=True, gc=False):
     name: str
     number: int
     before: int
-
-
-def type_of(event: NodeEvent) -> str:
-    """Return the type of the node that an event registered."""
-    return event.type if isinstance(event, NodeRegistered) else QUERY
 
 
 class Steps(msgspec.Struct, frozen=True):

@@ -15,18 +15,16 @@ from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import DATA, parse_node_name
 from ..log.codec import tag_of
-from ..plain_data import plain_item
-from ..queries.audit import AuditEntry, context_changes, of_attribute, of_item, run_changes
+from ..queries.audit import AuditEntry, context_changes, of_attribute, of_item, plain_value, run_changes
 from ..queries.node_audit import is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..times import exact
 from .args import Reference, as_json, checked_text, database, optional_text, reading, summed_up
 from .args import reference as parse_reference
-from .containers import named_shape
 from .context_views import Seen, SeenRun, seen
 from .lines import print_events, said_by, summary_of
-from .render import cut, is_cut_short, json_text, one_line, print_json_list
+from .render import cut, is_cut_short, json_text, named_shape, one_line, print_json_list
 from .runs import runs_in
 
 PLACES_SHOWN_MAX = 10
@@ -185,8 +183,8 @@ def _shape(change: AuditEntry) -> dict[str, Any]:
         "type": tag_of(recorded.event),
         "item": _item_shape(change) if is_item else None,
         "attribute": change.attribute,
-        "old": _plain(change.old),
-        "new": _plain(change.new),
+        "old": plain_value(change.old),
+        "new": plain_value(change.new),
         "reason": change.reason,
     }
 
@@ -195,10 +193,6 @@ def _item_shape(change: AuditEntry) -> dict[str, Any]:
     if change.ref is None:
         return {"stream": None, "version": None, "id": change.name}
     return named_shape(change.ref, change.recorded.stream, change.name)
-
-
-def _plain(value: Any) -> Any:
-    return plain_item(value) if isinstance(value, Item) else value
 
 
 def _told(change: AuditEntry) -> str:

@@ -36,14 +36,15 @@ class Changed(Protocol):
         """Its present version."""
 
 
-def _texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the values of an argument or option that may be given several times."""
     return tuple(map(checked_text, values))
 
 
 def items(*, required: bool, metavar: str = "ITEM") -> Callable[[F], F]:
     """Return the decorator for the argument ITEM...: ids, or the places that `refold show` prints beside items."""
     shown = f"{metavar}..." if required else f"[{metavar}...]"
-    return click.argument("items", metavar=shown, nargs=-1, required=required, callback=_texts)
+    return click.argument("items", metavar=shown, nargs=-1, required=required, callback=texts)
 
 
 def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:

@@ -51,7 +51,7 @@ from .args import reference as parse_reference
 from .changes import PLACE, items, report
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
-from .render import one_line
+from .render import named_shape, one_line
 from .search import search_command
 
 NO_REASON = "evict"
@@ -156,12 +156,6 @@ def departures_of(container: Container[Any]) -> Departures:
     departures = Departures(container.stream)
     departures.go_on(complete(container.log, container.log.read_events(container.stream, until=container.version)))
     return departures
-
-
-def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
-    """Return the name of an item of the context `stream` for JSON: stream and version of its origin, and its id."""
-    full = full_ref(ref, stream)
-    return {"stream": full.stream, "version": full.version, "id": item_id}
 
 
 def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:

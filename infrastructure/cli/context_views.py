@@ -7,7 +7,7 @@ of their classes, and these belong to programs that the command line does not lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,12 +20,19 @@ from ...domain.ids import split_stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
+from ...domain.pool import state as containers
 from ...domain.spans import Ref
 from ...domain.totals import Totals
+from ...domain.trajectory.identity import run_id_of
 from ..queries.origins import Item, births, full_ref
 from ..store import Store
 from .args import Reference, stream_of
 from .render import Entry
+
+if TYPE_CHECKING:
+    from ...domain.memory import state as memories
+    from ...domain.trajectory.run import Run
+    from ...domain.window import state as windows
 
 LOOKED_BACK_FIRST = 64
 
@@ -63,12 +70,6 @@ class SeenChat:
         gone = items.edits.gone if items.edits else {}
         return list(zip(self._entries(items, list(gone)), gone.values(), strict=True))
 
-    def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
-        """Return items that the chat ever had, by origin."""
-        held = self.chat.recorded_items()
-        ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == self.stream else ref) for ref in refs}
-        return {ref: held.arena.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
-
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
         """Return items that the chat ever had, by their ids."""
         held = self.chat.recorded_items()
@@ -96,13 +97,6 @@ def _last_added(log: Log, stream: str, version: int, count: int) -> list[Recorde
         added[:0] = [recorded for recorded in events if isinstance(recorded.event, ITEM_EVENTS)]
         until, looked_back = after, looked_back * 2
     return added[-count:]
-
-
-if TYPE_CHECKING:
-    from ...domain.memory import state as memories
-    from ...domain.pool import state as containers
-    from ...domain.trajectory.run import Run
-    from ...domain.window import state as windows
 
 
 class Gone(NamedTuple):
@@ -145,11 +139,6 @@ class SeenFolded:
         gone = self._gone()
         return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
 
-    def items_at(self, refs: Sequence[Ref]) -> dict[Ref, Item]:
-        """Return items by origin."""
-        born = births(self.log, refs)
-        return {ref: born[ref].event for ref in refs}
-
     def _held(self) -> list[tuple[Ref, Item]]:
         """Return the items in order, each with its origin."""
         raise NotImplementedError
@@ -173,10 +162,7 @@ class SeenContainer(SeenFolded):
     @cached_property
     def state(self) -> containers.ContainerState:
         """The folded state."""
-        from ...domain.pool import state as containers
-        from ...domain.pool.state import complete as container_events
-
-        return containers.fold(containers.EMPTY, container_events(self.log, self._events()))
+        return containers.fold(containers.EMPTY, containers.complete(self.log, self._events()))
 
     @property
     def names(self) -> dict[str, int]:
@@ -197,11 +183,8 @@ class SeenContainer(SeenFolded):
         return [(held.ref, held.event) for held in self.state.items.values()]
 
     def _gone(self) -> list[Gone]:
-        from ...domain.pool.state import Departures
-        from ...domain.pool.state import complete as container_events
-
-        departures = Departures(self.stream)
-        departures.go_on(container_events(self.log, self._events()))
+        departures = containers.Departures(self.stream)
+        departures.go_on(containers.complete(self.log, self._events()))
         return [Gone(ref, one.held.event, one) for ref, one in departures.gone().items()]
 
 
@@ -323,9 +306,6 @@ class Seen(View, Protocol):
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left and are not back, the first to leave first, each with how it left."""
 
-    def items_at(self, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
-        """Return items that the context ever had, by origin."""
-
 
 def seen(
     store: Store, reference: Reference, moment: str | None = None, kinds: tuple[str, ...] = KINDS
@@ -364,8 +344,6 @@ def view_of(store: Store, stream: str, moment: str | None) -> Seen | SeenRun:
         chat = store.chat(context_id, create=False)
         return SeenChat(store.log, chat, chat.version if moment is None else chat.version_at(moment))
     if kind == "run":
-        from ...domain.trajectory.identity import run_id_of
-
         run = store.run(*run_id_of(context_id), create=False)
         return SeenRun(store.log, run, run.version if moment is None else run.version_at(moment))
     now = FOLDED[kind](store.log, stream, store.log.head(stream))

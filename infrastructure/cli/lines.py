@@ -16,6 +16,7 @@ from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent, PoolAdded, PoolReplaced
 from ...domain.window.events import WindowItemEvent
+from ..log.codec import tag_of
 from ..queries.audit import describe
 from ..queries.origins import Item, id_of
 from .render import (
@@ -167,7 +168,7 @@ def _lines_of(row: Row, columns: Columns) -> Iterator[str]:
 
 def type_of(event: Any) -> str:
     """Return the short name of an event's type: its tag without kind and version."""
-    return str(event.__struct_config__.tag).split(".")[1]
+    return tag_of(event).split(".")[1]
 
 
 def summary_of(event: Any) -> str:

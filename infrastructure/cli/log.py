@@ -17,7 +17,7 @@ from ...domain.positions import BEGINNING, Moment
 from ...domain.spans import Segment
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.lineage import LINEAGE, LineageRow
-from ..log.codec import CODEC
+from ..log.codec import CODEC, tag_of
 from ..store import Store
 from ..times import exact
 from .args import Reference, as_json, checked_text, database, position, reading, stream_of
@@ -319,7 +319,7 @@ def _types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 def _is_called(event: Any, wanted: str) -> bool:
-    tag = str(event.__struct_config__.tag)
+    tag = tag_of(event)
     return wanted in (tag, tag.rpartition(".")[0], type_of(event))
 
 

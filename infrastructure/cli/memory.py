@@ -21,7 +21,6 @@ from .args import (
     address,
     as_json,
     changing,
-    checked_text,
     content,
     database,
     existing,
@@ -35,11 +34,10 @@ from .args import (
     stream_of,
 )
 from .args import reference as parse_reference
-from .changes import items, note, report
-from .containers import named_shape
+from .changes import items, note, report, texts
 from .context_views import items_seen
 from .item_list import print_shown, shown_of
-from .render import one_line
+from .render import named_shape, one_line
 from .search import search_command
 
 
@@ -213,10 +211,6 @@ def show(
         print_shown(shown, ids=False, as_json=as_json)
 
 
-def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(checked_text, values))
-
-
 @click.command("add", short_help="Remember a value under a key.")
 @click.argument("context", metavar="SCOPE", callback=scope)
 @click.argument("key", metavar="KEY", callback=required_text)
@@ -229,7 +223,7 @@ def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     show_default=True,
     help="What happened, what is known, or how something is done.",
 )
-@click.option("--tag", "tags", metavar="T", callback=_tags, multiple=True, help="A tag; may be given several times.")
+@click.option("--tag", "tags", metavar="T", callback=texts, multiple=True, help="A tag; may be given several times.")
 @actor
 @database
 @as_json

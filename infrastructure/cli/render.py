@@ -23,8 +23,9 @@ from ...domain.context.description import place_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref
 from ...projections.catalogue import CatalogueRow
+from ..log.codec import tag_of
 from ..plain_data import plain_fields, plain_item
-from ..queries.origins import Item
+from ..queries.origins import Item, full_ref
 from ..times import exact, time_of
 
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -239,6 +240,12 @@ def item_shape(entry: Entry) -> Shape:
     }
 
 
+def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:
+    """Return the name of an item of the context `stream` for JSON: stream and version of its origin, and its id."""
+    full = full_ref(ref, stream)
+    return {"stream": full.stream, "version": full.version, "id": item_id}
+
+
 def event_shape(recorded: RecordedEvent) -> Shape:
     """Return an event with its envelope; `type` is its stored tag, `event` has its fields, defaults left out."""
     meta = recorded.meta
@@ -251,7 +258,7 @@ def event_shape(recorded: RecordedEvent) -> Shape:
         "correlation_id": meta.correlation_id,
         "causation": meta.causation,
         "idempotency_key": meta.idempotency_key,
-        "type": str(recorded.event.__struct_config__.tag),
+        "type": tag_of(recorded.event),
         "event": plain_fields(recorded.event, recorded.stream),
         "digest": recorded.digest.hex(),
     }

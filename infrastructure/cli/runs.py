@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -13,10 +13,9 @@ from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.messages import Message, kind_of, message_to_dict
 from ...domain.trajectory.describe import message_text, value_text
+from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import TrajectoryDiff, compared
 from ...domain.trajectory.identity import KIND, RunId, run_id_of
-from ...domain.trajectory.run import QueuedStep
-from ...domain.trajectory.state import QUEUES
 from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
 from ...projections.catalogue import CatalogueRow
 from ..store import Store
@@ -24,6 +23,9 @@ from .args import address, reading, summed_up
 from .context_views import SeenRun, view_of
 from .item_list import head_shape, print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
+
+if TYPE_CHECKING:
+    from ...domain.trajectory.run import QueuedStep
 
 INDENT = 4
 SPEAKER_WIDTH = 11

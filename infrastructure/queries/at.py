@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_key, growth_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
+from ..times import time_of
 
 if TYPE_CHECKING:
     from ...domain.chat.context import ChatContext, ReadOnlyChatContext
@@ -79,7 +80,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
 
 def cut_of(cut: Cut) -> datetime | Moment:
     """Return a cut in the form that `at()` of a context takes."""
-    return cut if isinstance(cut, Moment) else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cut)
+    return cut if isinstance(cut, Moment) else time_of(cut)
 
 
 @opening("the table of growth", remedy=REBUILD)

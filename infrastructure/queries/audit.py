@@ -8,6 +8,7 @@ and remembers which of them are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
@@ -179,8 +180,9 @@ def context_changes(log: Log, stream: str, version: int) -> Entries:
     The items that a fork begins with are there before its first event, and are no changes.
     """
     with trusted(stream):
-        reader = _chat_reader if split_stream_id(stream)[0] == "chat" else _births_reader
-        trail = _ItemTrail(stream, reader(log, stream, version), began_with(log, stream) if version else {})
+        is_chat = split_stream_id(stream)[0] == "chat"
+        read = _chat_reader(log, stream, version) if is_chat else partial(_origins_read, log)
+        trail = _ItemTrail(stream, read, began_with(log, stream) if version else {})
         for recorded in log.read(stream, until=version):
             yield from trail.entries(recorded)
 
@@ -211,12 +213,9 @@ def _chat_items(log: Log, stream: str, version: int) -> Items:
     return fold(EMPTY, complete(log, log.read_events(stream, until=version))).items
 
 
-def _births_reader(log: Log, stream: str, version: int) -> Reader:
-    def read(refs: Sequence[Ref]) -> Mapping[Ref, Item]:
-        born = births(log, refs)
-        return {ref: born[ref].event for ref in refs}
-
-    return read
+def _origins_read(log: Log, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
+    born = births(log, refs)
+    return {ref: born[ref].event for ref in refs}
 
 
 def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
@@ -412,12 +411,13 @@ def _transition(change: AuditEntry, causes: tuple[str, ...]) -> Transition:
         item=change.name,
         birth=change.birth,
         attribute=change.attribute,
-        old=_plain(change.old),
-        new=_plain(change.new),
+        old=plain_value(change.old),
+        new=plain_value(change.new),
         reason=change.reason,
         causes=causes,
     )
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """Return an old or new value as plain data: an item as its fields, anything else as it is."""
     return plain_item(value) if isinstance(value, Item) else value

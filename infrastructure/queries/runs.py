@@ -15,6 +15,7 @@ import msgspec
 from ...domain.errors import NotFoundError
 from ...domain.spans import OWN, Ref, Segment
 from ...domain.trajectory.events import (
+    QUERY,
     EdgeAdded,
     NodeRegistered,
     NodeRemoved,
@@ -27,7 +28,7 @@ from ...domain.trajectory.events import (
 from ...domain.trajectory.graph import RunGraph, trajectory_of
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.nodes import own_fields
-from ...domain.trajectory.state import EMPTY, QUERY, PastRound, RestoredRounds, fold, leaves_of
+from ...domain.trajectory.state import EMPTY, PastRound, RestoredRounds, fold, leaves_of
 from ...domain.trajectory.trajectory import Trajectory
 from ...projections.rows import place_in, runs_prefix
 from ...projections.trajectory_tables import NODES, RUN_TABLES, EdgeRow, NodeRow

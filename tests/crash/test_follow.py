@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.effort import IS_DEEP
+
 from .follow import WRITERS, follow
 
 # Each kill starts a process, half a second of CPU: more of them, and more events, are thrown by scripts/soak.
-EVENTS, KILLS = (20_000, 100) if os.environ.get("REFOLD_DEEP") == "1" else (1_500, 7)
+EVENTS, KILLS = (20_000, 100) if IS_DEEP else (1_500, 7)
 SEED = 1 if os.environ.get("CI") == "true" else random.SystemRandom().randrange(10**6)
 
 

@@ -80,7 +80,8 @@ def test_names_are_those_of_type_checkers() -> None:
             "import refold\nwith refold.open(':memory:') as store: store.chat('a').add_message('user', 'hello')",
             (
                 *("refold.domain.pool.pool", "refold.domain.window.window", "refold.domain.memory.memory"),
-                *("refold.domain.trajectory.run", "refold.domain.hooks", "refold.domain.formats", "refold.domain.llm"),
+                *("refold.domain.trajectory.run", "refold.domain.trajectory.graph", "refold.domain.trajectory.history"),
+                *("refold.domain.hooks", "refold.domain.formats", "refold.domain.llm"),
                 *("refold.infrastructure.log.postgres", "refold.infrastructure.verifying", "psycopg", "eventsourcing"),
             ),
         ),

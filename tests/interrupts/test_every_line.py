@@ -1,7 +1,6 @@
 """An exception before every line that a call runs: the store goes on, and what was acknowledged is kept."""
 
 import gc
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,6 +11,7 @@ import pytest
 
 import refold
 from refold.infrastructure.log.sqlite.log import SqliteLog
+from tests.support.effort import IS_DEEP
 
 from .injecting import InterruptedHereError, Point, in_another_thread, interrupted_at, path_of, points_of, visited
 from .world import World
@@ -147,7 +147,6 @@ CALLS: tuple[Call, ...] = (
     append, project, keyed, large, many, first, overtaken, edit, transaction, broken_off, enqueue
 )  # fmt: skip
 # All lines of every call, each the first time and the last that it runs, where the tests may take long.
-IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 
 
 def is_wanted(world: World, point: Point) -> bool:

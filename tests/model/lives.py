@@ -5,8 +5,9 @@ import os
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.support.effort import IS_DEEP
+
 EXAMPLES = os.environ.get("REFOLD_MODEL_EXAMPLES")
-IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 
 
 def live(machine: type[RuleBasedStateMachine], *, examples: int, steps: int = 30) -> None:

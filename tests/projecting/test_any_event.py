@@ -8,7 +8,6 @@ says what is wrong; and answers about all others go on.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -49,6 +48,7 @@ from refold.infrastructure.log.codec import CODEC, tag_of
 from tests.contract.writing import append
 from tests.domain.strategies import JSON, PROPERTY, TEXT
 from tests.exchange.places import recorded
+from tests.support.effort import IS_DEEP
 
 from .histories import folded_rows, live_rows, projections_of, stored_rows
 
@@ -157,7 +157,7 @@ KINDS_OF_EVENTS = get_args(CODEC.events)
 ITEMS = st.one_of(*(built(one, ADMITTED) for one in ITEM_EVENTS))
 EVENTS = st.one_of(*(built(one, ADMITTED) for one in KINDS_OF_EVENTS))
 ANY_EVENTS = st.one_of(*(built(one, UNCHECKED) for one in KINDS_OF_EVENTS))
-EXAMPLES = 20 if os.environ.get("REFOLD_DEEP") != "1" else 1_000
+EXAMPLES = 1_000 if IS_DEEP else 20
 LIVES = settings(PROPERTY, max_examples=EXAMPLES)
 
 

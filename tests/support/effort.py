@@ -1,9 +1,13 @@
-"""How much work something is, in calls rather than in seconds: the same on a busy machine."""
+"""How much work something is, in calls rather than in seconds, the same on a busy machine; and how much to take."""
 
+import os
 import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+# Whether tests take hours, as in scripts/soak, to draw more.
+IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 
 
 class CountedLock:

@@ -7,7 +7,6 @@ It is a sample of all cases that is tried, unless REFOLD_DEEP is 1: then it is a
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shutil
 import sqlite3
@@ -26,12 +25,12 @@ from refold.domain.errors import DamagedError, RefoldError, StorageError
 from refold.infrastructure.log.sqlite import blocks as sealing
 from refold.infrastructure.log.sqlite import log
 from refold.infrastructure.log.sqlite import read as reading
+from tests.support.effort import IS_DEEP
 from tests.support.every_kind import fill
 from tests.support.postgres import Server
 from tests.verifying.answers import ANSWERS, wrong_answers
 from tests.verifying.damaging import sql
 
-IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 T = TypeVar("T")
 # A way of reading, a projection and each way of appending: a database for each case takes long enough.
 SHORT = (

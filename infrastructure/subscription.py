@@ -154,7 +154,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
 
     def _after_fork(self) -> None:
         was_stopped = self._stopped.is_set()
-        self._stopped, self._fetching = threading.Event(), threading.Lock()
+        self._stopped, self._lock = threading.Event(), threading.Lock()
         if was_stopped:
             self._stopped.set()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 from collections.abc import Iterator
-from multiprocessing.synchronize import Barrier, Event
+from contextlib import closing
+from multiprocessing.synchronize import Barrier, Event, Lock
 from typing import Any
 
 from ..bench import Bench, make_subject
@@ -43,9 +44,10 @@ class _Crew:
 
     def __init__(self, subject: Subject, count: int, appends: int) -> None:
         context: Any = multiprocessing.get_context("spawn")
+        self._opening: Lock = context.Lock()
         self._step: Barrier = context.Barrier(count + 1)
         self._over: Event = context.Event()
-        shared = (subject.name, subject.location, appends, self._step, self._over)
+        shared = (subject.name, subject.location, appends, self._opening, self._step, self._over)
         self._processes = [context.Process(target=_write, args=(number, *shared)) for number in range(count)]
         for process in self._processes:
             process.start()
@@ -72,25 +74,27 @@ class _Crew:
             process.join(WAIT_SECONDS_MAX)
 
 
-def _write(number: int, name: str, location: str, appends: int, step: Barrier, over: Event) -> None:
+def _write(number: int, name: str, location: str, appends: int, opening: Lock, step: Barrier, over: Event) -> None:
     texts = itertools.cycle(items(400))
     subject = make_subject(name, location)
-    subject.open()
     try:
-        write = subject.writer(f"process-{number}")
-        while True:
-            given = [subject.ready(next(texts)) for _ in range(appends)]
-            step.wait(WAIT_SECONDS_MAX)
-            if over.is_set():
-                return
-            step.wait(WAIT_SECONDS_MAX)
-            for one in given:
-                write(one)
-            step.wait(WAIT_SECONDS_MAX)
-            idle()
-            step.wait(WAIT_SECONDS_MAX)
+        # The stock package replaces its functions whenever it is opened, which PostgreSQL refuses to two at once.
+        with opening:
+            subject.open()
+        with closing(subject):
+            write = subject.writer(f"process-{number}")
+            while True:
+                given = [subject.ready(next(texts)) for _ in range(appends)]
+                step.wait(WAIT_SECONDS_MAX)
+                if over.is_set():
+                    return
+                step.wait(WAIT_SECONDS_MAX)
+                for one in given:
+                    write(one)
+                step.wait(WAIT_SECONDS_MAX)
+                idle()
+                step.wait(WAIT_SECONDS_MAX)
     except BaseException:
+        # Nobody waits for a process that is gone.
         step.abort()
         raise
-    finally:
-        subject.close()

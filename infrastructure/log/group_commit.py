@@ -172,16 +172,19 @@ class GroupCommitter(Generic[Request, Result]):
 
     def exclusively(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, which runs while no group is being committed."""
-        result = locked(self._turn, work)
-        self._hand_on()
-        return result
+        try:
+            return locked(self._turn, work)
+        finally:
+            self._hand_on()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Let no group be committed during a block that uses the writing connection itself."""
-        with self._turn:
-            yield
-        self._hand_on()
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._hand_on()
 
     def close(self) -> None:
         """Refuse new requests, commit the queued ones, and end the thread; may be called twice."""
@@ -245,7 +248,7 @@ class GroupCommitter(Generic[Request, Result]):
         self._work.put(None)
         if not self._is_running():
             locked(self._starting, self._start_thread)
-            # A caller that has the turn serves the whole queue itself.
+            # Not while the turn is taken, perhaps by this thread itself. Whoever waits for the result looks again.
             if not self._is_running() and not self._turn.locked():
                 locked(self._turn, self._serve_all)
                 self._hand_on()

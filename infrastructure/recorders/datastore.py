@@ -20,7 +20,7 @@ from ...domain.errors import DamagedError, RefoldError, StorageClosedError, Stor
 from ..log.compression import Compression
 from ..log.group_commit import GroupCommitter, Leavable, Ticket
 from ..log.records import Appended, Part, Request
-from .stored_events import IdType, Stored, opened_state, translated_for_eventsourcing
+from .stored_events import IdType, Stored, opened_state, require_storable, translated_for_eventsourcing
 
 Appender = TypeVar("Appender")
 
@@ -229,8 +229,11 @@ class Datastore(ABC):
             IntegrityError: a version is taken or would leave a gap, or the position is not above the last recorded one;
                 nothing was written.
         """
-        also = None if tracking is None else self._track_behind_events(tables, tracking)
         with translated_for_eventsourcing(self.driver_error):
+            also = None
+            if tracking is not None:
+                require_storable(tracking)
+                also = self._track_behind_events(tables, tracking)
             answer: Appended = self._open_engine().append(tables.prefix, Request(parts, also))
         return answer
 

@@ -19,11 +19,10 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from ...domain.concurrency.locks import News
 from .datastore import Datastore, Versions
-from .stored_events import VERSION_MAX, IdType, Stored, originator_of, parts_of, snapshot_table, stream_of
+from .stored_events import LAST, VERSION_MAX, IdType, Stored, originator_of, parts_of, snapshot_table, stream_of
 
 POLL_SECONDS = 0.05
 PAGE_LENGTH = 500
-LAST = (1 << 63) - 1
 
 
 class Page(NamedTuple):

@@ -38,8 +38,8 @@ from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition, Position
 from ..databases import open_database
 from ..log.codec import CODEC, tag_of
-from .recorders import LAST, PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, whole_number
-from .stored_events import translated_for_eventsourcing
+from .recorders import PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, whole_number
+from .stored_events import LAST, translated_for_eventsourcing
 
 ONE_SEQUENCE = -1
 WRITTEN_BY_CONTEXTS = "Refold's events are written by contexts, as by store.chat(...).add_message(...): read them here"

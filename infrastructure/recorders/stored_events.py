@@ -23,8 +23,10 @@ from eventsourcing.persistence import (
     OperationalError,
     PersistenceError,
     StoredEvent,
+    Tracking,
 )
 
+from ...domain.canonical import require_unicode
 from ...domain.errors import (
     ConcurrencyError,
     DamagedError,
@@ -33,7 +35,7 @@ from ...domain.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from ...domain.log.envelope import NO_DIGEST, PAYLOAD_BYTES_MAX, Meta, chain_digest
+from ...domain.log.envelope import NO_DIGEST, NO_META, PAYLOAD_BYTES_MAX, chain_digest
 from ...domain.positions import Position
 from ..log.codec import decode_meta
 from ..log.records import Draft, Part
@@ -44,10 +46,24 @@ PURPOSE_LENGTH_MAX = 20
 TEXT_BYTES_MAX = 2_000
 # The largest version that fits into a column of either database.
 VERSION_MAX = (1 << 31) - 1
+# The largest notification id.
+LAST = (1 << 63) - 1
 FOREIGN_STARTS = (0, 1)
-NO_META = Meta()
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+def require_storable(tracking: Tracking) -> None:
+    """
+    Require that either database can store a position. It refuses one only in the transaction of its events, where it
+    would be an error of the thread that commits for several.
+
+    Raises:
+        InvalidInputError: the name cannot be encoded, or the id is too large.
+    """
+    require_unicode(tracking.application_name, "the name of the tracked application")
+    if abs(tracking.notification_id) > LAST:
+        raise InvalidInputError(f"the notification id {tracking.notification_id} is larger than any can be: {LAST}")
 
 
 @contextmanager

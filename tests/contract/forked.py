@@ -240,6 +240,25 @@ def in_a_fold(place: str) -> Written:
     return written
 
 
+def subscribed(place: str) -> Written:
+    """A fork while a thread of the parent reads the next page of a subscription, which holds its lock."""
+    store, children = refold.open(place), Children()
+    chat = store.chat("a")
+    following = store.subscribe()
+    written = write(chat, "before", 1)
+
+    def follow() -> Written:
+        written = write(chat, "child", 1)
+        assert len([next(following) for _ in range(2)]) == 2
+        return written
+
+    with following._lock:
+        children.start(follow)
+    written += children.written()
+    store.close()
+    return written
+
+
 def in_a_transaction(place: str) -> Written:
     """What was changed in the block is the parent's; what a child writes is its own, and the block not its to end."""
     store, children = refold.open(place), Children()

@@ -32,6 +32,7 @@ class ForksContract:
             "locks_are_held",
             "threads_fork",
             "in_a_fold",
+            "subscribed",
             "in_a_transaction",
             "multiprocessing_workers",
             "preforked_workers",

@@ -293,3 +293,14 @@ def test_a_thread_may_read_while_it_reads(factory: NewFactory) -> None:
     with shop.datastore.transaction(commit=True), pytest.raises(ProgrammingError):
         recorder.insert_events(events("a", 2))
     assert recorder.insert_events(events("a", 2)) == [2]
+
+
+@pytest.mark.parametrize("tracking", [Tracking("\ud800", 1), Tracking("up", 1 << 63)])
+def test_a_position_that_no_database_stores_is_refused_alone(factory: NewFactory, tracking: Tracking) -> None:
+    """It is the caller's mistake, and not one of those whose events are committed with it."""
+    recorder = factory().process_recorder()
+
+    with pytest.raises(DataError):
+        recorder.insert_events(events("a", 1), tracking=tracking)
+
+    assert recorder.insert_events(events("a", 1), tracking=Tracking("up", 1)) == [1]

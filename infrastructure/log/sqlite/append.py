@@ -335,6 +335,9 @@ class Appender:
             # Another writer moved the ends of streams, or this is an older copy of the log, without some tags.
             self._heads.clear()
             self._tags.clear()
+        elif len(self._heads) > HEADS_MAX:
+            # Refused and repeated requests look streams up, too.
+            self._heads.clear()
         self._is_at_stake = True
 
     def _forget(self) -> None:
@@ -361,7 +364,7 @@ class Appender:
         answer: Appended = []
         for part in request.parts:
             self._make_ready(connection, part, work)
-            answer.append(self._place(part, work, connection))
+            answer.append(self._place(connection, part, work))
         self._inserter.add(connection, work.rows)
         self._remember((work.number, work.recorded_at, work.digest), work.heads)
         return answer
@@ -409,9 +412,9 @@ class Appender:
             span = (first, first + len(part.drafts) - 1)
             connection.execute(self._sql.add_key, (head.key, part.idempotency_key, *span))
 
-    def _place(self, part: Part, work: _Work, connection: sqlite3.Connection | None = None) -> list[Placed]:
-        """Make the rows of a part; without a connection, everything that they need is remembered."""
-        head = work.heads.get(part.stream) or self._heads[part.stream]
+    def _place(self, connection: sqlite3.Connection, part: Part, work: _Work) -> list[Placed]:
+        """Make the rows of a part."""
+        head = work.heads[part.stream]
         version = _first_version(part, head.version)
         number, digest, placed = work.number, head.digest, []
         recorded_at = work.recorded_at
@@ -420,7 +423,7 @@ class Appender:
             position = Position(ONE_SEQUENCE, number)
             meta, payload = draft.meta, draft.payload
             digest = chain_digest(digest, part.stream, version, position, recorded_at, meta, payload)
-            stored = self._refer(connection, draft) if connection and draft.texts else draft.stored
+            stored = self._refer(connection, draft) if draft.texts else draft.stored
             tag = self._tags[draft.tag]
             work.rows.append((number, head.key, version, recorded_at, tag, encode_meta(meta), stored, digest))
             placed.append(Placed(version, ONE_SEQUENCE, number, recorded_at, digest))

@@ -93,9 +93,9 @@ class Dialect:
         """Return the name of the table of a version of a projection."""
         return f"view_{name}_{version}" if self.keeps_versions else f"view_{name}"
 
-    def column_types(self, projection: Projection) -> str:
-        """Return the columns of a projection's rows with their types, for CREATE TABLE."""
-        fields = msgspec.structs.fields(projection.row)
+    def column_types(self, row: type[msgspec.Struct]) -> str:
+        """Return the columns of rows of a class with their types, for CREATE TABLE."""
+        fields = msgspec.structs.fields(row)
         return ", ".join(f'"{field.name}" {self.types[field.type]} NOT NULL' for field in fields)
 
     def statement(self, sql: str, *values: Any, of: Projection | None = None, **more: str) -> Statement:
@@ -196,11 +196,11 @@ class DatabaseProjectionStore(ProjectionStore):
         """
 
     @abstractmethod
-    def _make_table(self, projection: Projection) -> list[Statement]:
+    def _make_table(self, projection: Projection) -> Sequence[Statement]:
         """Make the table of a projection, or return the statements that make it together with the first checkpoint."""
 
     @abstractmethod
-    def _drop_table(self, projection: Projection) -> list[Statement]:
+    def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         """Return the statements that drop the table of a projection and its index."""
 
     @abstractmethod
@@ -235,9 +235,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return {row.key: row for row in self._rows(projection, chain.from_iterable(found))}
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
-        noted = self.note(aside_note(projection))
-        with opening("the note of the events that a projection set aside", remedy=REBUILD):
-            return [] if noted is None else msgspec.json.decode(noted, type=list[SetAside])
+        return _set_aside(self.note(aside_note(projection)))
 
     def rows(self, projection: Projection) -> list[Any]:
         return self._asked(projection, self.sql.statement(ALL_ROWS, of=projection))
@@ -287,9 +285,6 @@ class DatabaseProjectionStore(ProjectionStore):
     ) -> bool:
         make = self._make_table(projection)
         noted = [self.sql.statement(PUT_NOTE, *one) for one in (notes or {}).items()]
-        if aside:
-            # Another runner that adds to this note also moves the checkpoint, and then this transaction is cancelled.
-            noted += self._put_aside(projection, [*self.set_aside(projection), *aside])
 
         def save(transaction: Transaction) -> Iterable[Statement] | None:
             locked = self._locked(transaction, projection, seen=seen)
@@ -301,7 +296,13 @@ class DatabaseProjectionStore(ProjectionStore):
             sql, values = ADD_CHECKPOINT, [projection.name, str(after)]
             if locked[0]:
                 sql, values = SET_CHECKPOINT, [str(after), projection.name]
-            return [self.sql.statement(sql, *values, of=projection), *noted]
+            last = [self.sql.statement(sql, *values, of=projection), *noted]
+            if aside:
+                # Read in this transaction: a rebuild replaces the note, and may leave the checkpoint where it was.
+                name = aside_note(projection)
+                kept = _set_aside(text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
+                last += self._put_aside(projection, [*kept, *aside])
+            return last
 
         return self._transact(save) is not None
 
@@ -352,6 +353,12 @@ class DatabaseProjectionStore(ProjectionStore):
     def notes(self, prefix: str) -> dict[str, str]:
         found = self._ask_notes(self.sql.statement(NOTES, prefix, end_of_prefix(prefix)))
         return {name: value for name, value in found if isinstance(value, str)}
+
+
+def _set_aside(noted: str | None) -> list[SetAside]:
+    """Return the events in the note of a projection, which has them as JSON."""
+    with opening("the note of the events that a projection set aside", remedy=REBUILD):
+        return [] if noted is None else msgspec.json.decode(noted, type=list[SetAside])
 
 
 def stored_moment(text: object, what: str, **remedy: str) -> Moment:

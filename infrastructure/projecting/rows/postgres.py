@@ -189,13 +189,13 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     # Tables
 
-    def _make_table(self, projection: Projection) -> list[Statement]:
+    def _make_table(self, projection: Projection) -> Sequence[Statement]:
         # Each process looks for the table only once.
         table = self.sql.table(projection)
         if table in self._made:
             return []
         is_searched = issubclass(projection.row, SearchedRow)
-        types = self.sql.column_types(projection) + ", vector tsvector NOT NULL" * is_searched
+        types = self.sql.column_types(projection.row) + ", vector tsvector NOT NULL" * is_searched
         self._make_once("checkpoint", MAKE_CHECKPOINTS)
         checkpoint = self._checkpoint(projection)
         is_gone = Call(
@@ -226,7 +226,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
         self._log.database.reading(make)
 
-    def _drop_table(self, projection: Projection) -> list[Statement]:
+    def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         table = self.sql.table(projection)
         self._made.discard(table)
         return [Statement(f"DROP TABLE IF EXISTS {table}")]

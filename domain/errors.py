@@ -7,7 +7,9 @@ The errors Refold raises, grouped by what the caller can do about them.
     │   ├── NotFoundError            no such stream, version, name or item (also a KeyError)
     │   ├── DuplicateItemError       another item already has this id
     │   ├── DecisionRefusedError     the rules of the context forbid it
-    │   │   └── ReadOnlyError        a view that can be read only was asked to change (also a RuntimeError)
+    │   │   ├── ReadOnlyError        a view that can be read only was asked to change (also a RuntimeError)
+    │   │   ├── PendingCallsError    calls have no output, and the request was to be refused then
+    │   │   └── CallSettledError     the call has another output, or another decision was made on it
     │   ├── IdempotencyError         the idempotency key stands for another call
     │   └── LimitExceededError       a named limit was reached
     ├── ConcurrencyError             somebody else wrote first: refresh and try again
@@ -31,6 +33,7 @@ MESSAGE_CHARACTERS_MAX = 2_000
 # Python raises these if a stored value has another shape than the code expects.
 MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 LOST_NAMED = 5
+CALLS_NAMED = 5
 
 
 class RefoldError(Exception):
@@ -97,6 +100,27 @@ class DecisionRefusedError(RefusedError):
 
 class ReadOnlyError(DecisionRefusedError, RuntimeError):
     """A change was requested of a view that can only be read."""
+
+
+class PendingCallsError(DecisionRefusedError):
+    """`calls`, each a PendingCall, have no output, and the conversion was to refuse them (`pending="refuse"`)."""
+
+    def __init__(self, calls: Sequence[Any]) -> None:
+        self.calls = tuple(calls)
+        named = ", ".join(f"{one.name} ({one.call_id})" for one in self.calls[:CALLS_NAMED])
+        more = f" and {len(self.calls) - CALLS_NAMED:,} more" if len(self.calls) > CALLS_NAMED else ""
+        super().__init__(
+            f"no output is recorded for {named}{more}: run what pending_calls() lists and hand it in with "
+            "answer_call(), or convert with pending='omit' or 'stub'"
+        )
+
+
+class CallSettledError(DecisionRefusedError):
+    """The call `call_id` of `stream` is settled already: it has another output, or another decision was made on it."""
+
+    def __init__(self, stream: str, call_id: str, reason: str) -> None:
+        self.stream, self.call_id = stream, call_id
+        super().__init__(f"the call {call_id!r} of {stream} {reason}")
 
 
 class IdempotencyError(RefusedError):

@@ -44,8 +44,10 @@ from .items import (
     items_from_dict,
 )
 from .merge_source import fork_point_with, items_at, other_as_given, seen_from
+from .rules.calls import output_of
 from .rules.commands import (
     AddItems,
+    AnswerCall,
     Clear,
     EvictItems,
     InsertItems,
@@ -274,6 +276,42 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             pydantic.ValidationError: the output is not text.
         """
+        event = self._output(name, output, call_id, is_error, agent_id)
+        return self._add(FunctionCallOutput, event, expected_version, idempotency_key)
+
+    def answer_call(
+        self,
+        call: str,
+        output: str,
+        *,
+        is_error: bool = False,
+        agent_id: str | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> FunctionCallOutput:
+        """
+        Append the output of a call once, and return it; the same output again returns the item that is there.
+
+        `call` is the call id, or the id of the call's item. If a call id repeats, its newest call without an output is
+        meant. This holds after a reopening and between processes: of two different outputs one is refused.
+
+        Raises:
+            NotFoundError: the context never held such a call.
+            CallSettledError: the call has another output, or it left the view without one.
+            pydantic.ValidationError: the output is not text.
+        """
+        event = self._output("", output, call, is_error, agent_id)
+        outcome = self._record(
+            AnswerCall(self._writer.place.stream, call, event),
+            call=("answer_call", call, output, is_error, agent_id),
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+            catch_up=True,
+        )
+        recorded = added_item(outcome.events[0]) if outcome.events else None
+        return cast(FunctionCallOutput, item_of(recorded or output_of(call, self._writer.state.items)))
+
+    def _output(self, name: str, output: str, call_id: str, is_error: bool, agent_id: str | None) -> FunctionReturned:
         event = make_event(
             FunctionReturned,
             id=self._system.new_id("output_"),
@@ -284,7 +322,7 @@ class ChatContext(ChatView["ChatContext"]):
             output=output,
             is_error=is_error,
         )
-        return self._add(FunctionCallOutput, event, expected_version, idempotency_key)
+        return cast(FunctionReturned, event)
 
     def add_handoff(
         self,

@@ -1,5 +1,5 @@
 """
-Which output answers which call.
+Which output answers which call, and which calls wait for one.
 
 Calls and outputs pair by occurrence, because ids repeat in real runs. An output answers the first waiting call with its
 id, in the newest batch that has such a call. A batch is a sequence of calls that only handoffs and config updates may
@@ -9,11 +9,16 @@ interrupt.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
-from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff
+from ..errors import InvalidInputError, PendingCallsError
+from .events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
+
+# The way to send calls without an output: with a stub in its place, not at all, or to refuse the conversion.
+PendingRule = Literal["stub", "omit", "refuse"]
 
 
 class Pairs(msgspec.Struct, frozen=True):
@@ -51,3 +56,73 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
             pairs.output_of[call] = index
             pairs.call_of[index] = call
     return pairs
+
+
+class PendingCall(msgspec.Struct, frozen=True):
+    """
+    A call without an output. `item_id` is unique, so it can be the idempotency key of the tool's own work.
+
+    `arguments` is text, as the model wrote it.
+    """
+
+    item_id: str
+    call_id: str
+    name: str
+    arguments: str
+    agent_id: str | None = None
+
+
+class PendingAnswer(msgspec.Struct, frozen=True):
+    """
+    The calls of one answer of the model that have no output.
+
+    `item_id` is that of the answer's message, or of its first call if it has no message.
+    """
+
+    item_id: str
+    calls: tuple[PendingCall, ...]
+
+
+def pending_answers(
+    items: Sequence[ChatItemEvent], pending: Callable[[int, FunctionCalled], PendingCall]
+) -> list[PendingAnswer]:
+    """Return the calls without an output; `pending` makes a call's record, given its index and the call."""
+    output_of = pair_calls(items).output_of
+    answers: list[tuple[str, list[PendingCall]]] = []
+    last: ChatItemEvent | None = None
+    for index, item in enumerate(items):
+        if isinstance(item, HandedOff | ConfigUpdated):
+            continue
+        if isinstance(item, FunctionCalled):
+            if not isinstance(last, FunctionCalled):
+                is_spoken = isinstance(last, MessageAdded) and last.role == "assistant"
+                answers.append((last.id if last is not None and is_spoken else item.id, []))
+            if index not in output_of:
+                answers[-1][1].append(pending(index, item))
+        last = item
+    return [PendingAnswer(item_id, tuple(calls)) for item_id, calls in answers if calls]
+
+
+def items_to_send(items: Sequence[ChatItemEvent], rule: PendingRule) -> Sequence[ChatItemEvent]:
+    """
+    Return the items of a request under a rule for calls without an output.
+
+    Raises:
+        PendingCallsError: there are such calls, and the rule is `refuse`.
+        InvalidInputError: there is no such rule.
+    """
+    if rule == "stub":
+        return items
+    if rule not in get_args(PendingRule):
+        raise InvalidInputError(f"pending is {rule!r}: take 'stub', 'omit' or 'refuse'")
+    output_of = pair_calls(items).output_of
+    waiting = {index for index, item in enumerate(items) if type(item) is FunctionCalled and index not in output_of}
+    if waiting and rule == "refuse":
+        answers = pending_answers(items, lambda _, call: pending_call(call))
+        raise PendingCallsError([call for answer in answers for call in answer.calls])
+    return [item for index, item in enumerate(items) if index not in waiting]
+
+
+def pending_call(call: FunctionCalled) -> PendingCall:
+    """Return the record of a call without an output."""
+    return PendingCall(call.id, call.call_id, call.name, call.arguments, call.agent_id)

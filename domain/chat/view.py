@@ -16,6 +16,7 @@ from ..ids import split_stream_id, stream_id
 from ..totals import Totals
 from .events import ChatItemEvent, Forked, MessageAdded
 from .items import ChatItem, ChatMessage, items_to_dict
+from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
 from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, recent_turns, tool_names
@@ -138,66 +139,96 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         instructions, tools = active_config(items[: self._end_of(target, items)])
         return instructions, None if tools is None else FrozenList(tools)
 
+    def pending_calls(self) -> list[PendingAnswer]:
+        """
+        Return the calls in the view that have no output, grouped by the answer of the model in which they came.
+
+        After a crash these are the tools to run: `answer_call` hands their outputs in.
+        """
+        return pending_answers(self._state.items, lambda _, call: pending_call(call))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the context as plain data in the seed's form, `{"items": [...]}`."""
         return items_to_dict(self.items)
 
-    def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
+    def to_openai_messages(
+        self, *, reasoning_model: bool = False, exact: bool = False, pending: PendingRule = "stub"
+    ) -> list[dict[str, Any]]:
         """
         Return the context as messages of OpenAI chat completions, valid after any edit of the context.
 
         Imported messages are returned unchanged. A developer message created here is sent as "system"; for a
         `reasoning_model` "system" becomes "developer". `exact` repairs nothing: use it to inspect a context.
+
+        `pending` says how calls without an output are sent: `stub` puts a marked text in the place of the output,
+        `omit` leaves such calls out, and `refuse` raises an error that lists them.
+
+        Raises:
+            PendingCallsError: there are such calls, and `pending` is `refuse`.
         """
         from ..formats.openai.send import openai_messages
 
-        return openai_messages(self._state.items, reasoning_model=reasoning_model, exact=exact)
+        return openai_messages(self._to_send(pending), reasoning_model=reasoning_model, exact=exact)
 
-    def to_openai_responses(self) -> tuple[list[dict[str, Any]], str | None]:
-        """Return (input, instructions) for OpenAI's Responses API, valid after any edit of the context."""
+    def to_openai_responses(self, *, pending: PendingRule = "stub") -> tuple[list[dict[str, Any]], str | None]:
+        """
+        Return (input, instructions) for OpenAI's Responses API, valid after any edit of the context.
+
+        `pending`, and its error, as for `to_openai_messages`.
+        """
         from ..formats.responses.send import openai_responses_input
 
-        return openai_responses_input(self._state.items)
+        return openai_responses_input(self._to_send(pending))
 
     def to_anthropic_messages(
-        self, *, caching: bool = False, allow_prefill: bool = False, exact: bool = False
+        self,
+        *,
+        caching: bool = False,
+        allow_prefill: bool = False,
+        exact: bool = False,
+        pending: PendingRule = "stub",
     ) -> tuple[list[dict[str, Any]], str | list[dict[str, Any]] | None]:
         """
         Return (messages, system) for Anthropic, valid after any edit of the context.
 
         `caching` sets up to four cache breakpoints; the text before them stays the same, byte for byte, when items are
         appended. `allow_prefill` allows an assistant message at the end, which newer models refuse. `exact` returns
-        imported Anthropic messages unchanged and repairs nothing: use it to inspect a context.
+        imported Anthropic messages unchanged and repairs nothing: use it to inspect a context. `pending`, and its
+        error, as for `to_openai_messages`.
         """
         from ..formats.anthropic.send import anthropic_messages
 
-        items = self._state.items
+        items = self._to_send(pending)
         return anthropic_messages(items, caching=caching, allow_prefill=allow_prefill, exact=exact)
 
     async def to_google_contents(
-        self, *, thought_signatures: Mapping[str, str | bytes] | None = None
+        self, *, thought_signatures: Mapping[str, str | bytes] | None = None, pending: PendingRule = "stub"
     ) -> tuple[list[Any], str | None]:
         """
         Return (contents, system instruction) for Google, the contents as `google.genai.types.Content`.
 
         `thought_signatures` maps the name of a function to the last signature that the model gave for it; a call with
-        its own signature, in `metadata["thought_signature"]`, keeps that.
+        its own signature, in `metadata["thought_signature"]`, keeps that. `pending`, and its error, as for
+        `to_openai_messages`.
 
         Raises:
             ImportError: the package google-genai is not installed.
         """
         from ..formats.google.send import to_google_types
 
-        contents, system = self.to_google_json(thought_signatures=thought_signatures)
+        contents, system = self.to_google_json(thought_signatures=thought_signatures, pending=pending)
         return to_google_types(contents), system
 
     def to_google_json(
-        self, *, thought_signatures: Mapping[str, str | bytes] | None = None
+        self, *, thought_signatures: Mapping[str, str | bytes] | None = None, pending: PendingRule = "stub"
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return the result of `to_google_contents` as plain data, which needs no package."""
         from ..formats.google.send import google_contents
 
-        return google_contents(self._state.items, thought_signatures=thought_signatures)
+        return google_contents(self._to_send(pending), thought_signatures=thought_signatures)
+
+    def _to_send(self, pending: PendingRule) -> Sequence[ChatItemEvent]:
+        return items_to_send(self._state.items, pending)
 
     def _forget_shown(self) -> None:
         self._shown, self._made, self._counted = (None, FrozenList()), (None, []), {}

@@ -30,7 +30,8 @@ Config = tuple[str | None, Sequence[str] | None]
 # Sent where a provider requires content that the context does not have.
 DUMMY_FIRST = "(empty)"
 DUMMY_LAST = "."
-NO_OUTPUT = "No output was recorded for this call."
+# The stub in the place of an output. It is marked as one, so that neither a model nor a program takes it for an output.
+NO_OUTPUT = "[No output was recorded for this call; it may or may not have run]"
 _JSON = msgspec.json.Decoder()
 MALFORMED = "its data URL is malformed"
 

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...domain.chat.context import ChatContext
-from ...domain.chat.events import ITEM_EVENTS, Named, Opened
+from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, Named, Opened
+from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
 from ...domain.context.context import resolve_version
 from ...domain.context.description import Departure
@@ -59,10 +60,10 @@ class SeenChat:
         """Return the items, or the last `tail`; if nothing was edited there, earlier events are not read."""
         found = None if tail is None else _last_added(self.log, self.stream, self.version, tail)
         if found is not None:
-            return [Entry(recorded.event, recorded, self.stream) for recorded in found]
+            return _with_pending([Entry(recorded.event, recorded, self.stream) for recorded in found])
         items = self.chat.recorded_items()
         order = items.order()
-        return self._entries(items, order if tail is None else order[-tail:])
+        return _with_pending(self._entries(items, order if tail is None else order[-tail:]))
 
     def evicted(self) -> list[tuple[Entry, Departure]]:
         """Return the items that left the view and are not back, the first to leave first, each with how it left."""
@@ -83,6 +84,15 @@ class SeenChat:
             Entry(items.arena.items[ordinal], born[ref], self.stream, items.is_pinned(ordinal))
             for ordinal, ref in zip(ordinals, refs, strict=True)
         ]
+
+
+def _with_pending(entries: list[Entry]) -> list[Entry]:
+    """Return the entries at the end of a chat; an output follows its call, so it is among them if there is one."""
+    output_of = pair_calls(entry.item for entry in entries if isinstance(entry.item, ChatItemEvent)).output_of
+    return [
+        entry._replace(is_pending=isinstance(entry.item, FunctionCalled) and index not in output_of)
+        for index, entry in enumerate(entries)
+    ]
 
 
 def _last_added(log: Log, stream: str, version: int, count: int) -> list[RecordedEvent] | None:

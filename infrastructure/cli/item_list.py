@@ -145,13 +145,14 @@ def _body(shown: Shown, entry: Entry) -> str:
 
 
 def _notes(shown: Shown, index: int, ids: bool) -> str:
-    """Return the remarks below an item: its description, its id, a pin, how it left."""
+    """Return the remarks below an item: its description, its id, a pin, a missing output, how it left."""
     entry = shown.entries[index]
     description = about(entry.item)
     notes = [description] if description and description != _body(shown, entry) else []
     # The id is not repeated if it is already in front of the item, as in a pool.
     notes += [f"id {id_of(entry.item)}"] if ids and id_of(entry.item) not in (None, speaker_of(entry.item)) else []
     notes += ["pinned"] if entry.is_pinned else []
+    notes += ["no output yet"] if entry.is_pending else []
     if shown.left is not None:
         left = shown.left[index]
         notes.append(f"{left.how} {source_of('', left.version)}" + (f": {left.reason}" if left.reason else ""))

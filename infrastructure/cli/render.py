@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ...domain.chat.events import ChatItemEvent
+from ...domain.chat.events import ChatItemEvent, FunctionCalled
 from ...domain.context.description import place_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref
@@ -89,13 +89,15 @@ def told(microseconds: int, now: float) -> str:
 
 class Entry(NamedTuple):
     """
-    An item as it is shown, the event that added it, the context that shows it (a stream), and whether it is pinned.
+    An item as it is shown, the event that added it, the context that shows it (a stream), whether it is pinned, and
+    whether it is a call without an output.
     """
 
     item: Item
     recorded: RecordedEvent
     shown_in: str
     is_pinned: bool = False
+    is_pending: bool = False
 
     @property
     def place(self) -> str:
@@ -236,6 +238,7 @@ def item_shape(entry: Entry) -> Shape:
         "actor": recorded.meta.actor,
         # Only items of a chat can be pinned.
         **({"pinned": entry.is_pinned} if isinstance(entry.item, ChatItemEvent) else {}),
+        **({"pending": entry.is_pending} if isinstance(entry.item, FunctionCalled) else {}),
         "item": plain_item(entry.item),
     }
 

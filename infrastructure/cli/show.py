@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from ...domain.chat.context import ReadOnlyChatContext
+from ...domain.chat.pairing import PendingRule
 from .args import Reference, address, as_json, database, reading
 from .args import reference as parse_reference
 from .context_views import SeenChat, SeenRun, seen
@@ -18,23 +19,25 @@ PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
 EXACT = ("openai", "anthropic")
 
 
-def print_for(provider: str, view: ReadOnlyChatContext, *, is_exact: bool, tail: int | None) -> None:
+def print_for(
+    provider: str, view: ReadOnlyChatContext, *, is_exact: bool, pending: PendingRule, tail: int | None
+) -> None:
     """Print a view in the form of one of PROVIDERS: OpenAI messages as an array, others as the fields of a request."""
     if provider == "openai":
-        messages = view.to_openai_messages(exact=is_exact)
+        messages = view.to_openai_messages(exact=is_exact, pending=pending)
         print_json_list(messages[-tail:] if tail else messages)
     else:
-        print_json(_request(provider, view, is_exact=is_exact))
+        print_json(_request(provider, view, is_exact, pending))
 
 
-def _request(provider: str, view: ReadOnlyChatContext, *, is_exact: bool) -> dict[str, Any]:
+def _request(provider: str, view: ReadOnlyChatContext, is_exact: bool, pending: PendingRule) -> dict[str, Any]:
     if provider == "openai-responses":
-        given, instructions = view.to_openai_responses()
+        given, instructions = view.to_openai_responses(pending=pending)
         return _with("instructions", instructions, {"input": given})
     if provider == "anthropic":
-        messages, system = view.to_anthropic_messages(exact=is_exact)
+        messages, system = view.to_anthropic_messages(exact=is_exact, pending=pending)
         return _with("system", system, {"messages": messages})
-    contents, system_instruction = view.to_google_json()
+    contents, system_instruction = view.to_google_json(pending=pending)
     return _with("system_instruction", system_instruction, {"contents": contents})
 
 
@@ -55,6 +58,11 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
     help="How it is printed.",
 )
 @click.option("--valid", is_flag=True, help="With --as openai or anthropic: repaired where it would be refused.")
+@click.option(
+    "--pending",
+    type=click.Choice(get_args(PendingRule)),
+    help="With --as PROVIDER: how calls without an output are sent.  [default: stub]",
+)
 @click.option("--evicted", is_flag=True, help="What left the view, and why, instead of what is in it.")
 @click.option("--ids", is_flag=True, help="The id of each item, too.")
 @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="The last N items (or OpenAI messages) only.")
@@ -65,6 +73,7 @@ def command(
     moment: str | None,
     form: str,
     valid: bool,
+    pending: PendingRule | None,
     evicted: bool,
     ids: bool,
     tail: int | None,
@@ -80,7 +89,8 @@ def command(
 
     --as openai and --as anthropic print the context as messages: what was imported from there comes out as it came in.
     With --valid, and for the other providers always, it is what would be sent: calls and outputs paired, whatever was
-    evicted.
+    evicted. A call without an output gets a marked stub as one; with --pending omit it is left out, with --pending
+    refuse the command fails.
 
     With --as json, or --json: {context, kind, version, head, at, opened: {user, session, agent, source, parent,
     attributes}, items: [{version, stream, position, recorded_at, actor, pinned, item}]}; an item has the fields of
@@ -89,6 +99,8 @@ def command(
     sub, closed, goes_back_over, root, initial, pointers, nodes, edges, steps, messages}.
     """
     _check(reference, moment, form, valid, evicted, tail)
+    if pending and form not in PROVIDERS:
+        raise click.UsageError("--pending goes with --as and a provider", click.get_current_context())
     with reading(location) as store:
         view = seen(store, reference, moment)
         if form in PROVIDERS and not isinstance(view, SeenChat):
@@ -101,7 +113,7 @@ def command(
             _check_run(view, evicted=evicted, tail=tail)
             print_run(view, as_json=as_json or form == "json")
         elif isinstance(view, SeenChat) and form in PROVIDERS:
-            print_for(form, view.chat, is_exact=not valid, tail=tail)
+            print_for(form, view.chat, is_exact=not valid, pending=pending or "stub", tail=tail)
         else:
             shown = shown_of(view, evicted=evicted, tail=tail)
             print_shown(shown, ids=ids, as_json=as_json or form == "json")

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from refold.domain.chat.items import FunctionCall as FunctionCall
     from refold.domain.chat.items import FunctionCallOutput as FunctionCallOutput
     from refold.domain.chat.items import ImageContent as ImageContent
+    from refold.domain.chat.pairing import PendingAnswer as PendingAnswer
+    from refold.domain.chat.pairing import PendingCall as PendingCall
     from refold.domain.chat.view import EvictedItem as EvictedItem
     from refold.domain.chat.window import ContextWindow as ChatWindow
     from refold.domain.concurrency.threads import to_async as to_async
+    from refold.domain.errors import CallSettledError as CallSettledError
     from refold.domain.errors import ConcurrencyError as ConcurrencyError
     from refold.domain.errors import DamagedError as DamagedError
     from refold.domain.errors import DuplicateItemError as DuplicateItemError
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from refold.domain.errors import InvalidInputError as InvalidInputError
     from refold.domain.errors import LogWentBackError as LogWentBackError
     from refold.domain.errors import NotFoundError as NotFoundError
+    from refold.domain.errors import PendingCallsError as PendingCallsError
     from refold.domain.errors import ProjectionError as ProjectionError
     from refold.domain.errors import RefoldError as RefoldError
     from refold.domain.errors import StorageError as StorageError
@@ -67,6 +71,7 @@ _MODULES = {
     "AgentHandoff": "refold.domain.chat.items",
     "BudgetItem": "refold.domain.window.items:ContextItem",
     "BudgetWindow": "refold.domain.window.window:ContextWindow",
+    "CallSettledError": "refold.domain.errors",
     "ChatContext": "refold.domain.chat.context",
     "ChatMessage": "refold.domain.chat.items",
     "ChatRole": "refold.domain.chat.items",
@@ -90,6 +95,9 @@ _MODULES = {
     "MemoryStore": "refold.domain.memory.records",
     "Moment": "refold.domain.positions",
     "NotFoundError": "refold.domain.errors",
+    "PendingAnswer": "refold.domain.chat.pairing",
+    "PendingCall": "refold.domain.chat.pairing",
+    "PendingCallsError": "refold.domain.errors",
     "PoolItem": "refold.domain.pool.items:ContextItem",
     "Position": "refold.domain.positions",
     "ProjectionError": "refold.domain.errors",
@@ -113,6 +121,7 @@ __all__ = [
     "AgentHandoff",
     "BudgetItem",
     "BudgetWindow",
+    "CallSettledError",
     "ChatContext",
     "ChatMessage",
     "ChatRole",
@@ -136,6 +145,9 @@ __all__ = [
     "MemoryStore",
     "Moment",
     "NotFoundError",
+    "PendingAnswer",
+    "PendingCall",
+    "PendingCallsError",
     "PoolItem",
     "Position",
     "ProjectionError",

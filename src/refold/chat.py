@@ -17,6 +17,7 @@ from refold.domain.chat.items import (
     ImageContent,
     ResizeOptions,
 )
+from refold.domain.chat.pairing import PendingAnswer, PendingCall
 from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.summarising import (
     SUMMARIZE_PROMPT,
@@ -75,6 +76,8 @@ __all__ = [
     "LLMResponse",
     "LLMUnavailableError",
     "OpenAILLM",
+    "PendingAnswer",
+    "PendingCall",
     "ReadOnlyChatContext",
     "ResizeOptions",
     "ResponseChunk",

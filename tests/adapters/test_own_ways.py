@@ -151,7 +151,7 @@ def test_errors_of_our_own_are_not_the_providers(server: Server) -> None:
     class Broken(ChatContext):
         """A context whose conversion has a fault."""
 
-        def to_openai_messages(self, *, reasoning_model: bool = False, exact: bool = False) -> list[dict[str, Any]]:
+        def to_openai_messages(self, **options: Any) -> list[dict[str, Any]]:
             """Fail."""
             raise ZeroDivisionError
 

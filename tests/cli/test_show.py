@@ -157,7 +157,8 @@ def test_the_last_items_alone(database: Path) -> None:
     ]
     whole = refold("show", "air-0.0", "--json", db=database).json
     assert refold("show", "air-0.0", "--tail", 99, "--json", db=database).json == whole
-    assert refold("show", "air-0.0@4", "--tail", 1, "--json", db=database).json["items"] == whole["items"][2:3]
+    waiting = {**whole["items"][2], "pending": True}
+    assert refold("show", "air-0.0@4", "--tail", 1, "--json", db=database).json["items"] == [waiting]
 
 
 def test_the_last_items_of_many(tmp_path: Path) -> None:

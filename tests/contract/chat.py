@@ -19,6 +19,7 @@ from refold.domain.positions import BEGINNING
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record, texts
+from .chat_calls import ChatCallsContract
 from .chat_editing import ChatEditingContract
 from .chat_forking import ChatForkingContract
 from .chat_merging import ChatMergingContract
@@ -35,7 +36,9 @@ def opened(log: LiveLog, *streams: str, durability: Any = "commit") -> list[Chat
     return [handle_on(log, stream, durability=durability) for stream in streams]
 
 
-class ChatContextContract(ChatEditingContract, ChatForkingContract, ChatMergingContract, ChatSummariesContract):
+class ChatContextContract(
+    ChatCallsContract, ChatEditingContract, ChatForkingContract, ChatMergingContract, ChatSummariesContract
+):
     """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""
 
     def test_what_is_written_is_read(self, log: LiveLog) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ...spans import Segment
-from ..events import ChatItemEvent, Forked, MessageAdded, Opened
+from ..events import ChatItemEvent, Forked, FunctionReturned, MessageAdded, Opened
 from ..state.fold import Resolved
 from ..state.sequence import Items
 from ..tokens import DEFAULT
@@ -35,6 +35,14 @@ class AddItems(msgspec.Struct, frozen=True):
     stream: str
     items: tuple[ChatItemEvent, ...]
     fresh: bool = False
+
+
+class AnswerCall(msgspec.Struct, frozen=True):
+    """Add the output of a call, once; `call` is its call id or its item's id, and the output gets its name and id."""
+
+    stream: str
+    call: str
+    output: FunctionReturned
 
 
 class NameVersion(msgspec.Struct, frozen=True):
@@ -154,6 +162,7 @@ class TellOther(msgspec.Struct, frozen=True):
 Decision = (
     Open
     | Begin
+    | AnswerCall
     | NameVersion
     | InsertItems
     | ReplaceInstructions

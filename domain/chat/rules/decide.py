@@ -11,8 +11,10 @@ from ...ids import require_name
 from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
 from ..state.loading import complete, with_tail
+from .calls import answer_call
 from .commands import (
     AddItems,
+    AnswerCall,
     Begin,
     ChatCommand,
     Clear,
@@ -56,6 +58,7 @@ def decide(command: ChatCommand, state: ChatState) -> Sequence[ChatEvent | Resol
         NotFoundError: an item that the context never held.
         InvalidInputError: an invalid name, version or limit; an item that is pinned.
         DecisionRefusedError: an item to be summarised changed while the summary was written.
+        CallSettledError: a call has another output, or another decision was made on it.
     """
     if isinstance(command, AddItems):
         return require_ids(command.items) if command.fresh else new_items(command.stream, command.items, state)
@@ -68,6 +71,8 @@ def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolv
             return [] if state.opened else [opened]
         case Begin(forked=forked, messages=messages):
             return [] if state.opened else [forked, *messages]
+        case AnswerCall():
+            return answer_call(command, state.items)
         case NameVersion(name=name, version=version):
             return _name(require_name(name), version, state)
         case InsertItems(stream=stream, items=items):

@@ -228,7 +228,7 @@ def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
     Only partners in the view are added, or with `are_gone` only partners that left it.
     """
     chosen = set(ordinals)
-    partners = _Partners(items, are_gone=are_gone)
+    partners = Partners(items, are_gone=are_gone)
     for ordinal in list(chosen):
         partner = partners.of(ordinal)
         if partner is not None and items.shows(partner) != are_gone:
@@ -246,7 +246,7 @@ def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:
     return joined_spans(sorted(runs, key=lambda run: (run[0], run[1].start)))
 
 
-class _Partners:
+class Partners:
     """Pairs of calls and outputs among the items in the view, or with `are_gone` among all items ever held."""
 
     def __init__(self, items: Items, *, are_gone: bool) -> None:

@@ -108,7 +108,7 @@ def test_outputs_are_sent_once_and_with_their_calls(items: Context) -> None:
     output_of = pair_calls(items).output_of
 
     kept = sorted(items[index].output for index in output_of.values())  # type: ignore[union-attr]
-    assert sorted(answer for answer in answers if not answer.startswith("No output was recorded")) == kept
+    assert sorted(answer for answer in answers if not answer.startswith("[No output was recorded")) == kept
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="shared/data is not beside this checkout")

@@ -15,7 +15,7 @@ from .switches import UNEXPLAINED
 Item = dict[str, Any]
 Message = dict[str, Any]
 
-NO_OUTPUT = "No output was recorded for this call."
+NO_OUTPUT = "[No output was recorded for this call; it may or may not have run]"
 
 
 class Told(NamedTuple):

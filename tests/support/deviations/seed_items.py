@@ -10,7 +10,7 @@ from refold.domain.chat.views import recorded_form
 
 from .plain_items import Item, answered_calls, texts_of
 
-NO_OUTPUT = {"output": "No output was recorded for this call.", "is_error": True}
+NO_OUTPUT = {"output": "[No output was recorded for this call; it may or may not have run]", "is_error": True}
 
 
 def recorded_items(items: Sequence[Item]) -> list[ChatItemEvent]:

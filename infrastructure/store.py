@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import date, datetime
@@ -33,7 +33,7 @@ from ..projections.lineage import LINEAGE, LineageRow
 from ..projections.rollup import ROLLUP, RollupRow
 from ..projections.search import SearchHit
 from ..projections.trajectory_tables import EdgeRow, NodeRow
-from ..projections.usage import USAGE, UsageRow
+from ..projections.usage import USAGE, UsageRow, summed_by
 from ..projections.validity import VALIDITY
 from .exits import flush_all, flush_at_exit, warn_of_unclosed
 from .opening import Opening, context_named, missing_streams, open_journal
@@ -608,19 +608,23 @@ class Store:
 
     alineage = awaited(lineage)
 
-    def usage(self, *, since: date | str | None = None, until: date | str | None = None) -> list[UsageRow]:
+    def usage(
+        self,
+        *,
+        by: Sequence[str] = ("day", "agent", "model"),
+        since: date | str | None = None,
+        until: date | str | None = None,
+    ) -> list[UsageRow]:
         """
-        Return how many tokens agents used, by day (UTC), agent and model; `since` and `until` limit the days, both
-        included.
+        Return how many tokens agents used, and the cost: a row for each combination of the names `by`, which are some
+        of day (UTC), agent, model and context. `since` and `until` limit the days, both included.
 
         Raises:
-            InvalidInputError: `since` or `until` is not a day.
+            InvalidInputError: `since` or `until` is not a day, or `by` has another name.
         """
-        first = "" if since is None else day_named(since)
+        first = None if since is None else day_named(since)
         last = None if until is None else day_named(until)
-        rows: list[UsageRow] = self._runner.rows(USAGE)
-        chosen = (row for row in rows if first <= row.day and (last is None or row.day <= last))
-        return sorted(chosen, key=lambda row: (row.day, row.agent, row.model))
+        return summed_by(self._runner.rows(USAGE), by, since=first, until=last)
 
     ausage = awaited(usage)
 

@@ -1,16 +1,17 @@
 """
-How many tokens did which agent use, with which model, on which day? One row for each of the three together.
+How many tokens did which agent use, with which model, in which context, on which day, and at which cost? One row for
+each of the four together.
 
 Tokens of appended items are estimated: `tokens_in` counts items that models read, `tokens_out` items that they wrote.
-An item counts once, although a model reads it again with every call. Counts of providers are added if a message has
-them: in its `metrics` (for a call in its `metadata`), as `usage` or beside it, with the field names of OpenAI,
-Anthropic or `TokenBudget`.
+An item counts once, although a model reads it again with every call. Counts of providers and costs are added if an item
+has them (`refold.domain.chat.usage`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,20 +30,14 @@ from ..domain.chat.events import (
     added_item,
 )
 from ..domain.chat.tokens import SCRIPTS, estimate_tokens
+from ..domain.chat.usage import NANOS, NO_USAGE, Usage, usage_in, usage_of
+from ..domain.errors import InvalidInputError
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.messages import calls_of, kind_of
 from ..domain.trajectory.events import MessageRecorded, PortraitWritten
 from .json_texts import texts_of_run_event
 from .rows import digest_of
 
-# Each tuple lists the names that different providers give to the same field.
-MODEL = ("model", "model_name", "model_id")
-READ = ("input_tokens", "prompt_tokens")
-WRITTEN = ("output_tokens", "completion_tokens")
-CACHED = ("cached_tokens", "cache_read_input_tokens")
-COUNTS = ("usage", "token_usage")
-# A larger value cannot be a number of tokens, and is not counted.
-COUNT_MAX = 1 << 40
 DAY_MICROSECONDS = 86_400_000_000
 # Events that follow each other are of the same few agents.
 KEYS_KEPT_MAX = 1_024
@@ -50,11 +45,11 @@ KEYS_KEPT_MAX = 1_024
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """
-    The usage of a model by an agent on a day (UTC, `2026-11-21`); an empty text is "not given".
+    The usage of a model by an agent in a context on a day (UTC, `2026-11-21`); an empty text is "not given".
 
-    `agent` is the agent of the item, else the agent that recorded it. `calls` counts calls of functions. `tokens_in`
-    and `tokens_out` are estimated. `counted_in` and `counted_out` are the counts of providers; `counted_cached` is a
-    part of `counted_in`.
+    `context` is the stream of the context. `agent` is the agent of the item, else the agent that recorded it. `calls`
+    counts calls of functions. `tokens_in` and `tokens_out` are estimated. `counted_in` and `counted_out` are the counts
+    of providers; `counted_cached` is a part of `counted_in`. `cost_nanos` is in billionths of a US dollar.
     """
 
     key: str
@@ -68,47 +63,58 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     counted_in: int = 0
     counted_out: int = 0
     counted_cached: int = 0
+    context: str = ""
+    cost_nanos: int = 0
+
+    @property
+    def cost(self) -> Decimal:
+        """The cost in US dollars, exact."""
+        return Decimal(self.cost_nanos) / NANOS
 
 
-class Usage:
+class UsageByContext:
     """The fold behind `store.usage()`."""
 
     name = "usage"
-    version = 1
+    version = 2
     row = UsageRow
+    stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
         (*ITEM_EVENTS, ItemInserted, InstructionsReplaced, Summarized, Forked, MessageRecorded, PortraitWritten)
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the key of the day, agent and model that the event counts for."""
+        """Return the key of the day, agent, model and context that the event counts for."""
         said = _said(event)
-        return () if said is None else (_key(_day(event), said.agent, said.model),)
+        return () if said is None else (_key(_day(event), said.agent, said.model, event.stream),)
 
     def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
         said = [one for one in map(_said, events) if one is not None]
-        row = row or UsageRow(key=key, day=_named(_day(events[0])), agent=said[0].agent, model=said[0].model)
+        if row is None:
+            day, first = _named(_day(events[0])), said[0]
+            row = UsageRow(key=key, day=day, agent=first.agent, model=first.model, context=events[0].stream)
         return msgspec.structs.replace(
             row,
             messages=row.messages + sum(one.messages for one in said),
             calls=row.calls + sum(one.calls for one in said),
             tokens_in=row.tokens_in + sum(one.tokens for one in said if not one.is_models),
             tokens_out=row.tokens_out + sum(one.tokens for one in said if one.is_models),
-            counted_in=row.counted_in + sum(_count(one.about, READ) for one in said),
-            counted_out=row.counted_out + sum(_count(one.about, WRITTEN) for one in said),
-            counted_cached=row.counted_cached + sum(_count(one.about, CACHED) for one in said),
+            counted_in=row.counted_in + sum(one.counted.input_tokens for one in said),
+            counted_out=row.counted_out + sum(one.counted.output_tokens for one in said),
+            counted_cached=row.counted_cached + sum(one.counted.cached_tokens for one in said),
+            cost_nanos=row.cost_nanos + sum(int((one.counted.cost or 0) * NANOS) for one in said),
         )
 
 
 class _Said(NamedTuple):
-    """The usage that an event adds: by whom, with which model, of which kind, and the metrics that came with it."""
+    """The usage that an event adds: by whom, with which model, of which kind, and the counts that came with it."""
 
     agent: str
     told_model: str | None = None
-    about: Mapping[str, Any] = {}
+    counted: Usage = NO_USAGE
     is_models: bool = False
     messages: int = 0
     calls: int = 0
@@ -118,8 +124,7 @@ class _Said(NamedTuple):
     @property
     def model(self) -> str:
         """The model that wrote the item; empty if it is not given."""
-        names = (self.told_model, *map(self.about.get, MODEL if self.about else ()))
-        return next((name for name in names if isinstance(name, str) and name), "")
+        return self.told_model or self.counted.model or ""
 
     @property
     def tokens(self) -> int:
@@ -141,11 +146,11 @@ def _said(event: RecordedEvent) -> _Said | None:
 
 def _item(item: ChatItemEvent, agent: str, model: str | None) -> _Said:
     match item:
-        case MessageAdded(role=role, metrics=metrics):
+        case MessageAdded(role=role):
             is_models = role == "assistant"
-            return _Said(agent, model, _open_json(metrics), is_models=is_models, messages=1, item=item)
-        case FunctionCalled(metadata=metadata):
-            return _Said(agent, model, _open_json(metadata), is_models=True, calls=1, item=item)
+            return _Said(agent, model, usage_of(item), is_models=is_models, messages=1, item=item)
+        case FunctionCalled():
+            return _Said(agent, model, usage_of(item), is_models=True, calls=1, item=item)
     return _Said(agent, item=item)
 
 
@@ -154,33 +159,14 @@ def _message(event: MessageRecorded, actor: str) -> _Said:
     calls = calls_of(record)
     texts = (*texts_of_run_event(event).texts, *(msgspec.json.encode(call).decode() for call in calls))
     is_models = kind_of(record) == "assistant"
-    about = _mapping(record.get("response_metadata"))
-    return _Said(actor, None, about, is_models, messages=1, calls=len(calls), texts=texts)
-
-
-def _count(about: Mapping[str, Any], names: Sequence[str]) -> int:
-    """Return the number of tokens that a message has under one of `names`; 0 if it has none."""
-    if not about:
-        return 0
-    for place in (*(_mapping(about.get(name)) for name in COUNTS), about):
-        for name in names:
-            count = place.get(name)
-            if type(count) is int and 0 < count <= COUNT_MAX:
-                return count
-    return 0
-
-
-def _open_json(data: bytes) -> Mapping[str, Any]:
-    return _mapping(parse_json(data)) if data else {}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    about = record.get("response_metadata")
+    counted = usage_in(about) if isinstance(about, dict) else NO_USAGE
+    return _Said(actor, None, counted, is_models, messages=1, calls=len(calls), texts=texts)
 
 
 @lru_cache(KEYS_KEPT_MAX)
-def _key(day: int, agent: str, model: str) -> str:
-    return f"{_named(day)}/{digest_of(agent)}/{digest_of(model)}"
+def _key(day: int, agent: str, model: str, context: str) -> str:
+    return f"{_named(day)}/{digest_of(agent)}/{digest_of(model)}/{digest_of(context)}"
 
 
 def _day(event: RecordedEvent) -> int:
@@ -192,4 +178,33 @@ def _named(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
-USAGE = Usage()
+def summed_by(
+    rows: Iterable[UsageRow], by: Sequence[str], *, since: str | None = None, until: str | None = None
+) -> list[UsageRow]:
+    """
+    Return the sums of rows that agree in the columns `by`, in the order of these; the other names are empty in a sum.
+
+    Rows of days before `since` and after `until` are left out.
+
+    Raises:
+        InvalidInputError: `by` has another name than those of NAMES.
+    """
+    unknown = [name for name in by if name not in NAMES]
+    if isinstance(by, str) or unknown:
+        raise InvalidInputError(f"usage by {by!r}: take some of {', '.join(NAMES)}, in a list")
+    groups: dict[tuple[str, ...], list[UsageRow]] = {}
+    for row in rows:
+        if (since and row.day < since) or (until and row.day > until):
+            continue
+        groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
+    sums: list[UsageRow] = []
+    for group, some in sorted(groups.items()):
+        named: dict[str, Any] = dict.fromkeys(NAMES, "") | dict(zip(by, group, strict=True))
+        counts = {name: sum(getattr(row, name) for row in some) for name in COUNTS}
+        sums.append(UsageRow(key="/".join(group), **named, **counts))
+    return sums
+
+
+NAMES = ("day", "agent", "model", "context")
+COUNTS = tuple(name for name in UsageRow.__struct_fields__ if name not in ("key", *NAMES))
+USAGE = UsageByContext()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
 
 from ..canonical import Without
@@ -78,6 +79,7 @@ from .summarising import (
     render_items,
 )
 from .tokens import DEFAULT, TokenCounter
+from .usage import Usage, metrics_of
 from .view import ChatView
 from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
 
@@ -90,6 +92,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 Item = TypeVar("Item", bound=ChatItem)
 Made = TypeVar("Made", bound="ChatContext")
+USAGE_ARGUMENTS = ("model", "cost", "input_tokens", "output_tokens", "cached_tokens")
+NOT_GIVEN = (None,) * len(USAGE_ARGUMENTS)
 REFUSAL = (
     "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
     "and modify that instead."
@@ -199,6 +203,12 @@ class ChatContext(ChatView["ChatContext"]):
         replace: bool = False,
         agent_id: str | None = None,
         *,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        cost: float | Decimal | None = None,
+        usage: Usage | Mapping[str, Any] | object = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> ChatMessage:
@@ -208,12 +218,21 @@ class ChatContext(ChatView["ChatContext"]):
         With `replace`, a system message takes the place of the first system message, and all other system messages
         leave the view. `replace` has no effect for other roles.
 
+        The call of a model that wrote the message is counted by `store.usage()`: `model` is its name, `input_tokens`
+        and `output_tokens` are the provider's counts, `cached_tokens` is the part of `input_tokens` that came from the
+        provider's cache, and `cost` is in US dollars. `usage` is a Usage, or the usage object of a client; the
+        arguments by name come before its fields. The message has all this in its `metrics`.
+
         Raises:
             pydantic.ValidationError: the role or the content is invalid (a ValueError).
-            InvalidInputError: the time is not a finite number.
+            InvalidInputError: the time is not a finite number, or a count or the cost is none.
             DuplicateItemError: another item has this id.
         """
         parts = (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
+        about: dict[str, Any] = {}
+        given = (model, cost, input_tokens, output_tokens, cached_tokens)
+        if usage is not None or given != NOT_GIVEN:
+            about["metrics"] = metrics_of(None, usage, **dict(zip(USAGE_ARGUMENTS, given, strict=True)))
         event = make_event(
             MessageAdded,
             id=message_id or self._system.new_id("msg_"),
@@ -221,6 +240,7 @@ class ChatContext(ChatView["ChatContext"]):
             agent_id=agent_id,
             role=role,
             content=parts,
+            **about,
         )
         made_up = () if message_id else ("id",)
         if not created_at:
@@ -237,15 +257,20 @@ class ChatContext(ChatView["ChatContext"]):
         agent_id: str | None = None,
         metadata: dict[str, Any] | None = None,
         *,
+        usage: Usage | Mapping[str, Any] | object = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> FunctionCall:
         """
         Append a function call and return it; `arguments` is text, as the model wrote it.
 
+        An answer without a message has its `usage` in the first of its calls, as `add_message` has it; it is stored in
+        the call's `metadata`.
+
         Raises:
             pydantic.ValidationError: the arguments are not text.
         """
+        metadata = metadata if usage is None else metrics_of(metadata, usage)
         event = make_event(
             FunctionCalled,
             id=self._system.new_id("call_"),

@@ -1,7 +1,11 @@
-"""`refold contexts` lists the contexts; `refold stats` counts contexts, events and bytes."""
+"""
+`refold contexts` lists the contexts; `refold usage` sums up tokens and costs; `refold stats` counts contexts, events
+and bytes.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +14,32 @@ from typing import Any
 import click
 
 from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import InvalidInputError
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
-from ..times import exact
+from ...projections.usage import NAMES, USAGE, UsageRow, summed_by
+from ..times import day_named, exact
 from .args import address, as_json, database, shown, summed_up
 from .readable import rows_of
-from .render import aligned, context_shape, one_line, paint, print_json, print_json_list, told
+from .render import (
+    aligned,
+    context_shape,
+    cut,
+    is_cut_short,
+    one_line,
+    paint,
+    print_json,
+    print_json_list,
+    terminal_width,
+    told,
+)
 
 HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS", "LAST CHANGE", "FORKED FROM")
 NUMBERS = (2, 3, 4)
+USAGE_HEADINGS = ("ABOUT", "IN", "OUT", "CACHED", "COST")
+# A name in the table of usage stays readable beside long numbers.
+NAME_WIDTH_MIN = 5
+DAY_WIDTH = len("2026-11-21")
 SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -77,6 +98,90 @@ def _cells(row: CatalogueRow, now: float) -> tuple[str, ...]:
         told(row.changed_at, now),
         one_line(row.parent.removeprefix("chat:")),
     )
+
+
+def _names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """Return the names in a list like `day,model`."""
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    unknown = next((name for name in names if name not in NAMES), None)
+    if unknown is not None:
+        raise click.BadParameter(f"{unknown!r}: take some of {', '.join(NAMES)}, with commas between them")
+    return names
+
+
+def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return a day in the form of the rows."""
+    try:
+        return None if value is None else day_named(value)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("usage")
+@click.option(
+    "--by",
+    metavar="NAMES",
+    callback=_names,
+    default="day,agent,model",
+    show_default=True,
+    help="A line for each of these: day, agent, model, context.",
+)
+@click.option("--since", metavar="DAY", callback=_day, help="From this day on (UTC), like 2026-11-21.")
+@click.option("--until", metavar="DAY", callback=_day, help="Up to this day, included.")
+@database
+@as_json
+def usage(by: tuple[str, ...], since: str | None, until: str | None, location: str, as_json: bool) -> None:
+    """
+    Sum up tokens and costs.
+
+    IN, OUT and CACHED are tokens that providers counted; CACHED is a part of IN. COST is in US dollars. ABOUT is the
+    estimate of the tokens of all items, each counted once, which needs no provider.
+
+    With --json: an array of {day, agent, model, context, messages, calls, tokens_in, tokens_out, counted_in,
+    counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of
+    the items that models read and wrote.
+    """  # fmt: skip
+    [rows], readable = rows_of(location, [USAGE])
+    sums = summed_by(rows, by, since=since, until=until)
+    if as_json:
+        print_json_list(map(_usage_shape, sums))
+    elif sums:
+        _print_usage(sums, by)
+    else:
+        click.echo("no usage yet: nothing was said", err=True)
+    if readable is not None:
+        readable.require_whole()
+
+
+def _usage_shape(row: UsageRow) -> dict[str, Any]:
+    names = {name: getattr(row, name) or None for name in NAMES}
+    counts = ("messages", "calls", "tokens_in", "tokens_out", "counted_in", "counted_out", "counted_cached")
+    return {**names, **{name: getattr(row, name) for name in counts}, "cost": float(row.cost)}
+
+
+def _print_usage(rows: Sequence[UsageRow], by: Sequence[str]) -> None:
+    totals = summed_by(rows, ()) if len(rows) > 1 else []
+    counts = [USAGE_HEADINGS, *map(_counts, (*rows, *totals))]
+    # Names share the width that the numbers and the day leave.
+    texts = len(by) - ("day" in by)
+    free = terminal_width() - max(map(len, aligned(counts))) - (DAY_WIDTH + 2) * ("day" in by)
+    width = max(free // max(texts, 1) - 2, NAME_WIDTH_MIN) if is_cut_short() else sys.maxsize
+    names = [[cut(_named(getattr(row, name)), max(width, DAY_WIDTH * (name == "day"))) for name in by] for row in rows]
+    names = [[name.upper() for name in by], *names, *(["ALL", *[""] * (len(by) - 1)] for _ in totals)]
+    right = range(len(by), len(by) + len(USAGE_HEADINGS))
+    heading, *lines = aligned([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right)
+    click.echo(paint(heading, "dim"))
+    for line in lines:
+        click.echo(line)
+
+
+def _counts(row: UsageRow) -> tuple[str, ...]:
+    counts = (row.tokens_in + row.tokens_out, row.counted_in, row.counted_out, row.counted_cached)
+    return (*(f"{count:,}" for count in counts), f"{row.cost:,.4f}")
+
+
+def _named(name: str) -> str:
+    return one_line(name.removeprefix("chat:")) or "-"
 
 
 @click.command("stats")

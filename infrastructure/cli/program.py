@@ -48,6 +48,7 @@ COMMANDS = {
     "run": ("run_worker", "Keep projections up to date until it is stopped."),
     "verify": ("verify", "Find out whether anything in the store is damaged."),
     "export": ("import_export:export", "Write contexts with their past, or all, into a file."),
+    "usage": ("contexts:usage", "Sum up tokens and costs: by day, agent, model, context."),
     "stats": ("contexts:stats", "Count contexts, events and bytes."),
 }
 COMPLETION = "_REFOLD_COMPLETE"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from refold.domain.chat.items import ImageContent as ImageContent
     from refold.domain.chat.pairing import PendingAnswer as PendingAnswer
     from refold.domain.chat.pairing import PendingCall as PendingCall
+    from refold.domain.chat.usage import Usage as Usage
     from refold.domain.chat.view import EvictedItem as EvictedItem
     from refold.domain.chat.window import ContextWindow as ChatWindow
     from refold.domain.concurrency.threads import to_async as to_async
@@ -109,6 +110,7 @@ _MODULES = {
     "StorageError": "refold.domain.errors",
     "Store": "refold.infrastructure.store",
     "StoreAt": "refold.infrastructure.queries.at",
+    "Usage": "refold.domain.chat.usage",
     "WhatIf": "refold.infrastructure.queries.what_if",
     "acting": "refold.domain.log.envelope",
     "open": "refold.infrastructure.open:open_store",
@@ -159,6 +161,7 @@ __all__ = [
     "StorageError",
     "Store",
     "StoreAt",
+    "Usage",
     "WhatIf",
     "acting",
     "open",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import refold
+from refold.chat import TokenBudget
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, ChatRole, FunctionCall
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.anthropic.receive import AnthropicShaper
 from refold.domain.messages import AIMessage, HumanMessage
 from refold.projections.usage import UsageRow
 
@@ -23,8 +28,9 @@ class Telling(TellingLLM):
 
 
 def used(row: UsageRow) -> tuple[Any, ...]:
-    """Return what a row says, without key and day."""
-    return tuple(getattr(row, field) for field in row.__struct_fields__[2:])
+    """Return the agent, the model and the numbers of a row, without the cost."""
+    fields = ("agent", "model", "messages", "calls", "tokens_in", "tokens_out")
+    return tuple(getattr(row, field) for field in (*fields, "counted_in", "counted_out", "counted_cached"))
 
 
 def answer(**metrics: Any) -> ChatMessage:
@@ -53,7 +59,7 @@ def test_estimated(store: refold.Store) -> None:
     [
         {"model": "m1", "usage": {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 90}},
         {"model_name": "m1", "token_usage": {"prompt_tokens": 100, "completion_tokens": 7, "cached_tokens": 90}},
-        {"model": "m1", "input_tokens": 100, "output_tokens": 7, "cache_read_input_tokens": 90},
+        {"model": "m1", "input_tokens": 10, "output_tokens": 7, "cache_read_input_tokens": 90},
     ],
 )
 def test_counted_by_providers(store: refold.Store, metrics: dict[str, Any]) -> None:
@@ -63,6 +69,108 @@ def test_counted_by_providers(store: refold.Store, metrics: dict[str, Any]) -> N
     chat.add_items([FunctionCall(name="look", arguments="{}", call_id="c1", metadata=metrics)])
 
     assert [used(row) for row in store.usage()] == [("triage", "m1", 2, 1, 0, 26, 300, 21, 270)]
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        ({"input_tokens": 100, "output_tokens": 7, "cached_tokens": 90}, (100, 7, 90)),
+        ({"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 90}}, (100, 7, 90)),
+        ({"input_tokens": 100, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 90}}, (100, 7, 90)),
+        ({"input_tokens": 100, "output_tokens": 7, "input_token_details": {"cache_read": 90}}, (100, 7, 90)),
+        # Anthropic's `input_tokens` are those beside the cache.
+        ({"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}, (100, 0, 60)),
+        ({"prompt_tokens": 100, "cache_read_input_tokens": 60}, (100, 0, 60)),
+        ({"prompt_token_count": 9, "candidates_token_count": 2, "thoughts_token_count": 5}, (9, 7, 0)),
+        (refold.Usage(input_tokens=100, output_tokens=7, cached_tokens=90), (100, 7, 90)),
+        (TokenBudget(input_tokens=100, output_tokens=7, cached_tokens=90), (100, 7, 90)),
+        (SimpleNamespace(input_tokens=100, output_tokens=7, details=None), (100, 7, 0)),
+    ],
+)
+def test_usage_of_clients(usage: Any, counts: tuple[int, ...]) -> None:
+    """The usage of an answer is given as its client has it."""
+    store = refold.open(":memory:")
+    chat = store.chat("a")
+    chat.add_message("assistant", "It is.", usage=usage, model="m1")
+    call = chat.add_function_call("look", "{}", metadata={"own": 1}, usage=usage)
+
+    named, bare = (store.usage(by=["model"])[index] for index in (1, 0))
+    assert (named.model, named.counted_in, named.counted_out, named.counted_cached) == ("m1", *counts)
+    assert (bare.model, bare.counted_in, bare.counted_out, bare.counted_cached) == ("", *counts)
+    assert (call.metadata or {})["own"] == 1
+
+
+def test_given_by_name(store: refold.Store) -> None:
+    """The arguments of a message are in its metrics, in the sums by context, and exact."""
+    numbers: dict[str, Any] = {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 90}
+    for chat in (store.chat("a"), store.chat("b")):
+        said = chat.add_message("assistant", "It is.", model="m1", cost=0.1, **numbers)
+    spent = {"model": "m2", "cost": 7, "input_tokens": 3}
+    chat.add_message("assistant", "It is not.", usage=spent, cost=Decimal("0.2"))
+
+    assert said.metrics == {"model": "m1", "cost": 0.1, "usage": numbers}
+    assert store.chat("b").to_dict()["items"][0]["metrics"] == said.metrics
+    sums = [(row.context, row.model, row.counted_in, row.cost) for row in store.usage(by=["context", "model"])]
+    assert sums == [
+        ("chat:a", "m1", 100, Decimal("0.1")),
+        ("chat:b", "m1", 100, Decimal("0.1")),
+        ("chat:b", "m2", 3, Decimal("0.2")),
+    ]
+    assert [row.cost for row in store.usage(by=())] == [Decimal("0.4")]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"input_tokens": -1}, "input_tokens is -1"),
+        ({"output_tokens": 1.5}, "output_tokens is 1.5"),
+        ({"cached_tokens": True}, "cached_tokens is True"),
+        ({"cost": float("nan")}, "cost is nan"),
+        ({"cost": -0.1}, "cost is -0.1"),
+        ({"cost": "much"}, "cost is 'much'"),
+        ({"model": 5}, "model is 5"),
+        ({"usage": 7}, "usage is 7"),
+        ({"usage": {"input_tokens": "7"}}, "input_tokens is '7'"),
+        ({"usage": {"details": {1: 2}}}, "keys of JSON"),
+    ],
+)
+def test_usage_that_is_none(given: dict[str, Any], named: str) -> None:
+    """A wrong argument is named, and nothing is recorded."""
+    chat = refold.ChatContext()
+
+    with pytest.raises(InvalidInputError, match=named):
+        chat.add_message("assistant", "It is.", **given)
+
+    assert chat.version == 1
+
+
+def test_usage_in_imports(store: refold.Store) -> None:
+    """An imported message keeps its usage beside its content; the pieces of one message count once."""
+    openai = {"role": "assistant", "content": "yo", "model": "m1", "cost": 0.5, "usage": {"prompt_tokens": 5}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    store.adopt(
+        ChatContext.from_openai_messages([
+            openai,
+            {"role": "assistant", "content": None, "tool_calls": [call], "usage": {"prompt_tokens": 7}, "model": "m1"},
+        ]),
+        "a",
+    )  # fmt: skip
+    shaper = AnthropicShaper("b")
+    usage = {"input_tokens": 3, "cache_read_input_tokens": 4, "output_tokens": 2}
+    message = {"role": "assistant", "id": "x", "model": "m2", "usage": usage}
+    pieces = [{**message, "content": [{"type": "text", "text": text}]} for text in ("one", "two")]
+    items = shaper.items_of(0, pieces[0], "0", created_at=1.0)
+    store.chat("b").record_items([*items, *shaper.items_of(1, pieces[1], "1", created_at=1.0, continues=True)])
+
+    sums = [(row.model, row.counted_in, row.counted_out, row.cost) for row in store.usage(by=["model"])]
+    assert sums == [("", 0, 0, 0), ("m1", 12, 0, Decimal("0.5")), ("m2", 7, 2, 0)]
+
+
+@pytest.mark.parametrize("by", ["day", ["hour"]])
+def test_no_names(store: refold.Store, by: Any) -> None:
+    """Usage is summed up by names that its rows have."""
+    with pytest.raises(InvalidInputError, match="day, agent, model, context"):
+        store.usage(by=by)
 
 
 @pytest.mark.parametrize("count", [-5, 1 << 62, True, "7", 1.5, None, [], {"a": 1}])

@@ -1,0 +1,55 @@
+"""`refold usage`: tokens and costs."""
+
+from pathlib import Path
+
+import pytest
+
+import refold as package
+from tests.cli.running import refold
+
+
+@pytest.fixture
+def spent(tmp_path: Path) -> Path:
+    """A store with answers of two models."""
+    with package.open(tmp_path / "x.db") as store:
+        chat = store.chat("a", agent="triage")
+        chat.add_message("assistant", "It is.", model="m1", input_tokens=1_200, cached_tokens=1_000, cost=0.25)
+        chat.add_function_call("look", "{}", usage={"model": "a-model-with-a-very-long-name", "output_tokens": 7})
+    return tmp_path / "x.db"
+
+
+def test_table(spent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for each name, numbers to the right, and a sum; no line is wider than a narrow terminal."""
+    assert refold("usage", "--by", "model", db=spent).out.splitlines() == [
+        "MODEL                          ABOUT     IN  OUT  CACHED    COST",
+        "a-model-with-a-very-long-name     10      0    7       0  0.0000",
+        "m1                                 5  1,200    0   1,000  0.2500",
+        "ALL                               15  1,200    7   1,000  0.2500",
+    ]
+
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = refold("usage", db=spent).out.splitlines()
+    assert max(map(len, narrow)) <= 60
+    assert narrow[1].split()[:3][1:] == ["tria…", "a-mo…"]
+
+
+def test_json(spent: Path) -> None:
+    """Numbers as numbers, and null for names that were not asked for."""
+    assert refold("usage", "--by", "context", "--json", db=spent).json == [
+        {
+            "day": None, "agent": None, "model": None, "context": "chat:a", "messages": 1, "calls": 1, "tokens_in": 0,
+            "tokens_out": 15, "counted_in": 1200, "counted_out": 7, "counted_cached": 1000, "cost": 0.25,
+        }
+    ]  # fmt: skip
+    assert refold("usage", "--until", "2020-01-01", "--json", db=spent).json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(("--by", "hour"), "day, agent, model, context"), (("--since", "today"), "is no day")]
+)
+def test_wrong_names(spent: Path, arguments: tuple[str, ...], said: str) -> None:
+    """A name or a day that is none is wrong usage."""
+    result = refold("usage", *arguments, db=spent)
+
+    assert result.code == 2
+    assert said in result.fault

@@ -7,7 +7,6 @@ a log in memory; the calls are the same.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -71,12 +70,13 @@ from .state.fold import ChatState
 from .state.sequence import Items
 from .summarising import (
     OTHERS_SUMMARY,
-    SUMMARIZE_PROMPT,
     SUMMARY,
     SummaryAnswer,
+    answer_of,
     model_name,
     prior_text,
     render_items,
+    summary_prompt,
 )
 from .tokens import DEFAULT, TokenCounter
 from .usage import Usage, metrics_of
@@ -89,7 +89,6 @@ if TYPE_CHECKING:
     from .replay import Policy, Replay
 
 
-logger = logging.getLogger(__name__)
 Item = TypeVar("Item", bound=ChatItem)
 Made = TypeVar("Made", bound="ChatContext")
 USAGE_ARGUMENTS = ("model", "cost", "input_tokens", "output_tokens", "cached_tokens")
@@ -979,22 +978,7 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
     An error, also one after part of the answer, or a blank answer gives a `failure` in words and no text.
     """
-    from ..llm.base import collect
-
-    excerpt = f"[Previous Summary]: {prior}\n{text}" if prior else text
-    try:
-        prompt = ChatContext([
-            ChatMessage(role=ChatRole.SYSTEM, content=[SUMMARIZE_PROMPT]),
-            ChatMessage(role=ChatRole.USER, content=[excerpt]),
-        ])  # fmt: skip
-        answer = await collect(llm.chat(prompt))
-    except Exception as error:
-        logger.warning("no summary: the model failed", exc_info=True)
-        return SummaryAnswer(failure=f"the model failed: {type(error).__name__}: {error}")
-    if not answer.content.strip():
-        logger.warning("no summary: the model gave a blank answer")
-        return SummaryAnswer(failure="the model gave a blank answer")
-    return SummaryAnswer(answer.content)
+    return await answer_of(llm, ChatContext(summary_prompt(text, prior)))
 
 
 async def generate_summary(llm: LLM, text: str, *, prior: str | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,9 @@ from .rules.summaries import SummaryPlan
 
 if TYPE_CHECKING:
     from ..llm.base import LLM
+    from .view import ChatView
 
+logger = logging.getLogger(__name__)
 SUMMARY = "[Conversation Summary]\n"
 OTHERS_SUMMARY = "[Sub-agent Summary]\n"
 # A summary needs only the beginning of a tool's output.
@@ -99,6 +102,30 @@ class SummaryAnswer(msgspec.Struct, frozen=True):
 
     text: str = ""
     failure: str | None = None
+
+
+def summary_prompt(text: str, prior: str | None) -> list[ChatItem]:
+    """Return the items of a prompt that asks for a summary of `text`, together with one of the items before it."""
+    excerpt = f"[Previous Summary]: {prior}\n{text}" if prior else text
+    return [
+        ChatMessage(role=ChatRole.SYSTEM, content=[SUMMARIZE_PROMPT]),
+        ChatMessage(role=ChatRole.USER, content=[excerpt]),
+    ]
+
+
+async def answer_of(llm: LLM, prompt: ChatView[Any]) -> SummaryAnswer:
+    """Return the answer of a model that was asked for a summary, or why there is none."""
+    from ..llm.base import collect
+
+    try:
+        answer = await collect(llm.chat(prompt))
+    except Exception as error:
+        logger.warning("no summary: the model failed", exc_info=True)
+        return SummaryAnswer(failure=f"the model failed: {type(error).__name__}: {error}")
+    if not answer.content.strip():
+        logger.warning("no summary: the model gave a blank answer")
+        return SummaryAnswer(failure="the model gave a blank answer")
+    return SummaryAnswer(answer.content)
 
 
 def model_name(llm: LLM) -> str | None:

@@ -23,6 +23,7 @@ from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
 from ...domain.positions import Moment
+from ...projections.contract import Projection
 from ..open import open_store
 from ..opening import streams_named
 from ..store import Store
@@ -78,8 +79,8 @@ def shown(location: str) -> str:
 
 
 @contextmanager
-def reading(location: str) -> Iterator[Store]:
-    """Open an existing database, for reading only."""
+def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
+    """Open an existing database, for reading only; `own` are projections to add to the store's."""
     try:
         store = open_store(location, create=False, read_only=True)
     except StorageUnavailableError as error:
@@ -87,12 +88,13 @@ def reading(location: str) -> Iterator[Store]:
             raise
         raise StorageUnavailableError(f"{error} (--db or REFOLD_DB names another)") from error
     with store:
+        _add(store, own)
         yield store
         _tell_missed(store)
 
 
 @contextmanager
-def keeping(location: str) -> Iterator[Store]:
+def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
     """
     Open an existing database with the stored rows of its projections.
 
@@ -102,8 +104,14 @@ def keeping(location: str) -> Iterator[Store]:
         # Opened for reading first, so that faults of the file are found before it is opened for writing.
         pass
     with open_store(location, create=False) as store:
+        _add(store, own)
         yield store
         _tell_missed(store)
+
+
+def _add(store: Store, own: Iterable[Projection]) -> None:
+    for projection in own:
+        store.add_projection(projection)
 
 
 def _tell_missed(store: Store) -> None:

@@ -18,6 +18,7 @@ from ...domain.errors import InvalidInputError, ProjectionError, StorageUnavaila
 from ..projecting.rebuild import Difference, RebuildReport
 from ..projecting.status import ProjectionStatus
 from ..store import Store
+from .app import Own, app
 from .args import as_json, database, keeping
 from .progress import asked_to_stop, known_names, names, projection_progress
 from .render import aligned, cut, duration, is_cut_short, json_text, one_line, paint, print_json_list, terminal_width
@@ -35,9 +36,10 @@ FAILED = 1
 
 
 @click.command("projections")
+@app
 @database
 @as_json
-def projections(location: str, as_json: bool) -> None:
+def projections(own: Own, location: str, as_json: bool) -> None:
     """
     List the projections: what contexts, searches, past views and more are answered from.
 
@@ -51,7 +53,7 @@ def projections(location: str, as_json: bool) -> None:
     [{event, error}]}; rebuilt counts the events that a rebuild which was stopped has behind it, stopped_at is the event
     that cannot be folded.
     """
-    with keeping(location) as store:
+    with keeping(location, own) as store:
         found = store.projections()
     if as_json:
         print_json_list(map(_shape, found))
@@ -235,6 +237,7 @@ def _dask_client(address: str) -> Any:
 @click.option("--check", "only_check", is_flag=True, help="Compare with the rows there are; change nothing.")
 @click.option("--restart", is_flag=True, help="Begin anew where an earlier rebuild was stopped.")
 @workers_options
+@app
 @database
 @as_json
 def rebuild(
@@ -244,6 +247,7 @@ def rebuild(
     restart: bool,
     workers: int | None,
     dask: str | None,
+    own: Own,
     location: str,
     as_json: bool,
 ) -> int:
@@ -261,7 +265,7 @@ def rebuild(
     if fault:
         raise click.UsageError(fault, click.get_current_context())
     with (
-        keeping(location) as store,
+        keeping(location, own) as store,
         rebuilding_workers(store, 1 if only_check else workers, dask) as (executor, partitions),
         asked_to_stop() as stop,
     ):

@@ -15,6 +15,7 @@ from ...domain.errors import StorageError
 from ...domain.positions import Moment
 from ..projecting.status import ProjectionStatus
 from ..store import Store
+from .app import Own, app
 from .args import database, keeping, shown
 from .progress import asked_to_stop, known_names, names
 from .render import clock, duration, one_line
@@ -76,8 +77,9 @@ def _events(status: ProjectionStatus) -> int:
 
 @click.command("run")
 @names
+@app
 @database
-def command(names: tuple[str, ...], location: str) -> None:
+def command(names: tuple[str, ...], own: Own, location: str) -> None:
     """
     Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
 
@@ -86,7 +88,7 @@ def command(names: tuple[str, ...], location: str) -> None:
     on stderr.
     """
     began = REAL_SYSTEM.monotonic()
-    with keeping(location) as store, asked_to_stop() as stop, _warnings_said():
+    with keeping(location, own) as store, asked_to_stop() as stop, _warnings_said():
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")

@@ -10,6 +10,7 @@ import msgspec
 from ...domain.context.description import counted
 from ...domain.errors import DamagedError, StorageReadOnlyError
 from ..verifying import Problem, Report
+from .app import Own, app
 from .args import as_json, database, keeping, reading, shown
 from .changes import note
 from .progress import projection_progress
@@ -20,9 +21,10 @@ FAILED = 1
 
 @click.command("verify")
 @click.option("--repair", is_flag=True, help="Make projections anew that are wrong; no event is touched.")
+@app
 @database
 @as_json
-def command(repair: bool, location: str, as_json: bool) -> int:
+def command(repair: bool, own: Own, location: str, as_json: bool) -> int:
     """
     Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
     whether the projections are what the events give, with the index of what is searched.
@@ -33,7 +35,7 @@ def command(repair: bool, location: str, as_json: bool) -> int:
     With --json: {database, is_whole, streams, events, projections, problems: [{kind, where, reason, repairable,
     is_repaired}], left_out}: the last are projections that could not be compared, as the database cannot be written.
     """
-    report = _report(location, repair)
+    report = _report(location, repair, own)
     if as_json:
         print_json(_shape(report, location))
     else:
@@ -44,9 +46,9 @@ def command(repair: bool, location: str, as_json: bool) -> int:
     return 0 if report.is_whole else FAILED
 
 
-def _report(location: str, repair: bool) -> Report:
+def _report(location: str, repair: bool, own: Own) -> Report:
     try:
-        with keeping(location) as store, projection_progress("checking") as progress:
+        with keeping(location, own) as store, projection_progress("checking") as progress:
             return store.verify(repair=repair, progress=progress)
     except StorageReadOnlyError:
         if repair:
@@ -55,7 +57,7 @@ def _report(location: str, repair: bool) -> Report:
         # The damage is so bad that not even the parts of the file can be found.
         problem = Problem("database", shown(location), error.reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
-    with reading(location) as store, projection_progress("checking") as progress:
+    with reading(location, own) as store, projection_progress("checking") as progress:
         return store.verify(progress=progress)
 
 

@@ -7,47 +7,32 @@ events aside. Other projections go on. The event is noted as the fault of the pr
 
 from __future__ import annotations
 
+import logging
+import os
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...domain.errors import DamagedError, InvalidInputError, ProjectionError, StorageError
+from ...domain.errors import DamagedError, ProjectionError, RefoldError, StorageError
 from ...domain.log.admission import require_few_named
 from ...domain.log.envelope import RecordedEvent
-from ...projections.contract import BulkProjection, Projection, SearchedRow, SelectiveProjection, StoppableProjection
-from .store import ProjectionStore, SetAside
+from ...domain.log.ports import LiveLog
+from ...projections.contract import BulkProjection, Projection, SelectiveProjection, StoppableProjection
+from ...projections.rows import place_in
+from .shape import code_of
+from .store import Column, ProjectionStore, SetAside, columns_of, floats_of
 
-TYPES = (str, int, float, bytes)
-# Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
-TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
 NUMBER_MAX = 2**63 - 1
 # The largest key that an index of PostgreSQL takes, with room for the rest of its entry.
 KEY_BYTES_MAX = 2_500
 # If more events cannot be folded, the projection itself is faulty, and its rows are of no use.
 ASIDE_EVENTS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 200
+log = logging.getLogger("refold.projections")
 Number = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX - 1, le=NUMBER_MAX)]
-
-
-def require_row(projection: Projection) -> None:
-    """
-    Require that rows of a projection's type can be stored.
-
-    Raises:
-        InvalidInputError: its first field is not `key`, or a field has another type or a name that tables use already.
-    """
-    fields = msgspec.structs.fields(projection.row)
-    if not fields or (fields[0].name, fields[0].type) != ("key", str):
-        raise InvalidInputError(f"the rows of {projection.name} have no key: let `key: str` be the first field")
-    taken = TAKEN_SEARCHED if issubclass(projection.row, SearchedRow) else TAKEN
-    for field in fields:
-        if field.type not in TYPES:
-            where = f"{field.name} of the rows of {projection.name}"
-            raise InvalidInputError(f"{where} is of the type {field.type}: take str, int, float or bytes")
-        if field.name in taken:
-            raise InvalidInputError(f"a row of {projection.name} cannot have a field {field.name!r}: call it otherwise")
 
 
 def require_keys(keys: Iterable[str]) -> None:
@@ -58,6 +43,8 @@ def require_keys(keys: Iterable[str]) -> None:
         ValueError: one has a NUL in it, is larger than KEY_BYTES_MAX, or cannot be encoded.
     """
     for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"`keys` returned the key {key!r}, and keys are texts")
         if "\0" in key:
             raise ValueError(f"there is a NUL in the key {key!r}")
         # Checked here: an error while the rows are read would report damaged storage.
@@ -76,7 +63,7 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
         if type(row) is not projection.row:
             raise TypeError(f"under {key!r} it makes {row!r}, and its rows are of the type {projection.row.__name__}")
     values = [*map(msgspec.structs.astuple, rows.values())]
-    floats = _floats_of(projection.row)
+    floats = floats_of(projection.row)
     for key, row in zip(rows, values, strict=True):
         if row[0] != key:
             raise ValueError(f"under {key!r} it makes a row with the key {row[0]!r}")
@@ -92,23 +79,27 @@ def require_storable(projection: Projection, rows: Mapping[str, Any]) -> None:
 
 
 @cache
-def _floats_of(row: type[msgspec.Struct]) -> tuple[int, ...]:
-    return tuple(place for place, field in enumerate(msgspec.structs.fields(row)) if field.type is float)
-
-
-@cache
 def _values_of(row: type[msgspec.Struct]) -> Any:
-    types = [Number if field.type is int else field.type for field in msgspec.structs.fields(row)]
-    return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here
+    return list[tuple[*map(_value_of, columns_of(row))]]  # type: ignore[misc]  # it is made up here
+
+
+def _value_of(column: Column) -> Any:
+    kind: Any = Number if column.type is int else column.type
+    return kind | None if column.is_optional else kind
 
 
 def _require_values(key: str, row: msgspec.Struct) -> None:
-    for field in msgspec.structs.fields(row):
-        value = getattr(row, field.name)
+    for column in columns_of(type(row)):
+        value = getattr(row, column.name)
         try:
-            msgspec.convert(value, Number if field.type is int else field.type)
+            msgspec.convert(value, _value_of(column))
         except msgspec.ValidationError as error:
-            raise TypeError(f"{field.name} of the row {key!r} is {value!r}: {error}") from None
+            raise TypeError(f"{column.name} of the row {key!r} is {value!r}: {error}") from None
+
+
+def _keys(returned: Sequence[str]) -> Sequence[str]:
+    """Return the keys that a projection returned: a text is one key, not a key for each of its characters."""
+    return (returned,) if isinstance(returned, str) else returned
 
 
 class RowsBefore(Protocol):
@@ -131,7 +122,7 @@ def fold_page(projection: Projection, events: Sequence[RecordedEvent], store: Ro
     with _BlamedOnEvents():
         for event in _concerning(projection, events):
             require_few_named(event.event)
-            for key in projection.keys(event):
+            for key in _keys(projection.keys(event)):
                 touched.setdefault(key, []).append(event)
     if not touched:
         return {}
@@ -171,22 +162,37 @@ def _evolve_all(projection: Projection, key: str, row: Any | None, events: Seque
 
 
 class Fault(NamedTuple):
-    """The event that stopped a projection, as `stream@version`, the error, and the projection's version at the time."""
+    """
+    The event that stopped a projection, as `stream@version`, the error, and the projection's version and code then.
+
+    Faults that were noted by earlier releases have no `code`.
+    """
 
     event: str
     error: str
     version: int
+    code: str = ""
 
 
-def fault_of(store: ProjectionStore, projection: Projection) -> Fault | None:
-    """Return the fault that stopped a projection; None if there is none, or if an older version of it stopped."""
+def fault_of(events: LiveLog, store: ProjectionStore, projection: Projection) -> Fault | None:
+    """
+    Return the fault that stopped a projection; None if there is none.
+
+    A fault does not count if the version or the code of the projection has changed since, or if its rows went past the
+    event.
+    """
     noted = store.note(_note(projection))
+    if noted is None:
+        return None
     try:
-        fault = None if noted is None else msgspec.json.decode(noted, type=Fault)
-    except msgspec.DecodeError:
+        fault = msgspec.json.decode(noted, type=Fault)
+        stream, version = place_in(fault.event)
+    except (msgspec.DecodeError, ValueError):
         # An unreadable note is ignored: if the event still cannot be folded, the projection stops there again.
         return None
-    return fault if fault is not None and fault.version == projection.version else None
+    if fault.version != projection.version or fault.code not in ("", code_of(projection)):
+        return None
+    return fault if events.version_at(stream, store.checkpoint(projection)) < version else None
 
 
 def note_fault(store: ProjectionStore, projection: Projection, fault: Fault | None) -> None:
@@ -233,7 +239,7 @@ def fold_around(
         error = failed or undecodable.get(event.reference)
         if error is None:
             continue
-        reason = str(error) or repr(error)
+        reason = _reason(projection, error) if isinstance(error, Exception) else error
         if stops or before + len(aside) >= ASIDE_EVENTS_MAX:
             if not stops:
                 reason = f"it has set ASIDE_EVENTS_MAX ({ASIDE_EVENTS_MAX:,}) events aside already: {reason}"
@@ -241,7 +247,21 @@ def fold_around(
             failure.__cause__ = error if isinstance(error, Exception) else None
             return Around(rows.changed, aside, failure, count)
         aside.append(SetAside(event.reference, reason[:ERROR_CHARACTERS_MAX]))
+        cause = error if isinstance(error, Exception) else None
+        log.error("the projection %s sets %s aside: %s", projection.name, event.reference, reason, exc_info=cause)
     return Around(rows.changed, aside)
+
+
+def _reason(projection: Projection, error: Exception) -> str:
+    """Return what went wrong in words: where in the projection's own file, the type of the error, and its text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, RefoldError) or frames[-1].filename == __file__:
+        # A check of this package failed, and its text says all.
+        return str(error)
+    own = getattr(getattr(projection.evolve, "__code__", None), "co_filename", None)
+    frame = next((one for one in reversed(frames) if one.filename == own), frames[-1])
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"{os.path.basename(frame.filename)}:{frame.lineno}: {text}"
 
 
 class _Rows:

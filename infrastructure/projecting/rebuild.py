@@ -14,19 +14,22 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.clock import REAL_SYSTEM, Stopwatch
-from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.errors import DamagedError, InvalidInputError, ProjectionError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
 from .runner import ProjectionRunner
 from .shadow import Build, Progress, Stop, shadow_of
+from .shape import code_of
 from .store import MemoryProjectionStore, ProjectionStore, kept_by
 
 DIFFERENCES_MAX = 10
 # Writers and workers go on meanwhile, so the shadow is brought up to date up to this many times before giving up.
 MEETINGS_MAX = 100
 PARTITIONS_MAX = 1_024
+# The note of the code that made a shadow.
+CODE = "code/"
 
 
 class Workers(NamedTuple):
@@ -90,7 +93,8 @@ def rebuild(
     """
     Rebuild the rows of a projection and replace the live rows by them; readers see the old rows until then.
 
-    It continues a shadow that an earlier rebuild left, unless `restart` is set. `stop` and `progress` are called after
+    It continues a shadow that an earlier rebuild left, unless `restart` is set, or the code of the projection has
+    changed since. `stop` and `progress` are called after
     each page. With `workers` the log is folded in partitions, if the projection allows it.
 
     Raises:
@@ -99,12 +103,16 @@ def rebuild(
     """
     began = watch.monotonic()
     with Build(log, store, projection, shadow_of(projection), watch=watch, progress=progress) as build:
-        if restart:
-            store.drop(build.shadow)
-            forget_partitions(store, projection)
+        _begin(store, projection, build, restart)
         _forget_unreadable(store, projection)
-        is_built = _build_in_partitions(log, store, projection, build, stop, workers, watch)
-        if not is_built or not _build_and_replace(store, projection, build, stop):
+        try:
+            is_built = _build_in_partitions(log, store, projection, build, stop, workers, watch)
+            is_done = is_built and _build_and_replace(store, projection, build, stop)
+        except ProjectionError:
+            # The fold is at fault, and with it all rows that it made.
+            _forget_shadow(store, projection, build)
+            raise
+        if not is_done:
             return RebuildReport(projection=projection.name, is_done=False, events=build.folded)
     return RebuildReport(
         projection=projection.name,
@@ -114,6 +122,20 @@ def rebuild(
         seconds=watch.monotonic() - began,
         set_aside=len(store.set_aside(projection)),
     )
+
+
+def _begin(store: ProjectionStore, projection: Projection, build: Build, restart: bool) -> None:
+    """Drop the shadow that an earlier rebuild left, unless the same code made it; it is continued then."""
+    note, code = CODE + build.shadow.name, code_of(projection)
+    before = store.note(note)
+    if restart or before != code:
+        _forget_shadow(store, projection, build)
+        store.set_note(note, before=before, after=code)
+
+
+def _forget_shadow(store: ProjectionStore, projection: Projection, build: Build) -> None:
+    store.drop(build.shadow)
+    forget_partitions(store, projection)
 
 
 def _forget_unreadable(store: ProjectionStore, projection: Projection) -> None:

@@ -12,8 +12,6 @@ contradiction is stored permanently, as a trace, before a new mark replaces this
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -29,16 +27,14 @@ from ...projections.contract import (
     SearchQuery,
 )
 from .folding import fold_around, fold_page
+from .shape import require_projection, require_same_columns
 from .store import ProjectionStore, SetAside
 
-log = logging.getLogger("refold.projections")
 PAGE_EVENTS = 2_048
 # Smaller pages for indexed rows: writers wait while a page is stored, and an index makes that slower.
 SEARCHED_PAGE_EVENTS = 512
 # At most this many pages that changed no row are read again after a crash. A checkpoint for each would cost more.
 BARE_PAGES_MAX = 64
-# Tables have the names of projections; the excluded endings are those of further tables of a projection.
-NAME = re.compile("(?!.*_(?:shadow|shadow_[0-9]+|check|words)$)[a-z][a-z0-9_]{0,39}")
 MARK, TRACE = "mark/", "trace/"
 # How many events are read to find the event of a mark: events of other slices may come before it.
 EVENTS_MAX = 64
@@ -115,15 +111,13 @@ class ProjectionRunner:
         Add a projection to those that are run.
 
         Raises:
-            InvalidInputError: there is a projection with this name already, or the name cannot be that of a table.
+            InvalidInputError: it is no projection, its rows cannot be stored, their fields changed without the version,
+                or there is a projection with this name already.
         """
-        if not NAME.fullmatch(projection.name):
-            raise InvalidInputError(
-                f"{projection.name!r} cannot name a projection: at most 40 of a-z, 0-9 and _, a letter first, "
-                "and none of the endings _shadow, _check and _words"
-            )
+        require_projection(projection)
         if projection.name in self.projections:
             raise InvalidInputError(f"there is a projection {projection.name!r} already: give it another name")
+        require_same_columns(self._store, projection)
         self.projections[projection.name] = projection
 
     def named(self, name: str) -> Projection:
@@ -230,8 +224,6 @@ class ProjectionRunner:
         """
         (projection, stored, _), page = due, read.page
         around = fold_around(projection, page.events, self._store, read.undecodable)
-        for event, reason in around.aside:
-            log.error("the projection %s sets %s aside: %s", projection.name, event, reason)
         if around.failure is None:
             return self._save(projection, around.rows, page.events, stored, page.moment, around.aside)
         if around.folded:

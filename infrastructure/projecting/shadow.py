@@ -90,7 +90,7 @@ class Build:
         try:
             return self._run(stop, until, at_once)
         except ProjectionError as error:
-            raise ProjectionError(self._projection.name, error.event, error.reason) from error
+            raise ProjectionError(self._projection.name, error.event, error.reason) from error.__cause__ or error
 
     def _run(self, stop: Stop, until: Moment | None, at_once: int) -> bool:
         began, before = self._watch.monotonic(), self._store.checkpoint(self.shadow).events

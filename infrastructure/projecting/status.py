@@ -40,7 +40,7 @@ def status_of(log: LiveLog, store: ProjectionStore, projection: Projection) -> P
     seen = dict(checkpoint.heads)
     behind = sum(number - seen.get(lane, 0) for lane, number in log.now().heads)
     # If a projection has seen all events, a noted fault is old: some process went past it.
-    fault = fault_of(store, projection) if behind else None
+    fault = fault_of(log, store, projection) if behind else None
     built = store.checkpoint(shadow_of(projection)).events or events_in_partitions(store, projection)
     return ProjectionStatus(
         name=projection.name,

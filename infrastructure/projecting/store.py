@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
+
+import msgspec
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
 from ...domain.errors import InvalidInputError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
+
+# The types of fields that all tables can hold; each may have None as well.
+COLUMN_TYPES = (str, int, float, bytes)
+# Names of columns that tables have beside the fields of their rows; tables of searched rows have more of them.
+TAKEN, TAKEN_SEARCHED = ("slice",), ("slice", "number", "vector")
 
 
 class Snapshot(NamedTuple):
@@ -28,11 +36,53 @@ class SetAside(NamedTuple):
     error: str
 
 
+class Column(NamedTuple):
+    """
+    A field of a row as a column: its name, its type in words (`int | None`), the type without None, and if it has None.
+
+    The type is None if no table can hold it.
+    """
+
+    name: str
+    text: str
+    type: type | None
+    is_optional: bool
+
+
+@cache
+def columns_of(row: type[msgspec.Struct]) -> tuple[Column, ...]:
+    """Return the columns of rows of a class, in the order of its fields."""
+    return tuple(_column(field.name, field.type) for field in msgspec.structs.fields(row))
+
+
+@cache
+def floats_of(row: type[msgspec.Struct]) -> tuple[int, ...]:
+    """Return the places of the fields of floats in rows of a class."""
+    return tuple(place for place, column in enumerate(columns_of(row)) if column.type is float)
+
+
+def _column(name: str, kind: Any) -> Column:
+    kinds = [one for one in get_args(kind) or (kind,) if one is not type(None)]
+    base = kinds[0] if len(kinds) == 1 and kinds[0] in COLUMN_TYPES else None
+    is_optional = base is not None and base is not kind
+    if base is None or (is_optional and type(None) not in get_args(kind)):
+        return Column(name, kind.__name__ if type(kind) is type else str(kind), None, False)
+    return Column(name, column_text(base, is_optional=is_optional), base, is_optional)
+
+
+def column_text(kind: type, *, is_optional: bool) -> str:
+    """Return the type of a column in words."""
+    return kind.__name__ + " | None" * is_optional
+
+
 class ProjectionStore(Protocol):
     """Rows and checkpoints of projections."""
 
     def checkpoint(self, projection: Projection) -> Moment:
         """Return the moment up to which the rows are made; the beginning if there are none of this version."""
+
+    def columns(self, projection: Projection) -> dict[str, str] | None:
+        """Return the types, in words, of the stored columns by name; None if there is no table of this version."""
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         """Return the rows under `keys` that exist."""
@@ -127,8 +177,8 @@ class ProjectionStore(Protocol):
 class _Table:
     """The rows of one version of a projection, and the moment up to which they are made."""
 
-    def __init__(self, version: int) -> None:
-        self.version = version
+    def __init__(self, version: int, row: type[msgspec.Struct]) -> None:
+        self.version, self.row = version, row
         self.moment = BEGINNING
         self.aside: list[SetAside] = []
         self.rows: dict[str, Any] = {}
@@ -167,6 +217,10 @@ class MemoryProjectionStore:
     @synchronized
     def checkpoint(self, projection: Projection) -> Moment:
         return self._table(projection).moment
+
+    @synchronized
+    def columns(self, projection: Projection) -> dict[str, str] | None:
+        return {column.name: column.text for column in columns_of(self._table(projection).row)}
 
     @synchronized
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
@@ -244,7 +298,7 @@ class MemoryProjectionStore:
 
     @synchronized
     def gather(self, shadow: Projection, parts: Sequence[Projection], *, moment: Moment) -> None:
-        table = _Table(shadow.version)
+        table = _Table(shadow.version, shadow.row)
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
                 raise twice_made(shadow)
@@ -280,7 +334,7 @@ class MemoryProjectionStore:
         """Return the table of this version; an empty one if there is none."""
         table = self._tables.get(projection.name)
         if table is None or table.version != projection.version:
-            return _Table(projection.version)
+            return _Table(projection.version, projection.row)
         table.finish()
         return table
 

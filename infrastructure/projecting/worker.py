@@ -20,6 +20,7 @@ from ...projections.contract import Projection
 from .folding import Fault, fault_of, note_fault, sets_aside
 from .leases import Lease
 from .runner import ProjectionRunner
+from .shape import code_of
 from .store import ProjectionStore
 
 WAIT_SECONDS = 0.25
@@ -105,7 +106,7 @@ class ProjectionWorker:
         projection = task.projection
         if not task.lease.hold():
             return
-        fault, is_to_try, task.is_to_try = fault_of(self._store, projection), task.is_to_try, False
+        fault, is_to_try, task.is_to_try = fault_of(self._events, self._store, projection), task.is_to_try, False
         if fault is not None and not is_to_try:
             return
         try:
@@ -114,7 +115,9 @@ class ProjectionWorker:
                     return
         except ProjectionError as error:
             log.error("%s", error)
-            note_fault(self._store, projection, Fault(error.event, error.reason, projection.version))
+            note_fault(
+                self._store, projection, Fault(error.event, error.reason, projection.version, code_of(projection))
+            )
         else:
             if fault is not None:
                 note_fault(self._store, projection, None)

@@ -20,7 +20,7 @@ from tests.importing.transcripts import TALK, run, written
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every test in an empty folder of its own, with none of its user's settings."""
     monkeypatch.chdir(tmp_path)
-    for name in ("REFOLD_DB", "COLUMNS", "NO_COLOR"):
+    for name in ("REFOLD_DB", "REFOLD_APP", "COLUMNS", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
 

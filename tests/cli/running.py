@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from refold.infrastructure.cli import main
 
 PROGRAM = [sys.executable, "-m", "refold"]
-UNWANTED = ("REFOLD_DB", "COLUMNS", "NO_COLOR", "PYTHONIOENCODING")
+UNWANTED = ("REFOLD_DB", "REFOLD_APP", "COLUMNS", "NO_COLOR", "PYTHONIOENCODING")
 
 
 class Ended(NamedTuple):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import sqlite3
 import sys
@@ -137,9 +138,10 @@ def test_one_that_cannot_be_folded_stops_no_other(database: Path, monkeypatch: p
     [rollup] = refold("rebuild", "rollup", "--json", db=database).json
 
     assert ended.code == 1
-    assert ended.out.splitlines()[0].startswith("rollup: it cannot fold chat:air-0.0@1: no luck; mend")
+    reason = f"test_projections.py:{fail.__code__.co_firstlineno + 1}: ValueError: no luck"
+    assert ended.out.splitlines()[0].startswith(f"rollup: it cannot fold chat:air-0.0@1: {reason}; mend")
     assert ended.out.splitlines()[1].startswith("catalogue: 3 rows")
-    assert (rollup["is_done"], rollup["stopped_at"], rollup["error"]) == (False, "chat:air-0.0@1", "no luck")
+    assert (rollup["is_done"], rollup["stopped_at"], rollup["error"]) == (False, "chat:air-0.0@1", reason)
 
 
 def test_what_is_set_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +160,13 @@ def test_what_is_set_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (found.code, found.out) == (0, "")
     assert "note: 1 event set aside, and this was made without: `refold projections` says why" in found.err
     assert refold("contexts", db=database).err == ""
-    assert f"  set aside: chat:air-1@{last}: no luck" in refold("projections", db=database).out.splitlines()
-    assert standing(database)["search"]["set_aside"] == [{"event": f"chat:air-1@{last}", "error": "no luck"}]
-    assert f"its rows are made without chat:air-1@{last}: no luck" in refold("verify", db=database).out
+    [aside] = standing(database)["search"]["set_aside"]
+    # The line of the projection, not of the function that it called.
+    reason = re.fullmatch(r"search.py:\d+: ValueError: no luck", aside["error"])
+    assert reason is not None
+    assert aside["event"] == f"chat:air-1@{last}"
+    assert f"  set aside: chat:air-1@{last}: {reason[0]}" in refold("projections", db=database).out.splitlines()
+    assert f"its rows are made without chat:air-1@{last}: {reason[0]}" in refold("verify", db=database).out
     assert "without 1 event set aside" in refold("rebuild", "search", db=database).out
 
     monkeypatch.setattr("refold.projections.search.words_of", words_of)

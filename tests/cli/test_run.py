@@ -110,11 +110,11 @@ def test_what_goes_wrong_is_said(
         known = list(WorkerLog(store, ["rollup", "catalogue"]).beginning())
 
     assert ended.code == 0
-    assert (
-        "the projection rollup cannot fold chat:air-0.0@1: no luck; mend the projection, then rebuild it" in ended.err
-    )
+    reason = f"test_run.py:{fail.__code__.co_firstlineno + 1}: ValueError: no\nluck"
+    fault = f"cannot fold chat:air-0.0@1: {reason.replace(chr(10), ' ')}; mend the projection, then rebuild it"
+    assert f"the projection rollup {fault}" in ended.err
     assert ended.err.endswith("catalogue: 14 events\n")
-    assert known == ["rollup stands still: it cannot fold chat:air-0.0@1: no\nluck"]
+    assert known == [f"rollup stands still: it cannot fold chat:air-0.0@1: {reason}"]
 
 
 def test_names_are_checked_first(database: Path) -> None:

@@ -168,12 +168,12 @@ def test_what_could_not_be_compared_is_counted(database: Path, monkeypatch: pyte
     report = Report(streams=1, events=2, projections=0, problems=(), left_out=("catalogue",))
 
     @contextmanager
-    def refused(location: str) -> Iterator[NoReturn]:
+    def refused(location: str, own: object) -> Iterator[NoReturn]:
         raise StorageReadOnlyError("it cannot be written")
         yield
 
     @contextmanager
-    def read(location: str) -> Iterator[Any]:
+    def read(location: str, own: object) -> Iterator[Any]:
         yield SimpleNamespace(verify=lambda progress: report)
 
     monkeypatch.setattr(command, "keeping", refused)

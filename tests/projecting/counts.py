@@ -34,3 +34,7 @@ class Counts:
         if isinstance(event.event, MessageAdded) and event.event.content == ("poison",):
             raise ValueError("it is poisoned")
         return Count(key, (row.events if row else 0) + 1)
+
+
+# The reason that a store gives for such a message.
+POISONED = f"counts.py:{Counts.evolve.__code__.co_firstlineno + 3}: ValueError: it is poisoned"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
 import msgspec
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.chat.events import MessageAdded
+from refold.domain.errors import DamagedError, InvalidInputError, NotFoundError, ProjectionError
 from refold.domain.log.envelope import RecordedEvent
-from refold.infrastructure.projecting.folding import require_row
+from refold.infrastructure.projecting.shape import require_projection
 from refold.infrastructure.store import Store
+from tests.verifying.damaging import sql
 
 from .counts import Count, Counts
 from .histories import projections_of, something_of_everything, talk_at_length
@@ -141,32 +144,187 @@ def _row(**fields: Any) -> Any:
         (_row(key=int), "no key"),
         (_row(key=str, tags=list[str]), r"tags of the rows of counts is of the type list\[str\]: take str, int"),
         (_row(key=str, done=bool), "done of the rows of counts"),
-        (_row(key=str, cost=float | None), "cost of the rows of counts"),
+        (_row(key=str | None), "no key"),
+        (_row(key=str, cost=int | float), r"cost of the rows of counts is of the type int \| float: take str, int"),
+        (_row(key=str, cost=float | list[str] | None), "cost of the rows of counts"),
+        (_row(key=str, never=None), "never of the rows of counts is of the type None"),
+        (
+            dict[str, int],
+            r"the rows of counts are dict\[str, int\]: let them be of a class derived from msgspec.Struct",
+        ),
         (_row(key=str, slice=int), "cannot have a field 'slice': call it otherwise"),
     ],
 )
 def test_rows_that_no_table_can_have(row: Any, reason: str) -> None:
-    """It is told right away, and not when the first event comes."""
+    """They are refused when the projection is added, and not when the first event comes."""
     counts: Any = Counts()
     counts.row = row
 
-    with pytest.raises(InvalidInputError, match=reason):
-        require_row(counts)
+    with refold.open(":memory:") as store:
+        with pytest.raises(InvalidInputError, match=reason):
+            store.add_projection(counts)
+        assert "counts" not in projections_of(store)
+
+
+class Unknown(msgspec.Struct):
+    """A row with a type that is nowhere."""
+
+    key: str
+    what: Whatever  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("name", 5, "5 cannot name a projection"),
+        ("name", "Counts", "'Counts' cannot name a projection"),
+        ("version", "1", "the version of counts is '1': take a whole number"),
+        ("version", -1, "the version of counts is -1"),
+        ("row", Unknown, "a field of the rows of counts has a type that is not known: name 'Whatever'"),
+        ("row", Count("a", 1), "let them be of a class derived from msgspec.Struct"),
+        ("on_fault", "ignore", "on_fault of counts is 'ignore': take 'set_aside' or 'stop'"),
+        ("events", (MessageAdded,), "events of counts is .*: take a frozenset of classes of events"),
+        ("events", frozenset(("chat.message_added",)), "events of counts is 'chat.message_added'"),
+    ],
+)
+def test_members_that_are_not_of_the_contract(member: str, value: Any, reason: str) -> None:
+    """They are refused when the projection is added, too."""
+    counts = Counts()
+    setattr(counts, member, value)
+
+    with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match=reason):
+        store.add_projection(counts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (Counts, r"Counts is a class: add an object of it, Counts\(\)"),
+        (Count("a", 1), "Count is no projection: it has no name, version, row, keys, evolve"),
+        (None, "NoneType is no projection"),
+    ],
+)
+def test_what_is_no_projection(wrong: Any, reason: str) -> None:
+    """The message says what it lacks."""
+    with refold.open(":memory:") as store, pytest.raises(InvalidInputError, match=reason):
+        store.add_projection(wrong)
 
 
 def test_rows_that_every_table_can_have(store: refold.Store) -> None:
     """All the store's own, and such with every type."""
     for projection in projections_of(store).values():
-        require_row(projection)
+        require_projection(projection)
     counts: Any = Counts()
     counts.row = _row(key=str, text=str, number_of=int, share=float, raw=bytes)
     counts.evolve = lambda key, row, event: counts.row(key, "ü\n", -(2**63), 0.1 + event.version, b"\0\xff")
-    require_row(counts)
 
     store.add_projection(counts)
     store.chat("a").add_message("user", "hello")
     assert store.rows("counts") == [counts.row("chat:a", "ü\n", -(2**63), 2.1, b"\0\xff")]
     assert store.check("counts").differing == 0
+
+
+class Maybe(msgspec.Struct, frozen=True):
+    """A row whose fields may all be missing, but for its key."""
+
+    key: str
+    text: str | None = None
+    number_of: int | None = None
+    share: Optional[float] = None  # noqa: UP045 - the older way to write it is a type, too
+    raw: bytes | None = None
+
+
+class Halves(Counts):
+    """Every second event of a context fills its row, and the others empty it."""
+
+    row: Any = Maybe
+
+    def evolve(self, key: str, row: Any, event: RecordedEvent) -> Any:
+        """Return a row with all fields, or with none; a whole number is a float, too."""
+        return Maybe(key) if event.version % 2 else Maybe(key, "", 0, 1, b"")
+
+
+def test_fields_that_may_be_none(store: refold.Store) -> None:
+    """None is stored as such, and is no empty text and no 0; also in a rebuild, a check and for the next event."""
+    store.add_projection(Halves())
+    store.chat("a").add_message("user", "hello")
+    store.chat("b")
+    filled, emptied = Maybe("chat:a", "", 0, 1.0, b""), Maybe("chat:b")
+
+    assert store.rows("counts") == [filled, emptied]
+    assert (store.check("counts").differing, store.rebuild("counts").rows) == (0, 2)
+    store.chat("a").add_message("user", "again")
+    assert store.rows("counts") == [Maybe("chat:a"), emptied]
+
+
+class OneKey(Counts):
+    """It returns a text where a list of texts is expected."""
+
+    def keys(self, event: RecordedEvent) -> Any:
+        """Return the context."""
+        return event.stream
+
+
+def test_a_text_is_one_key(store: refold.Store) -> None:
+    """It is not taken for its characters."""
+    store.add_projection(OneKey())
+    talk_at_length(store, 2)
+
+    assert store.rows("counts") == [Count("chat:long", 3)]
+
+
+def test_a_key_that_is_no_text(store: refold.Store) -> None:
+    """The reason names the key."""
+    counts: Any = Counts()
+    counts.keys = lambda event: [5]
+    store.add_projection(counts)
+    store.chat("a")
+
+    with pytest.raises(ProjectionError, match="`keys` returned the key 5, and keys are texts"):
+        store.rows("counts")
+
+
+CHANGED: dict[str, tuple[Any, str]] = {
+    "renamed": (_row(key=str, events_of=int), "events_of is new; events is gone"),
+    "retyped": (_row(key=str, events=str), "events was int and is str"),
+    "optional": (_row(key=str, events=int | None), r"events was int and is int \| None"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_rows_that_changed_under_the_old_version(store: refold.Store, name: str) -> None:
+    """They are refused with the change and the way out; the rows that are there stay, and a newer version is taken."""
+    row, change = CHANGED[name]
+    store.add_projection(Counts())
+    talk_at_length(store, 2)
+    before = store.rows("counts")
+    changed: Any = Counts()
+    changed.row = row
+    changed.evolve = lambda key, row, event: changed.row(key, None if name == "optional" else "1")
+
+    newer = Store(store.log, store._projections)
+    with pytest.raises(InvalidInputError, match=f"changed, but not its version: {change}; raise `version` from 1 to 2"):
+        newer.add_projection(changed)
+    assert store.rows("counts") == before
+    changed.version = 2
+    newer.add_projection(changed)
+    assert [one.version for one in newer.projections() if one.name == "counts"] == [2]
+
+
+def test_a_column_that_went_meanwhile(tmp_path: Path) -> None:
+    """On SQLite, too, that is damage, and the name of the column is never taken for its value."""
+    place = str(tmp_path / "store.db")
+    counts: Any = Counts()
+    counts.row = _row(key=str, text=str)
+    counts.evolve = lambda key, row, event: counts.row(key, "hello")
+    with refold.open(place) as store:
+        store.add_projection(counts)
+        store.chat("a")
+        store.rows("counts")
+        sql(place, "ALTER TABLE view_counts RENAME COLUMN text TO words")
+
+        with pytest.raises(DamagedError, match="the table of counts"):
+            store.rows("counts")
 
 
 class Fixed(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from ..contract.stores import log_at
 from ..contract.writing import append, everything, new, said
-from .counts import Count, Counts
+from .counts import POISONED, Count, Counts
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
 
 
@@ -187,7 +187,7 @@ def test_processes(place: str, processes: Executor) -> None:
 
         for number in range(8):
             store.chat(f"p{number}").add_message("user", "poison" if number == 5 else "fine")
-        with pytest.raises(ProjectionError, match="counts cannot fold chat:p5@2: it is poisoned"):
+        with pytest.raises(ProjectionError, match=f"counts cannot fold chat:p5@2: {POISONED}"):
             store.rebuild("counts", executor=processes)
         assert stored_rows(store, "counts")["counts"] == live["counts"]
 

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting import shadow
 from refold.infrastructure.projecting.shadow import RebuildProgress
 
 from ..contract.stores import start_python
 from ..contract.writing import at_once
+from .counts import Count, Counts
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
 from .small_pages import SMALL_PAGE
 
@@ -150,3 +152,25 @@ def test_an_empty_log(store: refold.Store) -> None:
     assert [store.rebuild(name).is_done for name in projections_of(store)].count(True) == len(store.projections())
     assert store.check("catalogue").is_done
     assert set(stored_rows(store).values()) == {b"\x90"}
+
+
+class ByTens(Counts):
+    """It counted wrong, and was mended without a new version."""
+
+    def evolve(self, key: str, row: Count | None, event: RecordedEvent) -> Count:
+        """Count ten more."""
+        return Count(key, (row.events if row else 0) + 10)
+
+
+def test_mended_half_way(store: refold.Store) -> None:
+    """A half that other code made is dropped; one that the same code made is continued."""
+    talk_at_length(store, 3 * SMALL_PAGE)
+    store.add_projection(ByTens())
+    assert not store.rebuild("counts", stop=lambda: True).is_done
+    assert store.rebuild("counts", stop=lambda: True).events == SMALL_PAGE
+
+    mended = refold.Store(store.log, store._projections)
+    mended.add_projection(Counts())
+
+    assert mended.rebuild("counts").events == recorded(store) == 3 * SMALL_PAGE + 1
+    assert mended.rows("counts") == [Count("chat:long", 3 * SMALL_PAGE + 1)]

@@ -24,12 +24,12 @@ from refold.infrastructure.store import Store
 from tests.contract.writing import append
 from tests.verifying.damaging import sql
 
-from .counts import Count, Counts
+from .counts import POISONED, Count, Counts
 from .histories import projections_of, something_of_everything, talk_at_length
 from .test_faults import standing, work_on
 
 WORDS = ("a", "poison", "b", "c", "poison")
-ASIDE = (SetAside("chat:a@3", "it is poisoned"), SetAside("chat:a@6", "it is poisoned"))
+ASIDE = (SetAside("chat:a@3", POISONED), SetAside("chat:a@6", POISONED))
 
 
 class Going(Counts):
@@ -69,7 +69,7 @@ def test_it_goes_on(poisoned: refold.Store) -> None:
     assert (status.behind, status.stopped_at, status.set_aside) == (0, None, ASIDE)
     assert poisoned.events_missed() == 2
     assert [problem.reason for problem in poisoned.verify().problems] == [
-        f"its rows are made without {event}: it is poisoned" for event, _ in ASIDE
+        f"its rows are made without {event}: {POISONED}" for event, _ in ASIDE
     ]
 
 
@@ -148,7 +148,7 @@ def test_those_that_choose_to_stop(poisoned: refold.Store) -> None:
     """They stop at what others go on without."""
     poisoned._runner.projections["counts"] = Counts()
 
-    with pytest.raises(ProjectionError, match="cannot fold chat:a@3: it is poisoned"):
+    with pytest.raises(ProjectionError, match=f"cannot fold chat:a@3: {POISONED}"):
         poisoned.rows("counts")
     assert (standing(poisoned).set_aside, standing(poisoned).behind) == ((), 4)
 

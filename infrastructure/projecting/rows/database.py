@@ -23,9 +23,13 @@ from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ..store import (
+    TAKEN,
+    TAKEN_SEARCHED,
     ProjectionStore,
     SetAside,
     Snapshot,
+    column_text,
+    columns_of,
     end_of_prefix,
     is_replaceable,
     twice_made,
@@ -95,8 +99,22 @@ class Dialect:
 
     def column_types(self, row: type[msgspec.Struct]) -> str:
         """Return the columns of rows of a class with their types, for CREATE TABLE."""
-        fields = msgspec.structs.fields(row)
-        return ", ".join(f'"{field.name}" {self.types[field.type]} NOT NULL' for field in fields)
+        return ", ".join(
+            f'"{column.name}" {self.types[column.type]}' + " NOT NULL" * (not column.is_optional)
+            for column in columns_of(row)
+            if column.type is not None
+        )
+
+    def stored_columns(self, row: type[msgspec.Struct], found: Iterable[Values]) -> dict[str, str] | None:
+        """Return the types, in words, of columns given by name, type and NOT NULL; None if there are none."""
+        own = TAKEN_SEARCHED if issubclass(row, SearchedRow) else TAKEN
+        kinds = {text.partition(" ")[0].lower(): kind for kind, text in self.types.items()}
+        kinds["double"] = float
+        types = {}
+        for name, kind, is_required in found:
+            known = kinds.get(kind.partition(" ")[0].lower())
+            types[name] = kind if known is None else column_text(known, is_optional=not is_required)
+        return {name: kind for name, kind in types.items() if name not in own} or None
 
     def statement(self, sql: str, *values: Any, of: Projection | None = None, **more: str) -> Statement:
         """Return a statement; `of` is its projection, and `more` has the values of further names in braces."""
@@ -128,7 +146,8 @@ def _text(
     pieces = {piece: getattr(dialect, piece) for piece in ("scope", "first", "key", "add", "lock")}
     text = sql.format(
         table=dialect.table_of(name, version),
-        columns=_quoted(row.__struct_fields__),
+        # With the table before it: SQLite reads a quoted name of a column that is not there as a text.
+        columns=_quoted(row.__struct_fields__, f"{dialect.table_of(name, version)}."),
         version=version,
         own_version=f" AND version = {version}" if dialect.keeps_versions else "",
         **pieces,

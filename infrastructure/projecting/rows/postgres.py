@@ -27,6 +27,7 @@ from ...log.postgres.connection import translated
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
+from ..store import floats_of
 from .database import (
     CHECKPOINT,
     LOCKED_CHECKPOINT,
@@ -54,6 +55,10 @@ MAKE_NOTES = Call(
     " PRIMARY KEY (slice, name))"
 )
 BEGIN_STILL = Call("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+COLUMNS = (
+    "SELECT attname::text, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute"
+    " WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped"
+)
 DIGEST = "SELECT digest FROM event WHERE slice = $1 AND position = $2"
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
@@ -128,6 +133,10 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             # Another process may have dropped its table, or put another in its place.
             self._made.discard(self.sql.table(projection))
         return moment_of(projection, found)
+
+    def columns(self, projection: Projection) -> dict[str, str] | None:
+        found = self._log.database.ask(Call(COLUMNS, (self.sql.table(projection).encode(),)))[0]
+        return self.sql.stored_columns(projection.row, found)
 
     def _checkpoint(self, projection: Projection, sql: str = CHECKPOINT) -> Call:
         return _call(self.sql.statement(sql, projection.name, of=projection))
@@ -278,7 +287,11 @@ def _call(statement: Statement) -> Call:
 
 
 def _row_values(row: Any) -> list[bytes | None]:
-    values = [_binary(value) for value in msgspec.structs.astuple(row)]
+    plain = [*msgspec.structs.astuple(row)]
+    for place in floats_of(row.__class__):
+        # A whole number fits a field of floats, but its eight bytes mean another float.
+        plain[place] = None if plain[place] is None else float(plain[place])
+    values = [_binary(value) for value in plain]
     return [*values, vector_of(row.words)] if isinstance(row, SearchedRow) else values
 
 

@@ -24,7 +24,7 @@ from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import twice_made
+from ..store import Column, columns_of, twice_made
 from .database import (
     CHECKPOINT,
     DELETE_NOTE,
@@ -48,6 +48,7 @@ CHECKPOINTS = (
     " moment TEXT NOT NULL)"
 )
 NOTES = "CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+COLUMNS = 'SELECT name, type, "notnull" FROM pragma_table_info(?)'
 # A missing table or column, an index whose own tables were changed, or text that is not UTF-8.
 BROKEN_TABLE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
 # How the tokenizer reads the characters of ASCII.
@@ -113,6 +114,13 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _checkpoint(self, projection: Projection) -> Statement:
         return self.sql.statement(CHECKPOINT, projection.name, of=projection)
+
+    def columns(self, projection: Projection) -> dict[str, str] | None:
+        with self._reading(projection) as connection:
+            # A table of an older version is replaced with the first rows of this one.
+            if self._moment(connection, projection) == BEGINNING:
+                return None
+            return self.sql.stored_columns(projection.row, connection.execute(COLUMNS, (self.sql.table(projection),)))
 
     def _ask(self, projection: Projection, *statements: Statement, at_once: bool = False) -> list[list[Values]]:
         with self._reading(projection) as connection:
@@ -293,11 +301,14 @@ def _require_types(projection: Projection, rows: list[Values]) -> None:
         # msgspec takes a third of the time of a loop in Python.
         msgspec.convert(rows, _types_of(projection.row), builtin_types=(bytes,))
     except msgspec.ValidationError:
-        fields = msgspec.structs.fields(projection.row)
-        pairs = ((value, field) for row in rows for value, field in zip(row, fields, strict=True))
-        wrong, field = next(pair for pair in pairs if type(pair[0]) is not pair[1].type)
-        reason = f"{wrong!r:.100} is in its column {field.name}"
+        pairs = ((value, column) for row in rows for value, column in zip(row, columns_of(projection.row), strict=True))
+        wrong, column = next(pair for pair in pairs if not _is_of(*pair))
+        reason = f"{wrong!r:.100} is in its column {column.name}"
         raise DamagedError(f"the table of {projection.name}", reason, remedy=REBUILD) from None
+
+
+def _is_of(value: object, column: Column) -> bool:
+    return type(value) is column.type or (value is None and column.is_optional)
 
 
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:

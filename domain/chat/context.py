@@ -410,6 +410,33 @@ class ChatContext(ChatView["ChatContext"]):
             return given
         return [item_of(item) for event in outcome.events if (item := added_item(event)) is not None]
 
+    def add_messages(
+        self,
+        messages: Any,
+        *,
+        system: Any = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[ChatItem]:
+        """
+        Append messages of any provider, all or none, and return their items.
+
+        `messages` is what any `to_*` returns, what a client of OpenAI (chat completions, Responses), Anthropic, Google,
+        LangChain or LiteLLM returns, or a list of such messages: objects or plain data. Each gets a new id; an output
+        gets the name of its call. `system` is a system text in front.
+
+        Raises:
+            InvalidInputError: an entry is no message; the error names its place and field.
+        """
+        from ..formats.messages import items_of, messages_given
+
+        given = messages_given(messages, system)
+        items = items_of(given, self._writer.state.items, system_clock=self._system)
+        outcome = self._record_items(
+            items, lambda: ("add_messages", given.as_called()), expected_version, idempotency_key
+        )
+        return [item_of(item) for event in outcome.events if (item := added_item(event)) is not None]
+
     def record_items(
         self,
         items: Sequence[ChatItemEvent],

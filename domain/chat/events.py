@@ -56,7 +56,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         try:
             ImageContent.model_validate({"id": self.id, "image": self.image, **options})
         except ValidationError as error:
-            raise InvalidInputError(f"the image {self.id!r} cannot be one: {error}") from error
+            fault = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise InvalidInputError(f"the image {self.id!r} cannot be one: {fault}") from error
 
 
 class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):

@@ -1,7 +1,8 @@
-"""The common part of receiving: collecting items, and ids that are computed from places."""
+"""The common part of receiving: plain data of client objects, places in errors, collecting items, computed ids."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +14,55 @@ from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image
 from ..clock import System
 from ..errors import InvalidInputError
 
-_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+KINDS: dict[type, str] = {
+    dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number",
+    type(None): "null",
+}  # fmt: skip
+# The fields by which messages and their parts are recognised. A client's class may have them as defaults.
+TELLING = ("type", "role")
 _EXPECTED: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
+
+
+def kind_of(value: Any) -> str:
+    """Return the JSON name of a value's type."""
+    return KINDS.get(type(value), type(value).__name__)
+
+
+def at_field(where: str, path: str) -> str:
+    """Return the place of a field, given by its path: `messages[3].content`, or `line 4, field content`."""
+    if not path:
+        return where
+    is_path = "[" in where.rpartition(", ")[2]
+    return f"{where}.{path}" if is_path else f"{where}, field {path}"
+
+
+def place_of(places: Sequence[str], name: str, index: int) -> str:
+    """Return the place of an entry in errors: its own name in `places`, or else like `messages[3]`."""
+    return places[index] if places else f"{name}[{index}]"
+
+
+def as_plain_data(value: Any) -> Any:
+    """
+    Return a value as plain data: objects of clients as the fields that were set in them, at any depth.
+
+    An object has `model_dump` (pydantic) or `to_dict`, or is a dataclass. Any other value stays unchanged.
+    """
+    if isinstance(value, Mapping):
+        return {name: as_plain_data(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain_data(inner) for inner in value]
+    if isinstance(value, str | int | float | type | None):
+        return value
+    if hasattr(value, "model_dump"):
+        plain = value.model_dump(mode="json", exclude_unset=True)
+    elif hasattr(value, "to_dict"):
+        plain = value.to_dict()
+    elif dataclasses.is_dataclass(value):
+        plain = {field.name: as_plain_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    else:
+        return value
+    unset = {name: getattr(value, name, None) for name in TELLING if isinstance(plain, dict) and name not in plain}
+    return {**plain, **{name: said for name, said in unset.items() if isinstance(said, str)}} if unset else plain
 
 
 class IdsOfPlaces:
@@ -50,8 +98,8 @@ def field_of(value: Mapping[str, Any], name: str, kind: type, where: str) -> Any
     found = value.get(name)
     if isinstance(found, kind):
         return found
-    fault = f"found {_KINDS.get(type(found), type(found).__name__)}" if name in value else "missing"
-    raise InvalidInputError(f"{where}, field {name}: {fault}, expected {_EXPECTED[kind]}")
+    fault = f"found {kind_of(found)}" if name in value else "missing"
+    raise InvalidInputError(f"{at_field(where, name)}: {fault}, expected {_EXPECTED[kind]}")
 
 
 def as_text(value: Any, where: str) -> str:

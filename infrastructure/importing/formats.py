@@ -12,25 +12,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from ...domain.errors import InvalidInputError
-from ...domain.formats.openai.receive import kind_of
+from ...domain.formats.messages import dialect_of
+from ...domain.formats.receive import kind_of
 from ...domain.log.admission import JSON_DEPTH_MAX
 from ..files import parse_foreign, read_bounded
 
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 Dialect = Literal["openai", "anthropic"]
-OPENAI_ROLES = ("developer", "tool", "function")
-OPENAI_FIELDS = {"tool_calls", "tool_call_id", "function_call"}
-OPENAI_PARTS = ("image_url", "input_audio", "refusal", "file")
-ANTHROPIC_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
-# Blocks of these types are Anthropic's if they have a "source".
-SOURCED_BLOCKS = ("image", "document")
 Format = Literal["auto", "openai", "anthropic", "tau", "claude-code"]
 FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-code")
 MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
@@ -171,23 +166,11 @@ def dialects_of(conversations: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
 
 
 def _dialect_of(messages: Sequence[Any], beside: Mapping[str, Any]) -> Dialect | None:
-    marks = [mark for message in messages if isinstance(message, dict) for mark in _marks(message)]
-    if "openai" in marks:
+    found = {dialect_of(message) for message in messages if isinstance(message, dict)}
+    if "openai" in found:
         return "openai"
     # OpenAI has no field "system", but some tools that store OpenAI's messages add one. So OpenAI's marks count first.
-    return "anthropic" if marks or isinstance(beside.get("system"), str | list) else None
-
-
-def _marks(message: Mapping[str, Any]) -> Iterator[Dialect]:
-    if message.get("role") in OPENAI_ROLES or OPENAI_FIELDS & message.keys():
-        yield "openai"
-    content = message.get("content")
-    for part in content if isinstance(content, list) else ():
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in OPENAI_PARTS:
-            yield "openai"
-        if kind in ANTHROPIC_BLOCKS or (kind in SOURCED_BLOCKS and isinstance(part.get("source"), dict)):
-            yield "anthropic"
+    return "anthropic" if "anthropic" in found or isinstance(beside.get("system"), str | list) else None
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):

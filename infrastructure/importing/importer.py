@@ -131,7 +131,7 @@ def _is_there(store: Store, context_id: str) -> bool:
 
 def _place(run: Run, index: int) -> str:
     number = index - run.has_system
-    return "system" if number < 0 else f"message {number} (from 0)"
+    return "system" if number < 0 else f"messages[{number}]"
 
 
 def _changed(run: Run, fault: str, context_id: str | None = None) -> InvalidInputError:

@@ -17,6 +17,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicShaper, shape_anthropic_messages
 from ...domain.formats.openai.receive import shape_messages
 from ...domain.formats.openai.send import openai_messages
+from ...domain.formats.receive import at_field
 from ...domain.ids import stream_id
 from ...domain.log.admission import admitted
 from .claude_sessions import PlacedLine, Session, fork_names, named_forks, new_branches, sessions_in
@@ -214,9 +215,9 @@ def _in_unicode(path: Path, conversation: Conversation, mend: bool) -> Conversat
             attributes=replace_surrogates(attributes),
             system=replace_surrogates(system),
         )
-    where = f"{path}, run {conversation.number}, "
+    where = f"{path}, run {conversation.number}"
     for index, message in enumerate(messages):
-        _require_unicode(message, f"{where}message {index} (from 0), ")
+        _require_unicode(message, f"{where}, messages[{index}]")
     _require_unicode({**attributes, "system": system}, where)
     return conversation
 
@@ -225,8 +226,8 @@ def _require_unicode(value: Any, where: str) -> None:
     found = first_surrogate(value)
     if found is not None:
         raise InvalidInputError(
-            f"{where}field {found.path}: a lone surrogate (U+{found.code:04X}) at index {found.offset}, which is not "
-            "Unicode text: --replace-surrogates puts U+FFFD in its place"
+            f"{at_field(where, found.path)}: a lone surrogate (U+{found.code:04X}) at index {found.offset}, which is "
+            "not Unicode text: --replace-surrogates puts U+FFFD in its place"
         )
 
 
@@ -239,7 +240,7 @@ def _sessions_of(path: Path, document: Document, prefix: str | None, mend: bool)
     if document.may_hold_surrogates:
         entries = [(number, replace_surrogates(value)) for number, value in entries] if mend else entries
         for number, value in entries:
-            _require_unicode(value, f"{path}, line {number}, ")
+            _require_unicode(value, f"{path}, line {number}")
     try:
         sessions, notes = sessions_in(entries, name=replace_surrogates(path.stem))
         runs = [_run_of_session(path, session, prefix) for session in sessions]

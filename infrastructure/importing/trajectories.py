@@ -15,7 +15,8 @@ import msgspec
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ...domain.errors import InvalidInputError, RefusedError
-from ...domain.formats.openai.receive import as_plain_data, shape_messages
+from ...domain.formats.openai.receive import shape_messages
+from ...domain.formats.receive import as_plain_data
 from ...domain.formats.send import Batch, arguments_of, turns_of
 from ...domain.log.admission import JSON_DEPTH_MAX, is_deeper
 from ...domain.log.envelope import acting
@@ -68,7 +69,7 @@ def rounds_of(messages: Sequence[Any], *, session_id: str) -> list[Round]:
         if message["role"] == "user":
             rounds.append(Round(query=message.get("content"), records=[] if rounds else before))
         record = _record(message, group[0])
-        canonical_json(record, what=f"message {index} (from 0)")
+        canonical_json(record, what=f"messages[{index}]")
         (rounds[-1].records if rounds else before).append(record)
     if not rounds:
         raise InvalidInputError("the transcript has no message of a user: a run begins with a query")

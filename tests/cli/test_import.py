@@ -66,24 +66,24 @@ def test_what_changed_beside_the_messages_is_noted(transcript: Path) -> None:
         ("[{]", "x.json is not JSON: expecting property name enclosed in double quotes at line 1, column 3"),
         ('{"role":"user"}\n{', "x.json is not JSON Lines: expecting property name"),
         ("[1]", "x.json: expected OpenAI messages"),
-        ([HELLO, {"content": "x"}], "x.json, run 1, message 1 (from 0), field role: missing, expected one of"),
-        ([run(0, HELLO), run(1, said("robot"))], "x.json, run 2, message 0 (from 0), field role: 'robot' is no role"),
-        ([said("user", 3)], "x.json, run 1, message 0 (from 0), field content: found a number, expected text, a list"),
+        ([HELLO, {"content": "x"}], "x.json, run 1, messages[1].role: missing, expected one of"),
+        ([run(0, HELLO), run(1, said("robot"))], "x.json, run 2, messages[0].role: 'robot' is no role"),
+        ([said("user", 3)], "x.json, run 1, messages[0].content: found a number, expected text, a list"),
         (
             [said("assistant", None, tool_calls="x")],
-            "x.json, run 1, message 0 (from 0), field tool_calls: found text, expected a list",
+            "x.json, run 1, messages[0].tool_calls: found text, expected a list",
         ),
         (
             [asked(call("a", arguments=3))],  # type: ignore[arg-type]
-            "x.json, run 1, message 0 (from 0), field tool_calls[0].function.arguments: found a number, expected text",
+            "x.json, run 1, messages[0].tool_calls[0].function.arguments: found a number, expected text",
         ),
         (
             [{"role": "tool", "content": "x"}],
-            "x.json, run 1, message 0 (from 0), field tool_call_id: missing, expected text",
+            "x.json, run 1, messages[0].tool_call_id: missing, expected text",
         ),
         (
             [said("user", "x\ud800")],
-            "x.json, run 1, message 0 (from 0), field content: a lone surrogate (U+D800) at index 1",
+            "x.json, run 1, messages[0].content: a lone surrogate (U+D800) at index 1",
         ),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_changed_file_changes_nothing(database: Path, transcript: Path) -> Non
     written(transcript, [run(9, HELLO), *runs])
 
     fault = refold("import", transcript, db=database).fault
-    assert "run 3, message 2 (from 0) differs from that of the context 'air-0.1'" in fault
+    assert "run 3, messages[2] differs from that of the context 'air-0.1'" in fault
     assert contents(database) == before
 
 

@@ -41,6 +41,25 @@ class ChatContextContract(
 ):
     """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""
 
+    def test_messages_come_in_one_append(self, log: LiveLog) -> None:
+        """All or none, once under a key, and outputs are named after calls that another handle made."""
+        [chat] = opened(log, A)
+        call = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": "shipped"}
+        chat.add_messages([{"role": "user", "content": "Where?"}, {"role": "assistant", "content": [call]}])
+        other = handle_on(log)
+        with pytest.raises(InvalidInputError, match=r"messages\[1\]"):
+            other.add_messages([{"role": "user", "content": [result]}, {"role": "robot"}])
+        before = log.now()
+        first = other.add_messages([{"role": "user", "content": [result]}], idempotency_key="k")
+        again = chat.add_messages([{"role": "user", "content": [result]}], idempotency_key="k")
+
+        assert [(item.type, getattr(item, "name", "")) for item in first] == [("function_call_output", "look_up")]
+        assert again == first
+        assert chat.items == other.items == handle_on(log).items
+        assert log.now().events - before.events == 1
+        assert chat.version == 4
+
     def test_what_is_written_is_read(self, log: LiveLog) -> None:
         """Items of every kind, by the handle that wrote them and by a new one."""
         [chat] = opened(log, A)

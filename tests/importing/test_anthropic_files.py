@@ -121,8 +121,8 @@ def test_importing_again(store: refold.Store, tmp_path: Path) -> None:
     assert as_came(store) == {"x-1": (SPOKEN, "Be brief.")}
     for changed, fault in (
         ({**REQUEST, "system": "Be long."}, "run 1, system differs from that of the context 'x-1'"),
-        ({**REQUEST, "messages": SPOKEN[1:]}, r"run 1, message 0 \(from 0\) differs from that of"),
-        ({**REQUEST, "messages": SPOKEN[:2]}, r"run 1, message 2 \(from 0\) is missing, unlike in"),
+        ({**REQUEST, "messages": SPOKEN[1:]}, r"run 1, messages\[0\] differs from that of"),
+        ({**REQUEST, "messages": SPOKEN[:2]}, r"run 1, messages\[2\] is missing, unlike in"),
     ):
         with pytest.raises(InvalidInputError, match=fault):
             import_file(store, written(path, changed))
@@ -142,12 +142,12 @@ def test_a_conversation_that_could_be_either_may_become_anthropic_s(store: refol
     [
         (
             [*SPOKEN, said("robot")],
-            "message 3 (from 0), field role: 'robot' is no role, expected one of user, assistant",
+            "messages[3].role: 'robot' is no role, expected one of user, assistant",
         ),
-        ([*SPOKEN, 7], "message 3 (from 0): found int, expected an object"),
-        ({"system": [1], "messages": SPOKEN}, "system, content[0]: found int, expected an object"),
+        ([*SPOKEN, 7], "messages[3]: found a number, expected an object"),
+        ({"system": [1], "messages": SPOKEN}, "system, field content[0]: found a number, expected an object"),
         ({"system": "a\ud800", "messages": SPOKEN}, "field system: a lone surrogate (U+D800) at index 1"),
-        ({"system": "S", "messages": [said("user", "\udc00")]}, "message 0 (from 0), field content: a lone surrogate"),
+        ({"system": "S", "messages": [said("user", "\udc00")]}, "messages[0].content: a lone surrogate"),
     ],
 )
 def test_what_cannot_be_is_refused(store: refold.Store, tmp_path: Path, content: Any, fault: str) -> None:

@@ -55,11 +55,11 @@ def fault_of(store: refold.Store, path: Path, **options: Any) -> str:
         ({"messages": {}}, "FILE: run 1, field messages: found an object, expected a list of messages"),
         ([run(0), {"task_id": 1}], "FILE: run 2, field traj: missing, expected a list of messages"),
         ([run(0), 7], "FILE: run 2: found a number, expected an object with traj"),
-        ([run(0, HELLO), run(1, HELLO, HELLO, {})], "FILE, run 2, message 2 (from 0), field role: missing"),
-        ([HELLO, {"content": "x"}], "FILE, run 1, message 1 (from 0), field role: missing"),
-        ([HELLO, "x"], "FILE, run 1, message 1 (from 0): found text, expected an object"),
-        (as_lines(HELLO, said("robot")), "FILE, run 1, message 1 (from 0), field role: 'robot' is no role"),
-        ('[{"role": "user", "content": "", "x": 1e999}]', "FILE, run 1, message 0 (from 0) cannot be stored as JSON"),
+        ([run(0, HELLO), run(1, HELLO, HELLO, {})], "FILE, run 2, messages[2].role: missing"),
+        ([HELLO, {"content": "x"}], "FILE, run 1, messages[1].role: missing"),
+        ([HELLO, "x"], "FILE, run 1, messages[1]: found text, expected an object"),
+        (as_lines(HELLO, said("robot")), "FILE, run 1, messages[1].role: 'robot' is no role"),
+        ('[{"role": "user", "content": "", "x": 1e999}]', "FILE, run 1, messages[0] cannot be stored as JSON"),
         ('{"messages": [], "x": 1e999}', "FILE, run 1, what lies beside the messages cannot be stored as JSON"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_lone_surrogate_is_named(
     path = written(tmp_path / "x.json", [HELLO, message])
 
     fault = fault_of(store, path)
-    assert fault.startswith(f"FILE, run 1, message 1 (from 0), field {field}: a lone surrogate (U+D")
+    assert fault.startswith(f"FILE, run 1, messages[1].{field}: a lone surrogate (U+D")
     assert f"at index {index}, " in fault
     assert "--replace-surrogates" in fault
 

@@ -93,7 +93,7 @@ def test_a_file_that_has_changed_is_refused(
     with pytest.raises(InvalidInputError) as caught:
         import_file(store, path)
 
-    assert str(caught.value).startswith(f"{path}, run 2, message {index} (from 0) differs from that of ")
+    assert str(caught.value).startswith(f"{path}, run 2, messages[{index}] differs from that of ")
     assert "'x-1'" in str(caught.value)
     assert store.now() == before
 
@@ -104,7 +104,7 @@ def test_a_file_that_was_cut_short_is_refused(store: refold.Store, tmp_path: Pat
     import_file(store, path)
     written(path, TALK[:2])
 
-    with pytest.raises(InvalidInputError, match=r"run 1, message 2 \(from 0\) is missing"):
+    with pytest.raises(InvalidInputError, match=r"run 1, messages\[2\] is missing"):
         import_file(store, path)
 
 
@@ -126,7 +126,7 @@ def test_a_file_and_a_store_that_both_went_on_are_told_apart(store: refold.Store
     store.chat("x-1").add_message("user", "And another thing.")
     written(path, [*TALK, said("user", "Something else.")])
 
-    with pytest.raises(InvalidInputError, match=r"message 4 \(from 0\) differs"):
+    with pytest.raises(InvalidInputError, match=r"messages\[4\] differs"):
         import_file(store, path)
 
 

@@ -17,7 +17,7 @@ from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, Origin
 from ...clock import System
 from ...errors import InvalidInputError
-from ..receive import IdsOfPlaces, Receiver, as_text, field_of
+from ..receive import IdsOfPlaces, Receiver, as_plain_data, as_text, at_field, field_of, kind_of, place_of
 from ..source_json import difference, is_same
 from .source_shape import SYSTEM, AnthropicMessage, Beside, message_of, plain_blocks, role_of
 
@@ -27,19 +27,25 @@ ROLES = ("user", "assistant", "system")
 
 
 def items_from_anthropic(
-    messages: Iterable[Mapping[str, Any]], system: str | Sequence[Block] | None = None, *, system_clock: System
+    messages: Iterable[Any],
+    system: str | Sequence[Block] | None = None,
+    *,
+    system_clock: System,
+    places: Sequence[str] = (),
 ) -> list[ChatItemEvent]:
     """
     Return the items of Anthropic messages and of a system text; cache marks are left out.
+
+    Messages and their blocks are plain data or objects of the anthropic package. `places` name the messages in errors.
 
     Raises:
         InvalidInputError: an entry is not a message or block; the error says where and what was expected.
     """
     reader = AnthropicReader(system_clock)
     if system is not None:
-        reader.read("system", system, "system")
+        reader.read("system", as_plain_data(system), "system")
     for index, message in enumerate(messages):
-        reader.read_message(message, f"message {index} (from 0)")
+        reader.read_message(as_plain_data(message), place_of(places, "messages", index))
     return reader.items
 
 
@@ -63,10 +69,11 @@ class AnthropicReader:
     def read_message(self, message: object, where: str) -> None:
         """Add the items of one message."""
         if not isinstance(message, Mapping):
-            raise InvalidInputError(f"{where}: found {type(message).__name__}, expected an object")
+            raise InvalidInputError(f"{where}: found {kind_of(message)}, expected an object")
         role = message.get("role")
         if role not in ROLES:
-            raise InvalidInputError(f"{where}, field role: {role!r} is no role, expected one of {', '.join(ROLES)}")
+            fault = f"{role!r} is no role" if "role" in message else "missing"
+            raise InvalidInputError(f"{at_field(where, 'role')}: {fault}, expected one of {', '.join(ROLES)}")
         self.read(role, message.get("content"), where)
 
     def read(self, role: str, content: object, where: str) -> None:
@@ -76,14 +83,15 @@ class AnthropicReader:
             self.places.append([0])
             return
         if not isinstance(content, list | tuple):
-            raise InvalidInputError(f"{where}, field content: expected text or a list of blocks")
+            fault = f"found {kind_of(content)}, expected text or a list of blocks"
+            raise InvalidInputError(f"{at_field(where, 'content')}: {fault}")
         said = _Said()
         kept: list[Placed] = []
         calls: list[tuple[Placed, list[Placed]]] = []
         for place, block in enumerate(content):
-            there = f"{where}, content[{place}]"
+            there = at_field(where, f"content[{place}]")
             if not isinstance(block, Mapping):
-                raise InvalidInputError(f"{there}: found {type(block).__name__}, expected an object")
+                raise InvalidInputError(f"{there}: found {kind_of(block)}, expected an object")
             kind = block.get("type")
             if kind == "tool_use":
                 calls.append(((place, block), kept))
@@ -108,7 +116,7 @@ class AnthropicReader:
         if said.parts or said.beside or not content:
             self._say(role, said, where)
         for (place, block), before in calls:
-            self._called(place, block, before, f"{where}, content[{place}]")
+            self._called(place, block, before, at_field(where, f"content[{place}]"))
 
     def _say(self, role: str, said: _Said, where: str) -> None:
         self._receiver.say(role, [part for _, part in said.parts], _beside(said.beside), where)
@@ -120,6 +128,7 @@ class AnthropicReader:
         if block.get("type") != "image":
             return None
         source = field_of(block, "source", dict, where)
+        where = at_field(where, "source")
         if source.get("type") == "url":
             return self._receiver.image(field_of(source, "url", str, where))
         if source.get("type") != "base64":
@@ -178,7 +187,7 @@ def shape_anthropic_messages(
     shaper = AnthropicShaper(context_id)
     first = [] if system is None else [shaper.system_items(system, created_at=created_at)]
     return first + [
-        shaper.items_of(index, message, f"message {index} (from 0)", created_at=created_at)
+        shaper.items_of(index, message, f"messages[{index}]", created_at=created_at)
         for index, message in enumerate(messages)
     ]
 

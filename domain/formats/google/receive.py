@@ -8,13 +8,13 @@ the call's `metadata["thought_signature"]`, or for a message in `extra["google"]
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...chat.events import ChatItemEvent, Image
 from ...clock import System
 from ...errors import InvalidInputError
-from ..receive import Receiver, as_text, field_of
+from ..receive import Receiver, as_plain_data, as_text, at_field, field_of, kind_of, place_of
 from .send import SIGNATURE, signature_of
 
 Part = Mapping[str, Any]
@@ -26,13 +26,14 @@ CAMEL = {
 
 
 def items_from_google(
-    contents: Iterable[Any], system_instruction: Any = None, *, system_clock: System
+    contents: Iterable[Any], system_instruction: Any = None, *, system_clock: System, places: Sequence[str] = ()
 ) -> list[ChatItemEvent]:
     """
     Return the items of Google contents and of a system instruction.
 
     Contents are plain data, with either spelling of the fields, or objects of google-genai. The instruction is text or
-    a content. A response without an id answers the first waiting call with its name.
+    a content. A response without an id answers the first waiting call with its name. `places` name the contents in
+    errors.
 
     Raises:
         InvalidInputError: an entry is not a content or part; the error says where and what was expected.
@@ -43,17 +44,17 @@ def items_from_google(
     elif system_instruction is not None:
         reader.read({**_plain(system_instruction, "system_instruction"), "role": "system"}, "system_instruction")
     for index, content in enumerate(contents):
-        where = f"content {index} (from 0)"
+        where = place_of(places, "contents", index)
         reader.read(_plain(content, where), where)
     return reader.items
 
 
 def _plain(content: Any, where: str) -> Mapping[str, Any]:
-    if hasattr(content, "model_dump"):
-        content = content.model_dump(mode="json", exclude_none=True)
-    if not isinstance(content, Mapping):
-        raise InvalidInputError(f"{where}: found {type(content).__name__}, expected an object")
-    return content
+    plain = as_plain_data(content)
+    if not isinstance(plain, Mapping):
+        raise InvalidInputError(f"{where}: found {kind_of(plain)}, expected an object")
+    # A field that is null was not given: the fields of google-genai's objects are null by default.
+    return {name: value for name, value in plain.items() if value is not None}
 
 
 def _get(value: Part, name: str) -> Any:
@@ -79,17 +80,18 @@ class _Reader:
         """Add the items of one content."""
         role = ROLES.get(content.get("role") or "user")
         if role is None:
-            raise InvalidInputError(f"{where}, field role: {content['role']!r} is no role, expected user or model")
+            fault = f"{content['role']!r} is no role, expected user or model"
+            raise InvalidInputError(f"{at_field(where, 'role')}: {fault}")
         said: list[str | Image] = []
         beside: dict[str, Any] = {}
         calls: list[tuple[Part, str]] = []
         for number, found in enumerate(content.get("parts") or ()):
-            there = f"{where}, parts[{number}]"
+            there = at_field(where, f"parts[{number}]")
             part = _plain(found, there)
             if _get(part, "function_call") is not None:
                 calls.append((part, there))
             elif _get(part, "function_response") is not None:
-                self._answered(_get(part, "function_response"), there)
+                self._answered(_get(part, "function_response"), at_field(there, "function_response"))
             elif part.get("thought") or (made := self._said(part, there)) is None:
                 beside.setdefault("parts", []).append(part)
             else:
@@ -109,14 +111,18 @@ class _Reader:
             return str(part["text"])
         inline, file = _get(part, "inline_data"), _get(part, "file_data")
         if isinstance(inline, Mapping):
-            kind, data = _get(inline, "mime_type"), signature_of(field_of(inline, "data", str, where))
+            kind, data = (
+                _get(inline, "mime_type"),
+                signature_of(field_of(inline, "data", str, at_field(where, "inline_data"))),
+            )
             return self._receiver.image(f"data:{kind};base64,{data}") if kind and data else None
         address = _get(file, "file_uri") if isinstance(file, Mapping) else None
         return self._receiver.image(address) if isinstance(address, str) else None
 
     def _called(self, part: Part, where: str) -> tuple[str, str]:
-        call = _plain(_get(part, "function_call"), where)
-        name = field_of(call, "name", str, where)
+        there = at_field(where, "function_call")
+        call = _plain(_get(part, "function_call"), there)
+        name = field_of(call, "name", str, there)
         signature = signature_of(_get(part, SIGNATURE))
         metadata = {SIGNATURE: signature} if signature else {}
         return self._receiver.call(name, call.get("args") or {}, call.get("id"), metadata, where), name

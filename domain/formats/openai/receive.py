@@ -12,28 +12,14 @@ from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ...clock import System
 from ...errors import InvalidInputError
-from ..receive import IdsOfPlaces
+from ..receive import IdsOfPlaces, as_plain_data, at_field, kind_of, place_of
 from ..source_json import difference, is_same
 from .source_shape import OpenAIMessage, message_of, plain_call, plain_message
 
 MESSAGE_ROLES = ("system", "developer", "user", "assistant")
 OUTPUT_ROLES = ("tool", "function")
 ROLES = MESSAGE_ROLES + OUTPUT_ROLES
-KINDS = {
-    dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number",
-    type(None): "null",
-}  # fmt: skip
 DETAILS = ("low", "high")
-
-
-def kind_of(value: Any) -> str:
-    """Return the JSON name of a value's type."""
-    return KINDS.get(type(value), type(value).__name__)
-
-
-def as_plain_data(value: Any) -> Any:
-    """Return an object of the openai package as plain data with the fields that were set, any other value unchanged."""
-    return value.model_dump(mode="json", exclude_unset=True) if hasattr(value, "model_dump") else value
 
 
 class Fields:
@@ -55,8 +41,7 @@ class Fields:
 
     def _error(self, name: str, fault: str, expected: str) -> InvalidInputError:
         path = f"{self.path}.{name}".strip(".").replace(".[", "[")
-        field = f", field {path}" if path else ""
-        return InvalidInputError(f"{self.where}{field}: {fault}, expected {expected}")
+        return InvalidInputError(f"{at_field(self.where, path)}: {fault}, expected {expected}")
 
     def text(self, name: str) -> str:
         """Return a field that must be text."""
@@ -131,15 +116,17 @@ def shape_messages(
             value.
     """
     shaper = _Shaper(IdsOfPlaces(context_id).made, created_at)
-    return [shaper.items_of(index, message) for index, message in enumerate(messages)]
+    return [shaper.items_of(index, message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
-def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System) -> list[ChatItemEvent]:
+def items_from_openai_messages(
+    messages: Iterable[Any], system: Any = None, *, system_clock: System, places: Sequence[str] = ()
+) -> list[ChatItemEvent]:
     """
-    Return the items of OpenAI chat messages, with new ids, all with the same time.
+    Return the items of OpenAI chat messages, with new ids, all with the same time; `system` is a message in front.
 
     Messages are plain data or objects of the openai package, such as a choice's `message`. `openai_messages` returns
-    valid messages unchanged.
+    valid messages unchanged. `places` name the messages in errors, by default `messages[0]` and so on.
 
     Raises:
         InvalidInputError: an entry is not a message, or holds text that is not Unicode; the error names the message's
@@ -147,10 +134,12 @@ def items_from_openai_messages(messages: Iterable[Any], *, system_clock: System)
     """
     shaper = _Shaper(lambda prefix, index, part: system_clock.new_id(prefix), system_clock.now())
     items: list[ChatItemEvent] = []
+    if system is not None:
+        items += shaper.items_of(-1, {"role": "system", "content": system}, "system")
     for index, message in enumerate(messages):
-        plain = as_plain_data(message)
-        canonical_json(plain, what=f"message {index} (from 0)")
-        items += shaper.items_of(index, plain)
+        plain, where = as_plain_data(message), place_of(places, "messages", index)
+        canonical_json(plain, what=where)
+        items += shaper.items_of(index, plain, where)
     return items
 
 
@@ -181,9 +170,9 @@ class _Shaper:
         self._created_at = created_at
         self._unanswered = _Unanswered()
 
-    def items_of(self, index: int, message: Any) -> list[ChatItemEvent]:
-        """Return the items of the message at `index`."""
-        fields = Fields(f"message {index} (from 0)", message)
+    def items_of(self, index: int, message: Any, where: str) -> list[ChatItemEvent]:
+        """Return the items of the message at `index`; `where` names it in errors."""
+        fields = Fields(where, message)
         role = fields.role()
         drafts = self._spoken(index, role, fields) if role in MESSAGE_ROLES else [self._returned(index, role, fields)]
         items = _with_origins(drafts, fields.where)

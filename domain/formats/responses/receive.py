@@ -9,7 +9,7 @@ of a computer. They are refused here: the API would refuse them later if they we
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,8 @@ from ...canonical import canonical_json
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, is_instructions
 from ...clock import System
 from ...errors import InvalidInputError
-from ..openai.receive import MESSAGE_ROLES, Fields, as_plain_data
+from ..openai.receive import MESSAGE_ROLES, Fields
+from ..receive import as_plain_data, place_of
 from ..source_json import difference, is_same
 from .source_shape import Spoken, item_as_came, plain_item
 
@@ -40,13 +41,14 @@ Beside = dict[str, Any]
 
 
 def items_from_openai_responses(
-    entries: Iterable[Any], instructions: str | None = None, *, system_clock: System
+    entries: Iterable[Any], instructions: str | None = None, *, system_clock: System, places: Sequence[str] = ()
 ) -> list[ChatItemEvent]:
     """
     Return the items of a request's `input`, or of a response's `output`, with new ids, all with the same time.
 
     Entries are plain data or objects of the openai package. `instructions` become a system message in front.
-    `openai_responses_input` returns valid entries unchanged, and `instructions` beside them.
+    `openai_responses_input` returns valid entries unchanged, and `instructions` beside them. `places` name the entries
+    in errors.
 
     Raises:
         InvalidInputError: an entry is of a kind that cannot be kept, a field is missing or wrong, or text is not
@@ -56,7 +58,7 @@ def items_from_openai_responses(
     if instructions is not None:
         reader.instruct(instructions)
     for index, entry in enumerate(entries):
-        where = f"entry {index} (from 0)"
+        where = place_of(places, "entries", index)
         plain = as_plain_data(entry)
         canonical_json(plain, what=where)
         reader.read(Fields(where, plain))

@@ -125,13 +125,13 @@ def test_outputs_are_text(content: Any, kept: str) -> None:
 @pytest.mark.parametrize(
     ("message", "fault"),
     [
-        ("hi", "message 0 (from 0): found str, expected an object"),
-        ({"role": "tool", "content": ""}, "field role: 'tool' is no role, expected one of user, assistant, system"),
-        ({"role": "user"}, "message 0 (from 0), field content: expected text or a list of blocks"),
-        ({"role": "user", "content": [1]}, "content[0]: found int, expected an object"),
-        ({"role": "user", "content": [{"type": "text"}]}, "content[0], field text: missing, expected text"),
+        ("hi", "messages[0]: found text, expected an object"),
+        ({"role": "tool", "content": ""}, ".role: 'tool' is no role, expected one of user, assistant, system"),
+        ({"role": "user"}, "messages[0].content: found null, expected text or a list of blocks"),
+        ({"role": "user", "content": [1]}, "content[0]: found a number, expected an object"),
+        ({"role": "user", "content": [{"type": "text"}]}, "content[0].text: missing, expected text"),
         ({"role": "user", "content": [{"type": "image", "source": []}]}, "source: found a list, expected an object"),
-        ({"role": "assistant", "content": [{"type": "tool_use", "name": "f", "id": None}]}, "field id: found null"),
+        ({"role": "assistant", "content": [{"type": "tool_use", "name": "f", "id": None}]}, ".id: found null"),
         ({"role": "user", "content": "\ud800"}, "lone surrogate"),
     ],
 )  # fmt: skip

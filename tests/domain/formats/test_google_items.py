@@ -93,11 +93,11 @@ def test_the_instruction_may_be_a_content() -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("hi", "content 0 (from 0): found str, expected an object"),
-        ({"role": "robot", "parts": []}, "field role: 'robot' is no role, expected user or model"),
-        ({"parts": ["hi"]}, "parts[0]: found str, expected an object"),
-        ({"parts": [{"function_call": {}}]}, "parts[0], field name: missing, expected text"),
-        ({"parts": [{"inline_data": {"data": 7}}]}, "field data: found int, expected text"),
+        ("hi", "contents[0]: found text, expected an object"),
+        ({"role": "robot", "parts": []}, ".role: 'robot' is no role, expected user or model"),
+        ({"parts": ["hi"]}, "parts[0]: found text, expected an object"),
+        ({"parts": [{"function_call": {}}]}, "parts[0].function_call.name: missing, expected text"),
+        ({"parts": [{"inline_data": {"data": 7}}]}, ".inline_data.data: found a number, expected text"),
         ({"parts": [{"text": "\ud800"}]}, "lone surrogate"),
     ],
 )  # fmt: skip

@@ -326,9 +326,9 @@ def test_objects_of_the_package_are_read_too() -> None:
 
 def test_a_bad_message_is_named() -> None:
     """Where it stands, what was found, what was expected."""
-    with pytest.raises(InvalidInputError, match=r"message 1 \(from 0\), field role: 'x' is no role"):
+    with pytest.raises(InvalidInputError, match=r"messages\[1\].role: 'x' is no role"):
         imported([said("user"), said("x")])
-    with pytest.raises(InvalidInputError, match=r"message 0 \(from 0\)"):
+    with pytest.raises(InvalidInputError, match=r"messages\[0\]"):
         imported([said("user", "\ud800")])
 
 

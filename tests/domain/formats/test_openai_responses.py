@@ -206,14 +206,14 @@ def test_objects_of_the_package_are_read_too() -> None:
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        (7, "entry 0 (from 0): found a number, expected an object"),
-        ({"type": "computer_call"}, "entry 0 (from 0), field type: found 'computer_call', expected one of message"),
-        ({"type": "function_call", "name": "f", "arguments": ""}, "field call_id: missing, expected text"),
-        ({"role": "tool", "content": ""}, "field role: found 'tool', expected one of system"),
-        ({"role": "user"}, "field content: found null, expected text or a list of parts"),
-        ({"role": "user", "content": [{"type": "input_text"}]}, "field content[0].text: missing, expected text"),
-        ({"type": "function_call_output", "call_id": "a", "output": 7}, "field output: found a number"),
-        ({"role": "user", "content": "\ud800"}, "entry 0 (from 0)"),
+        (7, "entries[0]: found a number, expected an object"),
+        ({"type": "computer_call"}, "entries[0].type: found 'computer_call', expected one of message"),
+        ({"type": "function_call", "name": "f", "arguments": ""}, ".call_id: missing, expected text"),
+        ({"role": "tool", "content": ""}, ".role: found 'tool', expected one of system"),
+        ({"role": "user"}, ".content: found null, expected text or a list of parts"),
+        ({"role": "user", "content": [{"type": "input_text"}]}, ".content[0].text: missing, expected text"),
+        ({"type": "function_call_output", "call_id": "a", "output": 7}, ".output: found a number"),
+        ({"role": "user", "content": "\ud800"}, "entries[0]"),
         (REASONING, "there is no message and no call that the reasoning item could be kept beside"),
     ],
 )

@@ -1,0 +1,255 @@
+"""
+Messages of any provider: whose form each message has, and the items of all of them.
+
+A message is plain data or an object of a client: a message of OpenAI's chat completions, an item of its Responses API,
+an Anthropic message, a Google content, a message of LangChain, or an item of Refold. A list may hold several forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ..canonical import canonical_json
+from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
+from ..chat.items import ChatItem, items_from_dict
+from ..chat.state.sequence import Items
+from ..chat.views import items_as_given, recorded_form
+from ..clock import System
+from ..errors import InvalidInputError
+from ..messages import Message, kind_of, message_of
+from .anthropic.receive import items_from_anthropic
+from .google.receive import items_from_google
+from .openai.receive import items_from_openai_messages
+from .receive import as_plain_data, as_text, at_field, field_of
+from .receive import kind_of as json_kind_of
+from .responses.receive import items_from_openai_responses
+
+Dialect = Literal["openai", "responses", "anthropic", "google", "refold"]
+OPENAI_ROLES = ("developer", "tool", "function")
+OPENAI_FIELDS = {"tool_calls", "tool_call_id", "function_call"}
+OPENAI_PARTS = ("image_url", "input_audio", "refusal", "file")
+RESPONSES_PARTS = ("input_text", "output_text", "input_image", "input_file")
+ANTHROPIC_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
+# Blocks of these types are Anthropic's if they have a "source".
+SOURCED_BLOCKS = ("image", "document")
+# The dialects that a message with a role and a text can belong to.
+NEUTRAL: tuple[Dialect, ...] = ("openai", "responses", "anthropic")
+LANGCHAIN_TYPES = ("human", "ai", "system", "tool", "HumanMessage", "AIMessage", "SystemMessage", "ToolMessage")
+# The fields of a request, each with the field for the system text; and of an answer, each with that of its message.
+REQUESTS = {"messages": "system", "contents": "system_instruction", "input": "instructions"}
+ANSWERS = {"choices": "message", "candidates": "content"}
+
+
+def dialect_of(message: Mapping[str, Any]) -> Dialect | None:
+    """Return the dialect of a message; None if it can belong to several, as a role with a text can."""
+    content, kind = message.get("content"), message.get("type")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    kinds = [part.get("type") for part in parts]
+    if any(kind in RESPONSES_PARTS for kind in kinds):
+        return "responses"
+    has_fields = message.get("role") in OPENAI_ROLES or OPENAI_FIELDS & message.keys()
+    if has_fields or any(kind in OPENAI_PARTS for kind in kinds):
+        return "openai"
+    if any(kind in ANTHROPIC_BLOCKS for kind in kinds) or any(map(_has_source, parts)):
+        return "anthropic"
+    if "content" not in message and isinstance(message.get("parts"), list):
+        return "google"
+    if kind == "message":
+        # Anthropic's answers have this type, too.
+        return "anthropic" if parts else "responses"
+    return "responses" if isinstance(kind, str) and "role" not in message else None
+
+
+def _has_source(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in SOURCED_BLOCKS and isinstance(part.get("source"), dict)
+
+
+class Given(NamedTuple):
+    """Messages as a caller gave them, as plain data or items; their places in the argument, and the system text."""
+
+    messages: list[Any]
+    places: list[str]
+    system: Any = None
+
+    def as_called(self) -> list[Any]:
+        """Return the messages for the fingerprint of a call: without ids and times that were generated."""
+        said = [
+            items_as_given([one], [recorded_form(one)])[0] if isinstance(one, ChatItem) else one
+            for one in self.messages
+        ]
+        return [*said, self.system]
+
+
+def messages_given(messages: Any, system: Any = None) -> Given:
+    """
+    Return the messages of an argument: a list, one message, a request or an answer with its messages in a field.
+
+    The pair that a conversion returns, of messages and a system text, is taken, too.
+
+    Raises:
+        InvalidInputError: it is none of these; the error names the place.
+    """
+    if isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], list):
+        messages, beside = messages
+        system = beside if system is None else system
+    if _is_one(messages):
+        whole = {} if isinstance(messages, ChatItem) else as_plain_data(messages)
+        field = next((name for name in REQUESTS if name in whole and not {"role", "type"} & whole.keys()), None)
+        if field is None:
+            messages = [messages]
+        else:
+            beside = whole.get(REQUESTS[field])
+            system = beside if system is None else system
+            messages = whole[field]
+            messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise InvalidInputError(f"messages: found {json_kind_of(messages)}, expected a list of messages")
+    found = [one for index, message in enumerate(messages) for one in _spread(message, f"messages[{index}]")]
+    return Given([message for _, message in found], [place for place, _ in found], as_plain_data(system))
+
+
+def _is_one(given: Any) -> bool:
+    # Objects of pydantic can be iterated, but over their fields.
+    return isinstance(given, Mapping) or any(hasattr(given, name) for name in ("model_dump", "to_dict", "content"))
+
+
+def _spread(message: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the messages of an entry with their places: an answer holds one or more, any other entry is one."""
+    if isinstance(message, ChatItem):
+        yield where, message
+        return
+    is_of_langchain = not isinstance(message, Mapping) and any(
+        base.__name__ in LANGCHAIN_TYPES for base in type(message).__mro__
+    )
+    try:
+        plain = as_plain_data(message)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{where} cannot be stored as JSON: {error}") from error
+    if is_of_langchain or (isinstance(plain, dict) and "role" not in plain and plain.get("type") in LANGCHAIN_TYPES):
+        inner = plain.get("data") if isinstance(plain, dict) else None
+        said = {**inner, "type": plain["type"]} if isinstance(inner, dict) else plain
+        yield where, _of_langchain(message_of(message if is_of_langchain else said), where)
+        return
+    if isinstance(plain, dict) and not {"role", "type"} & plain.keys():
+        for field, inner_field in ANSWERS.items():
+            if field in plain:
+                choices = field_of(plain, field, list, where)
+                there = f"{at_field(where, field)}[0]"
+                if len(choices) != 1 or not isinstance(choices[0], dict):
+                    fault = f"found {len(choices)}, expected one: give the message of the one that you take"
+                    raise InvalidInputError(f"{at_field(where, field)}: {fault}")
+                yield at_field(there, inner_field), field_of(choices[0], inner_field, dict, there)
+                return
+        if isinstance(plain.get("output"), list):
+            yield from ((f"{where}.output[{number}]", one) for number, one in enumerate(plain["output"]))
+            return
+        if isinstance(plain.get("items"), list):
+            yield from ((f"{where}.items[{number}]", one) for number, one in enumerate(items_from_dict(plain)))
+            return
+    yield where, plain
+
+
+def _of_langchain(message: Message, where: str) -> dict[str, Any]:
+    """Return a message of LangChain in the form of the provider that knows its content."""
+    kind = kind_of(message)
+    content = as_plain_data(message.content)
+    if kind == "tool":
+        call_id = getattr(message, "tool_call_id", "")
+        if getattr(message, "status", "") != "error":
+            return {"role": "tool", "tool_call_id": call_id, "content": content}
+        # Only Anthropic's form says that a tool failed.
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": True}
+        return {"role": "user", "content": [block]}
+    said = {"role": kind, "content": content}
+    calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
+    if not calls or dialect_of(said) == "anthropic":
+        # With Anthropic's blocks, the calls are among them.
+        return said
+    return {**said, "tool_calls": [_call_of_langchain(call, where, number) for number, call in enumerate(calls)]}
+
+
+def _call_of_langchain(call: Mapping[str, Any], where: str, number: int) -> dict[str, Any]:
+    said = call.get("function") or call
+    there = f"{at_field(where, 'tool_calls')}[{number}]"
+    arguments = as_text(as_plain_data(said.get("args", said.get("arguments"))), at_field(there, "args"))
+    return {
+        "id": call.get("id") or "",
+        "type": "function",
+        "function": {"name": said.get("name"), "arguments": arguments},
+    }
+
+
+def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatItemEvent]:
+    """
+    Return the items of messages; `held` are the items before them, whose calls give outputs their names.
+
+    Raises:
+        InvalidInputError: an entry is no message; the error names its place and field.
+    """
+    items: list[ChatItemEvent] = []
+    system = given.system
+    numbered = list(enumerate(_dialects(given)))
+    for dialect, run in groupby(numbered or [(0, "openai")], key=lambda pair: pair[1]):
+        numbers = [number for number, _ in run] if numbered else []
+        messages = [given.messages[number] for number in numbers]
+        places = [given.places[number] for number in numbers]
+        items += READERS[dialect](messages, system, system_clock=system_clock, places=places)
+        system = None
+    return _named(items, held)
+
+
+def _items_recorded(
+    items: Iterable[ChatItem], system: Any, *, system_clock: System, places: Sequence[str]
+) -> list[ChatItemEvent]:
+    front = items_from_openai_messages([], system, system_clock=system_clock)
+    return front + [recorded_form(item) for item in items]
+
+
+READERS: dict[Dialect, Callable[..., list[ChatItemEvent]]] = {
+    "openai": items_from_openai_messages,
+    "responses": items_from_openai_responses,
+    "anthropic": items_from_anthropic,
+    "google": items_from_google,
+    "refold": _items_recorded,
+}
+
+
+def _dialects(given: Given) -> list[Dialect]:
+    """Return the dialect of each message; a message that fits several has that of the message before, or after, it."""
+    found: list[Dialect | None] = []
+    for message, where in zip(given.messages, given.places, strict=True):
+        if isinstance(message, ChatItem):
+            found.append("refold")
+            continue
+        if not isinstance(message, dict):
+            raise InvalidInputError(f"{where}: found {json_kind_of(message)}, expected a message")
+        canonical_json(message, what=where)
+        found.append(dialect_of(message))
+    near: Dialect = next((one for one in found if one in NEUTRAL), "openai")
+    dialects: list[Dialect] = []
+    for one in found:
+        near = one if one in NEUTRAL else near
+        dialects.append(one or near)
+    return dialects
+
+
+def _named(items: Sequence[ChatItemEvent], held: Items) -> list[ChatItemEvent]:
+    """Return the items, with the name of its call for each output whose message did not name it."""
+    names: dict[str, str] = {}
+    named = []
+    for item in items:
+        if isinstance(item, FunctionCalled):
+            names[item.call_id] = item.name
+        elif isinstance(item, FunctionReturned) and not item.name:
+            item = msgspec.structs.replace(item, name=names.get(item.call_id) or _called_before(item.call_id, held))
+        named.append(item)
+    return named
+
+
+def _called_before(call_id: str, held: Items) -> str:
+    found = (held.arena.items[ordinal] for ordinal in reversed(held.arena.with_call_id(call_id, held.reach)))
+    return next((item.name for item in found if isinstance(item, FunctionCalled)), "")

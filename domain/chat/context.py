@@ -19,7 +19,6 @@ from ..concurrency.threads import in_thread
 from ..context.context import Home, detached_home, detached_journal, home_of
 from ..context.journal import Journal, Outcome
 from ..errors import InvalidInputError
-from ..log.envelope import RecordedEvent
 from ..positions import Moment
 from .events import (
     ChatItemEvent,
@@ -76,6 +75,7 @@ from .summarising import (
     model_name,
     prior_text,
     render_items,
+    summary_message,
     summary_prompt,
 )
 from .tokens import DEFAULT, TokenCounter
@@ -779,7 +779,7 @@ class ChatContext(ChatView["ChatContext"]):
         answer = await ask_for_summary(llm, text)
         self._no_summary = answer.failure
         if answer.failure is None:
-            summary = self._summary(OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
+            summary = summary_message(self._system, OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
             await in_thread(self._tell, other, summary, call, idempotency_key)
         return self
 
@@ -837,24 +837,11 @@ class ChatContext(ChatView["ChatContext"]):
             stream=self._writer.place.stream,
             folded=tuple(item.id for item in (*plan.prior, *plan.told)),
             before=plan.before,
-            summary=self._summary(SUMMARY + answer.text, plan.created_at, None),
+            summary=summary_message(self._system, SUMMARY + answer.text, plan.created_at),
             model=model,
         )
         # The command names the summarised items, so events that others appended meanwhile do no harm.
         self._record(command, call=call, idempotency_key=key, catch_up=True)
-
-    def _summary(self, text: str, created_at: float, agent_id: str | None) -> MessageAdded:
-        message = ChatMessage(
-            id=self._system.new_id("msg_"),
-            created_at=created_at,
-            agent_id=agent_id,
-            role=ChatRole.ASSISTANT,
-            content=[text],
-            extra={"summary": True},
-        )
-        recorded = recorded_form(message)
-        assert isinstance(recorded, MessageAdded), "a message is recorded as one"
-        return recorded
 
     def _tell(self, other: ChatView[Any], summary: MessageAdded, call: object, key: str | None) -> None:
         with self._seen_from_here(other, key) as (side, left_key):
@@ -925,10 +912,6 @@ class ChatContext(ChatView["ChatContext"]):
     def readonly(self) -> ReadOnlyChatContext:
         """A live view of this context; every changing call on it is refused."""
         return self._view(ReadOnlyChatContext)
-
-    def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
-        """Return the recorded events with versions above `after`, up to and including `until`."""
-        return self.recorded_events(after=after, until=until)
 
     def replay(self, policy: Policy | str) -> Replay:
         """

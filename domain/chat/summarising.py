@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..canonical import parse_json
+from ..canonical import canonical_json, parse_json, require_unicode
+from ..clock import System
 from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
 from .rules.summaries import SummaryPlan
@@ -102,6 +103,18 @@ class SummaryAnswer(msgspec.Struct, frozen=True):
 
     text: str = ""
     failure: str | None = None
+
+
+def summary_message(system: System, text: str, created_at: float, agent_id: str | None = None) -> MessageAdded:
+    """Return the message of a summary, in its recorded form."""
+    return MessageAdded(
+        id=system.new_id("msg_"),
+        created_at=created_at,
+        agent_id=agent_id,
+        role="assistant",
+        content=(require_unicode(text, "the summary"),),
+        extra=canonical_json({"summary": True}, what="the summary"),
+    )
 
 
 def summary_prompt(text: str, prior: str | None) -> list[ChatItem]:

@@ -13,6 +13,7 @@ from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..frozen import FrozenList
 from ..ids import split_stream_id, stream_id
+from ..log.envelope import RecordedEvent
 from ..totals import Totals
 from .events import ChatItemEvent, Forked, MessageAdded
 from .items import ChatItem, ChatMessage, items_to_dict
@@ -75,6 +76,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         made += map(item_of, recorded.arena.items[len(made) : recorded.reach])
         self._made = (recorded.arena, made)
         return FrozenList(map(made.__getitem__, recorded.order()))
+
+    def history(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
+        """Return the recorded events with versions above `after`, up to and including `until`."""
+        return self.recorded_events(after=after, until=until)
 
     def messages(self) -> list[ChatMessage]:
         """Return the messages only, in order."""

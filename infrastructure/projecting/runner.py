@@ -13,7 +13,6 @@ contradiction is stored permanently, as a trace, before a new mark replaces this
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...domain.errors import DamagedError, InvalidInputError, LogWentBackError, NotFoundError, StorageError
@@ -205,15 +204,18 @@ class ProjectionRunner:
             self._look_back(projection)
             self._looked_back.add(projection.name)
         notes = {MARK + projection.name: f"{events[-1].position} {events[-1].digest.hex()}"} if events else {}
-        # If the newest event is still in the log, so are the others.
-        seen = max(events, key=attrgetter("recorded_at"), default=None)
-        return self._store.save(projection, rows, before=before, after=after, notes=notes, aside=aside, seen=seen)
+        # If the last event of a slice is still in the log, so are those before it.
+        seen = {one.position.slice: one for one in events}
+        return self._store.save(
+            projection, rows, before=before, after=after, notes=notes, aside=aside, seen=list(seen.values())
+        )
 
     def _look_back(self, projection: Projection) -> None:
         """Store a trace if the log contradicts the mark of a projection; the next mark would hide it."""
         mark = self._store.note(MARK + projection.name)
         reason = None if mark is None else _contradiction(self._log, mark, projection.name)
-        if mark is not None and reason is not None:
+        # An older copy of both may have been put in place since the mark was read.
+        if mark is not None and reason is not None and mark == self._store.note(MARK + projection.name):
             keep_trace(self._store, mark.partition(" ")[0], reason)
 
     def _go_around(self, due: _Due, read: _Read) -> bool:

@@ -96,13 +96,13 @@ class ProjectionStore(Protocol):
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
-        seen: RecordedEvent | None = None,
+        seen: Sequence[RecordedEvent] = (),
     ) -> bool:
         """
         Store rows, the checkpoint `after` and `notes` in one transaction, if the checkpoint is still `before`.
 
         The events that were set `aside` are stored with them. Returns False, and stores nothing, if another runner
-        came first, or if the log has lost the event `seen` meanwhile because an older copy replaced it.
+        came first, or if the log has lost an event of `seen` meanwhile because an older copy replaced it.
         """
 
     def set_aside(self, projection: Projection) -> list[SetAside]:
@@ -237,7 +237,7 @@ class MemoryProjectionStore:
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
-        seen: RecordedEvent | None = None,
+        seen: Sequence[RecordedEvent] = (),
     ) -> bool:
         table = self._table(projection)
         if table.moment != before:

@@ -15,7 +15,8 @@ from refold.domain.errors import LogWentBackError
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.support.postgres import Server
 
-from .restores import RestoreContract, texts
+from .reading import Clock
+from .restores import Count, RestoreContract, texts
 from .writing import append, ids, said
 
 
@@ -31,12 +32,9 @@ class Tables:
         with psycopg.connect(self.url) as connection:
             # As of one moment: others may be writing.
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            names = [
-                name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-            ]
             self._copy = {
                 name: connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(name))).fetchall()
-                for name in names
+                for name in _tables(connection)
             }
 
     def put_back(self) -> None:
@@ -45,10 +43,11 @@ class Tables:
             # Those who read see it before or after; TRUNCATE would have them see nothing at all.
             # Where others write meanwhile, and each waits for the other, it is they who are refused.
             connection.execute("SET deadlock_timeout = '1min'")
-            tables = sql.SQL(", ").join(map(sql.Identifier, self._copy))
-            connection.execute(sql.SQL("LOCK TABLE {}").format(tables))
-            for name, rows in self._copy.items():
-                table = sql.Identifier(name)
+            names = _tables(connection)
+            connection.execute(sql.SQL("LOCK TABLE {}").format(sql.SQL(", ").join(map(sql.Identifier, names))))
+            for name in names:
+                # A table that was made since the copy was kept had no rows then.
+                table, rows = sql.Identifier(name), self._copy.get(name)
                 connection.execute(sql.SQL("DELETE FROM {}").format(table))
                 if rows:
                     values = sql.SQL(", ").join([sql.Placeholder()] * len(rows[0]))
@@ -62,6 +61,10 @@ class Tables:
                 "DELETE FROM event WHERE (slice, position) IN"
                 " (SELECT slice, position FROM event ORDER BY position DESC LIMIT 1)"
             )
+
+
+def _tables(connection: psycopg.Connection[Any]) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
 
 
 @pytest.fixture
@@ -100,6 +103,54 @@ def test_a_database_put_back_from_a_copy_of_it(pg_server: Server, pg_url: str) -
         assert store.verify().is_whole
     with refold.open(pg_url) as store:
         assert texts(store.chat("a")) == ["four"]
+
+
+def test_a_copy_put_back_while_a_page_is_read(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is read again: events are not damaged because those before them went after they were read."""
+    place = Tables(pg_url)
+    with closing(PostgresLog(pg_url)) as log:
+        append(log, "chat:a", said(1))
+        place.keep()
+        append(log, "chat:a", said(2))
+        moment = log.now()
+        append(log, "chat:a", said(3))
+        digests_before = log._reader._digests_before
+
+        def put_back(*asked: Any) -> Any:
+            monkeypatch.undo()
+            place.put_back()
+            return digests_before(*asked)
+
+        monkeypatch.setattr(log._reader, "_digests_before", put_back)
+
+        page = log.read_all(after=moment, limit=10)
+
+        assert (page.events, page.moment) == ([], log.now())
+
+
+def test_a_copy_put_back_while_events_of_several_slices_are_folded(pg_url: str) -> None:
+    """Each slice is looked at again: that the newest event is still there says nothing of other slices."""
+    place, clock = Tables(pg_url), Clock()
+    clock.time = 9_000_000_000.0
+    with refold.open(pg_url) as reader, closing(PostgresLog(pg_url, system=clock)) as log:
+        append(log, "chat:kept", said(1), root="one")
+        place.keep()
+        append(reader.log, "chat:gone", said(2), root="another")
+
+        class Restoring:
+            name, version, row = "restoring", 1, Count
+
+            def keys(self, event: Any) -> list[str]:
+                return ["all"]
+
+            def evolve(self, key: str, row: Count | None, event: Any) -> Count:
+                if event.stream == "chat:gone":
+                    place.put_back()
+                return Count(key, row.events + 1 if row else 1)
+
+        reader.add_projection(Restoring())
+
+        assert reader.rows("restoring") == [Count("all", 1)]
 
 
 def test_a_dictionary_that_is_gone(pg_url: str) -> None:

@@ -10,9 +10,6 @@ from .kill import play
 
 TIMES = {"kill": 8, "interrupt": 200, "backends": 6, "restore": 1, "stop-fast": 1, "stop-immediate": 1}
 CASES = [(kind, database) for kind, ending in ENDINGS.items() for database in ending.databases]
-# Left to `scripts/crash` until what it finds is mended: a process that lost nothing of its own goes on with remembered
-# keys of streams and texts that others gave out again, and takes what it reads for damaged.
-CASES.remove(("restore", "postgres"))
 # Always the same seeds in CI, new ones at a desk; the moment of a kill is chance all the same.
 SEED = 1 if os.environ.get("CI") == "true" else random.SystemRandom().randrange(10**6)
 

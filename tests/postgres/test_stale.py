@@ -1,7 +1,10 @@
 """What one process remembers is wrong when another wrote: then it looks again, and nothing is lost or doubled."""
 
+import psycopg
 import pytest
+from psycopg import sql
 
+import refold
 from refold.domain.errors import ConcurrencyError
 from refold.infrastructure.log.postgres.append import Appender
 from refold.infrastructure.log.postgres.log import PostgresLog
@@ -163,3 +166,15 @@ def test_processes_that_lock_several_slices(open_log: OpenLog) -> None:
 
     assert at_once(*(lambda place=place: write(place) for place in range(3))) == []
     assert [logs[0].head(f"chat:{root}") for root in ("r1", "r2", "r3")] == [30] * 3
+
+
+def test_a_table_of_rows_that_has_another_type(pg_url: str) -> None:
+    """A statement that was prepared for the old type is prepared again."""
+    with refold.open(pg_url) as store:
+        store.chat("a")
+        rows = store.contexts()
+        with psycopg.connect(pg_url, autocommit=True) as server:
+            ((table,),) = server.execute("SELECT tablename FROM pg_tables WHERE tablename ~ '^view_catalogue_'")
+            server.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN version TYPE integer").format(sql.Identifier(table)))
+
+        assert store.contexts() == rows

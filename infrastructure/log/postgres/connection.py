@@ -65,6 +65,11 @@ def is_lost_connection(error: psycopg.Error) -> bool:
     return state[:2] == "08" or state in ("57P01", "57P02", "57P03")
 
 
+def _is_outdated(error: psycopg.Error) -> bool:
+    """Return whether a statement was prepared for a table that has other columns since: it must be prepared again."""
+    return isinstance(error, psycopg.errors.FeatureNotSupported)
+
+
 def first_line(error: psycopg.Error) -> str:
     """Return the first line of the message of the server or libpq."""
     message = error.diag.message_primary or str(error)
@@ -145,7 +150,9 @@ class PostgresDatabase:
                     return self._read_once(work)
                 except (psycopg.Error, StorageUnavailableError) as error:
                     # Wait for an unreachable server only if it was reachable a moment ago.
-                    was_reached = attempt > 0 or (isinstance(error, psycopg.Error) and is_lost_connection(error))
+                    was_reached = attempt > 0 or (
+                        isinstance(error, psycopg.Error) and (is_lost_connection(error) or _is_outdated(error))
+                    )
                     if not was_reached or attempt == READ_ATTEMPTS_MAX - 1:
                         raise
                     self._drop_idle()
@@ -162,6 +169,10 @@ class PostgresDatabase:
         try:
             wire = self._idle_or_new()
             return work(wire)
+        except psycopg.Error as error:
+            if wire is not None and _is_outdated(error):
+                wire.close()
+            raise
         finally:
             self._leave(seat, wire)
 

@@ -298,8 +298,7 @@ class PostgresLog:
         return self._reader.read_under(stream, key)
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = False) -> Page:
-        rows, moment = self._pager.page(after, limit)
-        return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
+        return self._reader.read_page(self._pager, after, limit, undecodable=undecodable)
 
     @property
     def location(self) -> str:

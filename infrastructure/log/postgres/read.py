@@ -15,7 +15,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ....domain.errors import DamagedError
 from ....domain.log.envelope import NO_DIGEST, Event, RecordedEvent
@@ -30,6 +31,8 @@ from .connection import PostgresDatabase
 from .stored_events import COLUMNS, Opener, Origin, Place, Row
 from .wire import Call, Rows, int4, int8
 
+T = TypeVar("T")
+Given = ParamSpec("Given")
 CHUNK_MIN = 16
 CALLS_MAX = 256
 VERSION_MAX = (1 << 31) - 1
@@ -54,6 +57,25 @@ HALVING = """
     )
     SELECT low, high FROM halves ORDER BY high - low LIMIT 1
 """
+
+
+def _read_again(read: Callable[Concatenate[Reader, Given], T]) -> Callable[Concatenate[Reader, Given], T]:
+    """
+    Have a method of a reader read once more where something is missing or another.
+
+    Each of its statements sees the log as it is at that moment: an older copy may have been put in place between two of
+    them, and in that other streams may have the remembered keys.
+    """
+
+    @wraps(read)
+    def read_again(reader: Reader, /, *args: Given.args, **kwargs: Given.kwargs) -> T:
+        try:
+            return read(reader, *args, **kwargs)
+        except DamagedError:
+            reader.forget_places()
+            return read(reader, *args, **kwargs)
+
+    return read_again
 
 
 @dataclass(slots=True)
@@ -293,6 +315,7 @@ class Reader:
         self._places.clear()
         self._names.clear()
 
+    @_read_again
     def read_stream(self, wanted: Range, known: StreamEnd | None = None) -> list[RecordedEvent]:
         """
         Return the events of a range, as far as they exist, in order.
@@ -306,6 +329,7 @@ class Reader:
             self._require(known, wanted, rows, origin)
             return self._opener.recorded(rows, {Place(*rows[0][:2]): origin}) if rows else []
 
+    @_read_again
     def read_events(self, wanted: Range, known: StreamEnd | None = None) -> list[Event]:
         with opening(f"stream {wanted.stream}"):
             ((rows, origin),) = self._fetch([Batch([wanted])])
@@ -325,6 +349,7 @@ class Reader:
         if digest is None or known.digest not in (b"", digest):
             raise self._went_back(wanted.stream, known)
 
+    @_read_again
     def read_under(self, stream: str, key: str) -> list[RecordedEvent]:
         """Return the events of a stream that were appended under an idempotency key."""
         with opening(f"stream {stream}"):
@@ -334,6 +359,7 @@ class Reader:
             spans = self._ask([Call(self._sql.under, (int4(place.slice), int4(place.key), key.encode()))])[0]
             return self.read_stream(Range(stream, spans[0][0] - 1, spans[0][1])) if spans else []
 
+    @_read_again
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
         """
         Return the events of each range as `read_stream` does, without envelopes, in one round trip once the places of
@@ -362,17 +388,18 @@ class Reader:
             found.append((lot, Origin(one.stream, _taken_off(lot, one.stream, one.after))))
         return found
 
-    def open_page(self, rows: Sequence[Row], *, undecodable: bool = False) -> list[RecordedEvent]:
+    @_read_again
+    def read_page(self, pager: Pager, after: Moment, limit: int, *, undecodable: bool) -> Page:
         """
-        Return the events of rows from any streams, with those of one stream in order.
-
-        With `undecodable` an event that cannot be decoded is an `Undecodable`.
+        Return the page after `after`. With `undecodable` an event that cannot be decoded is an `Undecodable`.
 
         Raises:
             DamagedError: an event was changed, or the one before it is missing.
         """
+        rows, moment = pager.page(after, limit)
         with opening("a row of the log"):
-            return self._open_page(rows, self._marking_opener if undecodable else self._opener)
+            events = self._open_page(rows, self._marking_opener if undecodable else self._opener)
+        return Page(events, moment)
 
     def _open_page(self, rows: Sequence[Row], opener: Opener) -> list[RecordedEvent]:
         ends: dict[tuple[int, int], list[int]] = {}
@@ -467,8 +494,7 @@ class PostgresPartition:
         self._pager, self._reader = pager, reader
 
     def read_all(self, *, after: Moment, limit: int, undecodable: bool = True) -> Page:
-        rows, moment = self._pager.page(after, limit)
-        return Page(self._reader.open_page(rows, undecodable=undecodable), moment)
+        return self._reader.read_page(self._pager, after, limit, undecodable=undecodable)
 
     def now(self) -> Moment:
         return Moment.of(dict(self._pager.ends()))

@@ -206,12 +206,12 @@ class DatabaseProjectionStore(ProjectionStore):
 
     @abstractmethod
     def _locked(
-        self, transaction: Transaction, *projections: Projection, seen: RecordedEvent | None = None
+        self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
     ) -> list[list[Values]] | None:
         """
         Return the rows of checkpoints, and lock them until the transaction ends.
 
-        Returns None if the log has lost the event `seen`.
+        Returns None if the log has lost an event of `seen`.
         """
 
     @abstractmethod
@@ -300,7 +300,7 @@ class DatabaseProjectionStore(ProjectionStore):
         after: Moment,
         notes: Mapping[str, str] | None = None,
         aside: Sequence[SetAside] = (),
-        seen: RecordedEvent | None = None,
+        seen: Sequence[RecordedEvent] = (),
     ) -> bool:
         make = self._make_table(projection)
         noted = [self.sql.statement(PUT_NOTE, *one) for one in (notes or {}).items()]

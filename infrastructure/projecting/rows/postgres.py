@@ -173,16 +173,15 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         return None
 
     def _locked(
-        self, transaction: Transaction, *projections: Projection, seen: RecordedEvent | None = None
+        self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
     ) -> list[list[Values]] | None:
         assert isinstance(transaction, _Transaction)
         # The rows are locked: of two runners, one goes on, and the other then sees that the checkpoint has moved.
         locked = [self._checkpoint(one, LOCKED_CHECKPOINT) for one in projections]
-        if seen is None:
-            return transaction.run(*locked)
-        place = (int4(seen.position.slice), int8(seen.position.number))
-        *found, there = transaction.run(*locked, Call(DIGEST, place))
-        return found if [tuple(row) for row in there] == [(seen.digest,)] else None
+        digests = [Call(DIGEST, (int4(one.position.slice), int8(one.position.number))) for one in seen]
+        found = transaction.run(*locked, *digests)
+        there = [[*map(tuple, rows)] for rows in found[len(locked) :]]
+        return found[: len(locked)] if there == [[(one.digest,)] for one in seen] else None
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
         if before is None and after is None:

@@ -149,10 +149,10 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         return self._log.write(carried_out)
 
     def _locked(
-        self, transaction: Transaction, *projections: Projection, seen: RecordedEvent | None = None
+        self, transaction: Transaction, *projections: Projection, seen: Sequence[RecordedEvent] = ()
     ) -> list[list[Values]] | None:
         assert isinstance(transaction, _Transaction)
-        if seen and stored_digest(transaction.connection, seen.stream, seen.version) != seen.digest:
+        if any(stored_digest(transaction.connection, one.stream, one.version) != one.digest for one in seen):
             return None
         return transaction.ask(*map(self._checkpoint, projections))
 

@@ -113,9 +113,21 @@ def parse_json(data: bytes) -> Any:
         raise DamagedError("stored JSON", str(error)) from error
 
 
+def require_given_key(key: object) -> str:
+    """
+    Return the idempotency key of a call, if it is valid. An empty one is a variable that was not filled in.
+
+    Raises:
+        InvalidInputError: it is empty, or no log takes it.
+    """
+    if key == "":
+        raise InvalidInputError("the idempotency key is empty: give each call a key of its own, or none")
+    return require_key(key)
+
+
 def require_key(key: object) -> str:
     """
-    Return an idempotency key, if it is valid.
+    Return an idempotency key, if a log takes it; in logs of earlier versions, a key may be empty.
 
     Raises:
         InvalidInputError: it is not a text, is longer than KEY_BYTES_MAX, or holds a lone surrogate or a NUL.

@@ -5,6 +5,7 @@ The errors Refold raises, grouped by what the caller can do about them.
     ├── RefusedError                 the request is wrong: change it
     │   ├── InvalidInputError        a value that cannot be taken (also a ValueError)
     │   ├── NotFoundError            no such stream, version, name or item (also a KeyError)
+    │   │   └── MissingFieldError    a field is missing in plain data (also an InvalidInputError)
     │   ├── DuplicateItemError       another item already has this id
     │   ├── DecisionRefusedError     the rules of the context forbid it
     │   │   ├── ReadOnlyError        a view that can be read only was asked to change (also a RuntimeError)
@@ -83,6 +84,10 @@ class NotFoundError(RefusedError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class MissingFieldError(NotFoundError, InvalidInputError):
+    """A field is missing in plain data; the message names its place."""
+
+
 class DuplicateItemError(RefusedError):
     """The id of an item belongs to another item with other content."""
 
@@ -156,10 +161,21 @@ class ConcurrencyError(RefoldError):
     def __init__(self, stream: str, *, expected: int, actual: int, refused: Sequence[object] = ()) -> None:
         self.stream, self.expected, self.actual = stream, expected, actual
         self.refused = tuple(refused)
+        if self.is_ahead:
+            super().__init__(
+                f"{stream} is at version {actual} and has no version {expected} yet: "
+                "expected_version is the version that the context had when you decided"
+            )
+            return
         super().__init__(
             f"{stream} is at version {actual}, this was decided on version {expected}: "
             "refresh() and decide again, or use rebase(fn)"
         )
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a version was expected that the stream has not reached; trying again does not help."""
+        return self.expected > self.actual
 
 
 class StorageError(RefoldError):

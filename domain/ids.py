@@ -29,7 +29,7 @@ def stream_id(kind: str, context_id: str) -> str:
     Return the id of the stream of the context `context_id` of this kind.
 
     Raises:
-        InvalidInputError: the id is empty, too long, or holds a control character, `@` or `..`.
+        InvalidInputError: the id is no text, is empty, too long, or holds a control character, `@` or `..`.
     """
     fault = _fault_of(context_id)
     if fault:
@@ -56,6 +56,8 @@ def slice_of(root: str) -> int:
 
 
 def _fault_of(context_id: str) -> str | None:
+    if not isinstance(context_id, str):
+        return "an id is a text"
     try:
         size = len(context_id.encode())
     except UnicodeEncodeError:
@@ -67,6 +69,23 @@ def _fault_of(context_id: str) -> str | None:
     if not context_id.isprintable() and any(ord(char) < 32 or 127 <= ord(char) < 160 for char in context_id):
         return "it holds a control character"
     return None
+
+
+def require_reference(reference: object, what: str) -> str:
+    """
+    Return the reference of an event, `stream@version`, if it has this form; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it has another form.
+    """
+    stream, _, version = require_unicode(reference, what).rpartition("@")
+    kind, context_id = split_stream_id(stream)
+    is_numbered = version.isascii() and version.isdigit() and int(version[:18]) > 0
+    if not (kind and is_numbered) or _fault_of(context_id):
+        raise InvalidInputError(
+            f"{what} is {reference!r}, which names no event: give a recorded event, or its reference like 'chat:a@3'"
+        )
+    return f"{stream}@{version}"
 
 
 Name = NewType("Name", str)
@@ -102,9 +121,8 @@ def require_name(name: str) -> str:
     Raises:
         InvalidInputError: it does not start with a letter, is too long, or holds `@`, `:`, `..` or a blank.
     """
-    usable = name[:1].isalpha() and len(name) <= 100 and name.isprintable() and not set(name) & set("@: ")
-    usable = usable and ".." not in name
-    if not usable:
+    usable = isinstance(name, str) and name[:1].isalpha() and len(name) <= 100 and name.isprintable()
+    if not usable or set(name) & set("@: ") or ".." in name:
         raise InvalidInputError(
             f"{name!r} cannot name a version: a letter first, at most 100 characters, no blank, @, : or .."
         )

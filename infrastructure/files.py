@@ -87,6 +87,9 @@ def _waiting(path: Path) -> Iterator[IO[bytes]]:
     file = _locked_beside(path)
     try:
         with file:
+            if path.exists():
+                # A file that only its owner may read stays so.
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
             yield file
     finally:
         Path(file.name).unlink(missing_ok=True)

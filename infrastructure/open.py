@@ -7,7 +7,7 @@ from pathlib import Path
 from ..domain.canonical import require_unicode
 from ..domain.context.view import Durability, require_durability
 from ..domain.errors import InvalidInputError
-from .databases import open_database
+from .databases import location_of, open_database
 from .store import Store
 
 
@@ -20,7 +20,8 @@ def open_store(
     synchronous: str = "FULL",
 ) -> Store:
     """
-    Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:".
+    Open the store at `location`: a path (SQLite), a URL "postgresql://...", or ":memory:". A URL of SQLAlchemy, such as
+    "postgresql+psycopg://...", is understood.
 
     `durability` is the default of its contexts: "commit" (a call returns when its events are on disk) or "enqueue"
     (when they are queued; `flush()` is the barrier). `synchronous` is SQLite's own setting: with FULL, commits survive
@@ -30,9 +31,9 @@ def open_store(
         InvalidInputError: an option or the location is invalid.
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
     """
-    text = require_unicode(str(location), "the location")
+    text = location_of(location)
     require_durability(durability)
-    if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
+    if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")
     log, projections = open_database(text, create=create, read_only=read_only, synchronous=synchronous.upper())
     try:

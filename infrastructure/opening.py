@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..domain.canonical import require_unicode
 from ..domain.context.adopt import names_in, streams_said
 from ..domain.context.decider import Decider
 from ..domain.context.journal import OPENING, Journal
@@ -40,7 +41,13 @@ def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
 
 
 def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
-    """Return the existing streams, of some kinds, that a name can mean."""
+    """
+    Return the existing streams, of some kinds, that a name can mean.
+
+    Raises:
+        InvalidInputError: the name is no text.
+    """
+    require_unicode(name, "the name of a context")
     named = [name] if name.partition(":")[0] in kinds else []
     return [stream for stream in (*named, *(f"{kind}:{name}" for kind in kinds)) if log.head(stream)]
 
@@ -93,6 +100,10 @@ def open_journal(
     stream = stream_id(wanted.kind, context_id)
     version, digest = log.end(stream)
     first = wanted.first
+    for field in IDENTITY:
+        given = getattr(first, field, None)
+        if given is not None:
+            require_unicode(given, f"the {field} of {stream}")
     if version:
         first = _checked(log, stream, wanted)
     elif not create:

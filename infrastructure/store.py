@@ -10,16 +10,17 @@ from datetime import date, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..domain.canonical import canonical_json
+from ..domain.arguments import require_instance
+from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import awaited
-from ..domain.context.context import Home
+from ..domain.context.context import Context, Home
 from ..domain.context.decider import trusted
 from ..domain.context.journal import Journal
 from ..domain.context.transaction import Transaction, transaction
 from ..domain.context.view import Durability, Place, require_durability
 from ..domain.errors import InvalidInputError
-from ..domain.ids import encoded_id, split_stream_id, stream_id
+from ..domain.ids import encoded_id, require_name, split_stream_id, stream_id
 from ..domain.kinds import ITEM_KINDS
 from ..domain.log.envelope import NO_TRACE, Trace
 from ..domain.log.ports import LiveLog
@@ -375,7 +376,7 @@ class Store:
                 here.
             ConcurrencyError: there is a context with this id.
         """
-        kind = context.stream_kind
+        kind = require_instance(context, Context, "the context", "give a detached one, as ChatContext()").stream_kind
         if not context.is_detached:
             raise InvalidInputError(f"{kind} context {context.id!r} is kept in a store already: fork or branch it")
         place = Place(stream_id(kind, context_id), context_id)
@@ -419,8 +420,11 @@ class Store:
         continues there; `after` is only for the first one.
 
         Raises:
-            InvalidInputError: there is no such kind, a context is given without its kind, or the name is invalid.
+            InvalidInputError: there is no such kind, a context is given without its kind, the name is invalid, or
+                `after` is no moment.
         """
+        if after is not None:
+            require_instance(after, Moment, "after", "give a moment, as `store.now()` returns it")
         cursor = None if name is None else Cursor(self._projections, name)
         start = (cursor.moment if cursor else None) or after or BEGINNING
         return Subscription(self.log, after=start, wanted=wanted(kinds, contexts), cursor=cursor)
@@ -441,8 +445,9 @@ class Store:
         # Importing the `eventsourcing` package takes longer than importing Refold, and few programs need it.
         from .recorders.store import StoreRecorder
 
-        if context is not None and self.log.has_slices:
-            slice_number = self.log.read(context_named(self.log, context), until=1)[0].position.slice
+        stream = None if context is None else context_named(self.log, context)
+        if stream is not None and self.log.has_slices:
+            slice_number = self.log.read(stream, until=1)[0].position.slice
         return StoreRecorder(self.log, slice_number)
 
     def flush(self) -> None:
@@ -503,6 +508,7 @@ class Store:
             NotFoundError: `moment` is a name that no moment has.
         """
 
+        require_name(name)
         self.flush()
         cut = self._end.now() if moment is None else cut_at(moment, self._moments, self._end)
         if not isinstance(cut, Moment):
@@ -713,6 +719,7 @@ class Store:
         from .queries.why_gone import why_gone
 
         stream = context_named(self.log, context)
+        require_unicode(item, "the item")
         if split_stream_id(stream)[0] not in ITEM_KINDS:
             raise InvalidInputError(f"{stream} holds no items: `audit` tells what became of its nodes")
         self._runner.catch_up(VALIDITY)
@@ -838,6 +845,7 @@ class Store:
             ProjectionError: it cannot fold an event.
         """
         projection = self._runner.named(name)
+        require_unicode(under, "under")
         return self._runner.rows_under([projection], [under]) if under else self._runner.rows(projection)
 
     def projections(self) -> list[ProjectionStatus]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import NamedTuple
 
+from ..domain.arguments import require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import finished_in_thread
 from ..domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, StorageReadOnlyError
@@ -50,8 +51,8 @@ def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> Wante
     Raises:
         InvalidInputError: there is no such kind, or a context is given without its kind.
     """
-    asked = None if kinds is None else frozenset([kinds] if isinstance(kinds, str) else kinds)
-    streams = None if contexts is None else frozenset([contexts] if isinstance(contexts, str) else contexts)
+    asked = None if kinds is None else frozenset(require_texts(kinds, "kinds"))
+    streams = None if contexts is None else frozenset(require_texts(contexts, "contexts"))
     unknown = sorted((asked or frozenset()) - set(KINDS))
     if unknown:
         raise InvalidInputError(f"there is no kind of context {unknown[0]!r}: there are {', '.join(KINDS)}")

@@ -7,12 +7,13 @@ a log in memory; the calls are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
+from ..arguments import require_callable, require_limits, require_several, require_texts
 from ..canonical import Without
 from ..clock import REAL_SYSTEM, System, require_time
 from ..concurrency.threads import in_thread
@@ -42,7 +43,7 @@ from .items import (
     FunctionCallOutput,
     items_from_dict,
 )
-from .merge_source import fork_point_with, items_at, other_as_given, seen_from
+from .merge_source import fork_point_with, items_at, other_as_given, require_chat, require_merge, seen_from
 from .rules.calls import output_of
 from .rules.commands import (
     AddItems,
@@ -75,6 +76,7 @@ from .summarising import (
     model_name,
     prior_text,
     render_items,
+    require_model,
     summary_message,
     summary_prompt,
 )
@@ -138,8 +140,8 @@ class ChatContext(ChatView["ChatContext"]):
         Return a detached context with the items of `to_dict()`.
 
         Raises:
-            KeyError: `items`, or an item's `id` or `type`, is missing.
-            ValueError: a role that does not exist, or a field of the wrong type.
+            KeyError: `items`, or a field of an item, is missing; the error names its index and field.
+            InvalidInputError: a role that does not exist, or a field of the wrong type (a ValueError).
         """
         return cls(items_from_dict(data))
 
@@ -399,9 +401,9 @@ class ChatContext(ChatView["ChatContext"]):
         Append items, all or none, and return the new ones.
 
         Raises:
-            DuplicateItemError: another item has one of these ids.
+            DuplicateItemError: another item has one of these ids. InvalidInputError: one of them is no item.
         """
-        given = list(items)
+        given = require_several(items, "the items")
         recorded = [recorded_form(item) for item in given]
         outcome = self._record_items(
             recorded, lambda: ("add_items", items_as_given(given, recorded)), expected_version, idempotency_key
@@ -534,7 +536,7 @@ class ChatContext(ChatView["ChatContext"]):
             DuplicateItemError: another item has one of these ids.
             ConcurrencyError: another writer came first.
         """
-        self._insert(list(items), expected_version, idempotency_key)
+        self._insert(require_several(items, "the items"), expected_version, idempotency_key)
 
     def _insert(self, given: Sequence[ChatItem], expected_version: int | None, key: str | None) -> Outcome:
         command = InsertItems(self._writer.place.stream, tuple(recorded_form(item) for item in given))
@@ -564,7 +566,7 @@ class ChatContext(ChatView["ChatContext"]):
             ConcurrencyError: another writer came first.
         """
         before = self._writer.state.items
-        command = EvictItems(self._writer.place.stream, _ids(ids), reason)
+        command = EvictItems(self._writer.place.stream, require_texts(ids, "the ids"), reason)
         outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
         if outcome.replayed:
             return Eviction(*self._around(outcome), outcome.version)
@@ -588,7 +590,8 @@ class ChatContext(ChatView["ChatContext"]):
             ConcurrencyError: another writer came first.
         """
         before = self._writer.state.items
-        command = RestoreItems(self._writer.place.stream, None if ids is None else _ids(ids), reason)
+        named = None if ids is None else require_texts(ids, "the ids")
+        command = RestoreItems(self._writer.place.stream, named, reason)
         outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
         after = self._writer.state.items
         if outcome.replayed:
@@ -663,9 +666,11 @@ class ChatContext(ChatView["ChatContext"]):
         output. `counter` counts the tokens of a text. `restore()` puts the items back.
 
         Raises:
+            InvalidInputError: a limit is negative or no whole number.
             ConcurrencyError: another writer came first.
         """
-        command = Truncate(max_items, max_tokens, reason, counter)
+        require_limits(max_items=max_items, max_tokens=max_tokens)
+        command = Truncate(max_items, max_tokens, reason, require_callable(counter, "the counter"))
         call = Without(command, "counter")
         self._record(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
         return self
@@ -683,7 +688,7 @@ class ChatContext(ChatView["ChatContext"]):
         expected_version: int | None,
         idempotency_key: str | None,
     ) -> None:
-        command = PinItems(self._writer.place.stream, _ids(ids), is_pinned, reason)
+        command = PinItems(self._writer.place.stream, require_texts(ids, "the ids"), is_pinned, reason)
         self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     # Merges and summaries
@@ -765,9 +770,11 @@ class ChatContext(ChatView["ChatContext"]):
         Add a message in which a model summarises another context, and return self.
 
         Without an answer nothing changes, and `summary_failure` has the reason. A version of the other context is
-        summarised only once.
+        summarised only once. If `other` is no chat, or `llm` no model, it raises an InvalidInputError.
         """
         self._require_writer()
+        require_chat(other)
+        require_model(llm)
         text = await in_thread(lambda: render_items(other.items))
         self._no_summary = None
 
@@ -791,10 +798,11 @@ class ChatContext(ChatView["ChatContext"]):
         an answer nothing changes, and `summary_failure` has the reason. `undo_summary()` reverts it.
 
         Raises:
-            InvalidInputError: a negative number of turns.
+            InvalidInputError: a negative number of turns, or `llm` is no model.
             DecisionRefusedError: items to be summarised were evicted while the model wrote.
         """
         self._require_writer()
+        require_model(llm)
         self._no_summary = None
         call = ("summarize", keep_recent_turns)
         if await self._is_repeated(call, idempotency_key):
@@ -859,8 +867,7 @@ class ChatContext(ChatView["ChatContext"]):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        if rule not in get_args(MergeRule):
-            raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
+        require_merge(other, base, rule)
 
         def call() -> tuple[object, ...]:
             return (f"merge_{how}", *other_as_given(other, self._home), base, instructions, rule, agent_id)
@@ -921,7 +928,7 @@ class ChatContext(ChatView["ChatContext"]):
         there; or it is a name: `all`, `tokens:8000`, `items:50`.
 
         Raises:
-            InvalidInputError: there is no policy of this name, or the policy must be awaited (`areplay`).
+            InvalidInputError: there is no policy of this name, it is no function, or it must be awaited (`areplay`).
         """
         from .replay import replay_now
 
@@ -939,7 +946,7 @@ class ChatContext(ChatView["ChatContext"]):
         self.flush()
         journal = self._journal
         own, events = journal.events(until=self.version), journal.completed(self.version)
-        wanted = policy_of(policy) if isinstance(policy, str) else policy
+        wanted = policy_of(policy) if isinstance(policy, str) else require_callable(policy, "the policy")
         return replayed(events, len(own) - len(events) + 1, wanted, ChatContext())
 
     # Its journal and its store
@@ -969,11 +976,6 @@ class ReadOnlyChatContext(ChatContext):
     def __init__(self, shown: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
         # Plain items get a context of their own, which no other code can change.
         self._show(shown if isinstance(shown, ChatView) else ChatContext(shown))
-
-
-def _ids(ids: str | Iterable[str]) -> tuple[str, ...]:
-    # The order of a set differs between processes. It is sorted so that a repeated call is recognised.
-    return (ids,) if isinstance(ids, str) else tuple(sorted(ids) if isinstance(ids, Set) else ids)
 
 
 def _holding(made: type[Made], items: list[ChatItemEvent]) -> Made:

@@ -14,9 +14,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..arguments import require_several
 from ..clock import REAL_SYSTEM
+from ..errors import InvalidInputError, MissingFieldError
 from ..frozen import FrozenDict, freeze
 
 # The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.
@@ -310,10 +312,30 @@ def items_from_dict(data: Mapping[str, Any]) -> list[ChatItem]:
     Return the items of the seed's plain form; unknown types are left out.
 
     Raises:
-        KeyError: `items`, or an item's `id` or `type`, is missing.
-        ValueError: a role that does not exist, or a field of the wrong type.
+        MissingFieldError: `items`, or a field of an item, is missing; the error names index and field (a KeyError).
+        InvalidInputError: a role that does not exist, or a field of the wrong type (a ValueError).
     """
-    return [_MAKERS[entry["type"]](entry) for entry in data["items"] if entry["type"] in _MAKERS]
+    if not isinstance(data, Mapping):
+        raise InvalidInputError(f"found a {type(data).__name__}: give an object with `items`, as to_dict() does")
+    if "items" not in data:
+        raise MissingFieldError("the field items is missing: give an object with `items`, as to_dict() does")
+    entries = require_several(data["items"], "items")
+    found = (_item_of(entry, f"items[{index}]") for index, entry in enumerate(entries))
+    return [item for item in found if item is not None]
+
+
+def _item_of(entry: Any, where: str) -> ChatItem | None:
+    if not isinstance(entry, Mapping):
+        raise InvalidInputError(f"{where} is {entry!r}: expected an object with id and type")
+    try:
+        make = _MAKERS.get(str(entry["type"]))
+        return None if make is None else make(entry)
+    except KeyError as error:
+        raise MissingFieldError(f"{where}, field {error.args[0]}: missing") from error
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        field = str(fault["loc"][0]) if fault["loc"] else fault["type"]
+        raise InvalidInputError(f"{where}, field {field}: {fault['msg']}, found {fault['input']!r}") from error
 
 
 def _common(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,7 +355,7 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
     return ChatMessage(
         **_common(entry),
         **kept,
-        role=ChatRole(entry["role"]),
+        role=entry["role"],
         content=content,
         interrupted=entry.get("interrupted", False),
         extra=entry.get("extra") or {},

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
+from ..arguments import require_instance
 from ..context.adopt import adopted_copy
 from ..context.context import Home
 from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
+from ..errors import InvalidInputError
 from ..spans import Segment
-from .rules.commands import OtherSide
+from .rules.commands import MergeRule, OtherSide
 from .rules.decide import CHAT
 from .rules.merging import fork_point
 from .state.fold import ChatState
@@ -51,6 +53,30 @@ def seen_from(
         for new in copy.events:
             current.add(new)
         yield side, None
+
+
+def require_chat(other: object) -> None:
+    """
+    Check the other context of a merge.
+
+    Raises:
+        InvalidInputError: it is no chat.
+    """
+    require_instance(other, ChatView, "the other context", "give a chat, as `store.chat(id)` returns it")
+
+
+def require_merge(other: object, base: str | None, rule: str) -> None:
+    """
+    Check the arguments of a merge.
+
+    Raises:
+        InvalidInputError: `other` is no chat, or there is no such base or rule.
+    """
+    require_chat(other)
+    if base not in ("auto", None):
+        raise InvalidInputError(f"base is {base!r}: take 'auto' or None")
+    if rule not in get_args(MergeRule):
+        raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
 
 
 def other_as_given(other: ChatView[Any], home: Home) -> tuple[object, ...]:

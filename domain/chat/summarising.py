@@ -10,6 +10,7 @@ import msgspec
 
 from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import System
+from ..errors import InvalidInputError
 from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, ChatRole, FunctionCall, FunctionCallOutput
 from .rules.summaries import SummaryPlan
@@ -155,3 +156,14 @@ def prior_text(plan: SummaryPlan) -> str | None:
         text = " ".join(part for part in content if isinstance(part, str))
         texts.append(text.removeprefix(SUMMARY).removeprefix(OTHERS_SUMMARY))
     return "\n".join(texts) or None
+
+
+def require_model(llm: object) -> None:
+    """
+    Check the model that is to write a summary.
+
+    Raises:
+        InvalidInputError: it has no method `chat`.
+    """
+    if not callable(getattr(llm, "chat", None)):
+        raise InvalidInputError(f"the model is {llm!r}: give an object with the method `chat`, such as an `LLM`")

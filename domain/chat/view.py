@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..arguments import require_callable, require_whole
+from ..canonical import require_unicode
 from ..context.context import Context, Home
 from ..context.journal import Journal
 from ..context.view import Place
@@ -102,6 +104,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         if counter is None:
             return self._totals.tokens
+        require_callable(counter, "the counter")
         return self._counted.setdefault(counter, RunningTokens(counter)).total(self._state.items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
@@ -125,8 +128,13 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         return [items.arena.items[ordinal].id for ordinal in items.order() if items.is_pinned(ordinal)]
 
     def tail(self, count: int) -> list[ChatItem]:
-        """Return the last `count` items, without loading the items before them."""
-        if count <= 0:
+        """
+        Return the last `count` items, without loading the items before them.
+
+        Raises:
+            InvalidInputError: `count` is negative or no whole number.
+        """
+        if require_whole(count, "the count") == 0:
             return []
         return [item_of(event) for event in self._last_item_events(count)]
 
@@ -323,6 +331,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         if not instructions:
             raise InvalidInputError("fork_brief() requires non-empty instructions")
+        for text, what in ((instructions, "the instructions"), (task_brief or "", "the task")):
+            require_unicode(text, what)
         forked = forked_from(self._parent(), how="brief", agent=agent_id, carried=())
         messages = [self._message("system", instructions, agent_id)]
         messages += [self._message("user", task_brief, agent_id)] if task_brief else []
@@ -386,7 +396,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         home = self._home
         event = forked.event if isinstance(forked, Resolved) else forked
         assert isinstance(event, Forked), "a fork begins with one"
-        made_up = context_id or home.child_id(self.stream, self._state.ancestry, key)
+        made_up = home.child_id(self.stream, self._state.ancestry, key) if context_id is None else context_id
         stream = stream_id("chat", made_up)
         journal: Journal[ChatState] = Journal(
             home.log,

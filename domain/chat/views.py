@@ -76,11 +76,17 @@ def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEv
     Return the event that adds an item.
 
     Raises:
-        InvalidInputError: a text holds a lone surrogate, open JSON is not JSON, or the time is not a finite number; the
-            error names the item.
+        InvalidInputError: it is no item, a text holds a lone surrogate, open JSON is not JSON, or the time is not a
+            finite number; the error names the item.
     """
+    recorder = _RECORDERS.get(type(item))
+    if recorder is None:
+        raise InvalidInputError(
+            f"{item!r} is no item of a chat: give a ChatMessage, FunctionCall, FunctionCallOutput, AgentHandoff or "
+            "AgentConfigUpdate"
+        )
     require_time(item.created_at, f"created_at of {item.type} {item.id!r}")
-    event = _RECORDERS[type(item)](item, origin)
+    event = recorder(item, origin)
     try:
         encode_payload(event)
     except UnicodeEncodeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..arguments import require_limits
 from ..errors import DecisionRefusedError, RefoldError
 from ..llm.base import LLMError
 
@@ -53,6 +54,8 @@ class ContextWindow:
         max_tool_calls_per_turn: int = 10,
         summary_llm: LLM | None = None,
     ) -> None:
+        require_limits(max_tokens=max_tokens, max_context_items=max_context_items)
+        require_limits(keep_recent_turns=keep_recent_turns, max_tool_calls_per_turn=max_tool_calls_per_turn)
         self.max_tokens = max_tokens
         self.max_context_items = max_context_items
         self.keep_recent_turns = keep_recent_turns

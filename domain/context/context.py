@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from ..arguments import require_callable, require_limits, require_whole
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
 from ..errors import NotFoundError, ReadOnlyError
@@ -396,7 +397,7 @@ class Context(Generic[S]):
             NotFoundError: there is no such version.
         """
         self._require_writer()
-        named = self.version if version is None else version
+        named = self.version if version is None else require_whole(version, "the version", least=None)
         if not 0 < named <= self.version:
             raise NotFoundError(f"{self.stream} has no version {named}: it is at {self.version}")
         command, call = self._naming(name, named), ("name_version", name, version)
@@ -409,7 +410,13 @@ class Context(Generic[S]):
         return dict(self._journal.state.names)
 
     def recorded_events(self, *, after: int = 0, until: int | None = None) -> list[RecordedEvent]:
-        """Return the recorded events: versions above `after`, up to and including `until`."""
+        """
+        Return the recorded events: versions above `after`, up to and including `until`.
+
+        Raises:
+            InvalidInputError: `after` or `until` is no version.
+        """
+        require_limits(after=after, until=until)
         self.flush()
         journal = self._journal
         return journal.log.read(journal.place.stream, after=after, until=until, known=journal.known)
@@ -431,8 +438,10 @@ class Context(Generic[S]):
         Refresh, run `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: another writer came first a hundred times.
+            ConcurrencyError: another writer came first a hundred times, or the change expects a version that the
+                context has not reached.
         """
+        require_callable(change, "the change")
         result: T = self._writer.retry(lambda: change(self))
         return result
 

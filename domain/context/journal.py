@@ -15,7 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from ..canonical import fingerprint, require_key
+from ..arguments import require_whole
+from ..canonical import fingerprint, require_given_key
 from ..concurrency.locks import synchronized
 from ..errors import (
     ConcurrencyError,
@@ -112,7 +113,7 @@ class Journal(View[S]):
                 the view shows.
         """
         call = command if call is None else call
-        keyed = None if idempotency_key is None else _Keyed(require_key(idempotency_key), fingerprint(call))
+        keyed = None if idempotency_key is None else _Keyed(require_given_key(idempotency_key), fingerprint(call))
         if self._is_void:
             raise DecisionRefusedError(
                 f"{self.place.stream} was rolled back with all it held, or is gone from the database: begin it again"
@@ -152,7 +153,7 @@ class Journal(View[S]):
             return None if found is None else self._repeated_within(open_transaction, found)
         if idempotency_key is None:
             return None
-        return self._recorded_before(_Keyed(require_key(idempotency_key), fingerprint(call)))
+        return self._recorded_before(_Keyed(require_given_key(idempotency_key), fingerprint(call)))
 
     def _recorded_before(self, keyed: _Keyed) -> Outcome | None:
         self.flush()
@@ -207,10 +208,10 @@ class Journal(View[S]):
         within: Transaction | None = None,
     ) -> Outcome:
         strict = expected_version is not None or not catch_up
-        if expected_version not in (None, self._version):
+        if expected_version is not None and require_whole(expected_version, "expected_version") != self._version:
             self.require_known()
             actual = max(self._version, self.log.head(self.place.stream))
-            raise ConcurrencyError(self.place.stream, expected=int(expected_version or 0), actual=actual)
+            raise ConcurrencyError(self.place.stream, expected=expected_version, actual=actual)
         for attempt in range(CATCH_UPS_MAX):
             try:
                 return self._decide_and_record(command, keyed, within)
@@ -397,7 +398,8 @@ class Journal(View[S]):
         Refresh and run `attempt`; repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: another writer came first in all of `attempts_max` attempts.
+            ConcurrencyError: another writer came first in all of `attempts_max` attempts, or `attempt` expects a
+                version that the stream has not reached.
         """
         for number in range(attempts_max):
             self.refresh()
@@ -405,8 +407,8 @@ class Journal(View[S]):
                 result = attempt()
                 self.flush()
                 return result
-            except ConcurrencyError:
-                if number == attempts_max - 1:
+            except ConcurrencyError as error:
+                if error.is_ahead or number == attempts_max - 1:
                     raise
         raise AssertionError("the loop returns or raises")
 

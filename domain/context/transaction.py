@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..canonical import FINGERPRINT_BYTES, fingerprint, require_key
+from ..canonical import FINGERPRINT_BYTES, fingerprint, require_given_key
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
@@ -263,7 +263,8 @@ def transaction(log: Log, *, idempotency_key: str | None = None) -> Iterator[Tra
     outer = _CURRENT.get()
     if outer is not None and outer.is_open:
         raise InvalidInputError("a transaction is open already, and they do not nest: join the two blocks")
-    require_key(idempotency_key or "")
+    if idempotency_key is not None:
+        require_given_key(idempotency_key)
     opened = Transaction(log, idempotency_key)
     try:
         _CURRENT.set(opened)

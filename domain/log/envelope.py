@@ -20,6 +20,7 @@ import msgspec
 
 from ..canonical import require_unicode
 from ..errors import LimitExceededError
+from ..ids import require_reference
 from ..positions import Position
 
 Event = msgspec.Struct
@@ -170,13 +171,18 @@ def acting(
     Set the actor, the trace and the cause of all events that are recorded within the block.
 
     An inner block takes the values that it does not set from the outer one. `because` is a recorded event, or its
-    reference `stream@version`. The values follow the flow of control, also through `await` (contextvars).
+    reference `stream@version`, also of another store. The values follow the flow of control, also through `await`
+    (contextvars).
+
+    Raises:
+        InvalidInputError: the actor or the trace is no text, or `because` has not the form of a reference.
     """
     for text, what in ((actor, "the actor"), (correlation_id, "the correlation id")):
         require_unicode(text or "", what)
     outer = _ACTING.get()
     cause = because.reference if isinstance(because, RecordedEvent) else because
-    require_unicode(cause or "", "the cause")
+    if cause is not None:
+        cause = require_reference(cause, "because")
     inner = Meta(
         actor=actor or outer.actor,
         correlation_id=correlation_id or outer.correlation_id,

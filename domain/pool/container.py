@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from ..arguments import require_callable
 from ..canonical import require_short, require_unicode
 from ..concurrency.threads import finished_in_thread, in_thread
 from ..content import plain_content, stored_content, typed_content
@@ -343,12 +343,17 @@ class Container(Context[ContainerState], Generic[T]):
         Refresh, await `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: another writer came first a hundred times.
+            ConcurrencyError: another writer came first a hundred times, or the change expects a version that the
+                context has not reached.
         """
         self._require_writer()
+        require_callable(change, "the change")
         for _ in range(CATCH_UPS_MAX - 1):
-            with suppress(ConcurrencyError):
+            try:
                 return await self._refreshed_and_changed(change)
+            except ConcurrencyError as error:
+                if error.is_ahead:
+                    raise
         return await self._refreshed_and_changed(change)
 
     async def _refreshed_and_changed(self, change: Callable[[Self], Awaitable[R]]) -> R:

@@ -358,7 +358,9 @@ def branch_of(
     parent._source.settle()
     event = _branched(parent, limit)
     home = parent._home
-    stream = stream_id(parent.kind.name, context_id or home.child_id(parent.stream, parent.shown_state.ancestry, key))
+    if context_id is None:
+        context_id = home.child_id(parent.stream, parent.shown_state.ancestry, key)
+    stream = stream_id(parent.kind.name, context_id)
     journal: Journal[ContainerState] = Journal(
         home.log,
         Place(stream, event.root, event.agent),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..arguments import require_whole
 from ..canonical import Without, require_unicode
 from ..chat.tokens import TokenCounter
 from ..context.context import Context, Home, detached_home, detached_journal
@@ -106,15 +106,12 @@ def _priority_of(item: ContextItem) -> int | float:
 
 def require_max_tokens(max_tokens: Any) -> int:
     """
-    Return a budget as a number; with 0 or less, no item is admitted.
+    Return a budget as a number; with 0, no item is admitted.
 
     Raises:
-        InvalidInputError: it is not a whole number.
+        InvalidInputError: it is not a whole number, or is negative.
     """
-    try:
-        number = operator.index(max_tokens)
-    except TypeError as error:
-        raise InvalidInputError(f"max_tokens is {max_tokens!r}: take a whole number") from error
+    number = require_whole(max_tokens, "max_tokens")
     if not _is_storable(number):
         raise InvalidInputError(f"max_tokens is {max_tokens!r}, which is more than 64 bits hold")
     return number

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -21,6 +24,7 @@ from .progress import progress_bar
 from .render import one_line
 
 OWN_FORMAT = "refold"
+STDOUT = Path("-")
 HEADER = b'{"refold":'
 NAMED_MAX = 5
 
@@ -140,6 +144,7 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
 
 
 Progress = Callable[[int, int], None]
+Export = Callable[[LiveLog, Path, list[str] | None, Progress | None], str]
 
 
 @click.command("export")
@@ -151,7 +156,7 @@ Progress = Callable[[int, int], None]
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to; a file that is there is replaced.",
+    help="Where to; a file that is there is replaced. - is stdout.",
 )
 @click.option("--parquet", is_flag=True, help="The log as a Parquet table, for DuckDB, Polars, Spark and others.")
 @database
@@ -160,16 +165,29 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, location:
     Write contexts with their whole past, or all there are, into a file that `refold import` takes in.
 
     What they were forked from, and what was merged into them, comes along. The file is JSON Lines, and is replaced as
-    a whole: where the export fails, it stays as it was.
+    a whole: where the export fails, it stays as it was. Its folder must be there.
     """
     if any(reference.moments for reference in contexts):
         raise click.UsageError("the whole past is written: leave out @V", click.get_current_context())
     with reading(location) as store:
         streams = [stream_of(store, reference.context) for reference in contexts] or None
-        with progress_bar("exporting") as progress:
-            export = _export_parquet if parquet else _export_events
-            written = export(store.log, path, streams, progress)
-    click.echo(f"{one_line(str(path))}: {written}")
+        write: Export = _export_parquet if parquet else _export_events
+        with _file_for(path) as file, progress_bar("exporting") as progress:
+            written = write(store.log, file, streams, progress)
+    click.echo(f"{one_line(str(path))}: {written}", err=path == STDOUT)
+
+
+@contextmanager
+def _file_for(path: Path) -> Iterator[Path]:
+    """Yield the file to write. That for stdout is printed at the end, so that half of an export is never printed."""
+    if path != STDOUT:
+        yield path
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "export")
+        yield file
+        with file.open("rb") as written:
+            shutil.copyfileobj(written, sys.stdout.buffer)
 
 
 def _export_parquet(log: LiveLog, path: Path, streams: list[str] | None, progress: Progress | None) -> str:

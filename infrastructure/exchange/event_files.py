@@ -30,6 +30,8 @@ from ..files import replacing
 from ..log.codec import CODEC
 
 FORM_VERSION = 1
+# The bits of a file that let anybody write to it.
+WRITABLE = 0o222
 # Called with the amount that is done so far, and the whole amount.
 Progress = Callable[[int, int], None]
 # An event is at most PAYLOAD_BYTES_MAX, and its line is not longer than its base64 with its envelope.
@@ -230,19 +232,35 @@ def reading_file(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
     """
-    Yield a file that replaces `path` at the end; after an error `path` is as it was.
+    Yield a file that replaces `path` at the end; after an error `path` is as it was. A link is followed.
 
     Raises:
-        InvalidInputError: it cannot be written, or is a file of the log that is exported.
+        InvalidInputError: it cannot be written, is no regular file, or is a file of the log that is exported.
     """
     for held in log.files():
         if _is_same_file(path, held):
             raise InvalidInputError(f"{path} is where the database lies, or belongs to it: export into another file")
+    target = _replaceable(path)
     try:
-        with replacing(path) as file:
+        with replacing(target) as file:
             yield file
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _replaceable(path: Path) -> Path:
+    """Return the file that `path` names, without links; it may be missing."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise InvalidInputError(f"there is no folder {path.parent}: make it first")
+    if not target.exists():
+        return target
+    if not target.is_file():
+        raise InvalidInputError(f"{path} is no regular file: name a new file, or one to replace")
+    # Its owner protected it. A file is replaced by renaming, which would not ask.
+    if not (target.stat().st_mode & WRITABLE and os.access(target, os.W_OK)):
+        raise InvalidInputError(f"{path} is write-protected: name another file, or make it writable")
+    return target
 
 
 def _is_same_file(path: Path, other: str) -> bool:

@@ -155,7 +155,7 @@ def export_events(
     """
     asked = None if streams is None else _heads(log, streams)
     target = Path(path)
-    with writing_file(target, log) as file, TemporaryFile(dir=target.parent) as lines:
+    with writing_file(target, log) as file, TemporaryFile(dir=Path(file.name).parent) as lines:
         collection = Collection(log, lines)
         if asked is None:
             collection.take_all()

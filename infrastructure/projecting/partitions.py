@@ -45,6 +45,10 @@ class PartitionTask(NamedTuple):
     until: Moment
     plan: str
 
+    def __repr__(self) -> str:
+        # Executors log the tasks that fail, and a location may hold a password.
+        return f"PartitionTask({self.projection.name}, {self.partition}, until={self.until})"
+
 
 def build_partition(task: PartitionTask) -> bool:
     """

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...domain.arguments import require_instance, require_whole
 from ...domain.canonical import require_unicode
 from ...domain.errors import InvalidInputError
 from ...domain.ids import microseconds
@@ -47,8 +48,11 @@ def context_page(runner: ProjectionRunner, wish: Wish, *, limit: int, cursor: st
     """
     if wish.kind is not None and wish.kind not in KINDS:
         raise InvalidInputError(f"there is no kind of context {wish.kind!r}: there are {', '.join(KINDS)}")
-    if not 1 <= limit <= CONTEXTS_MAX:
+    if not 1 <= require_whole(limit, "limit", least=None) <= CONTEXTS_MAX:
         raise InvalidInputError(f"limit is {limit}: it is a number from 1 to {CONTEXTS_MAX:,}")
+    for name, time in (("since", wish.since), ("until", wish.until)):
+        if time is not None:
+            require_instance(time, datetime, name, "give an aware datetime")
     found: list[CatalogueRow] = []
     for row in _wanted(runner, wish, require_unicode(cursor or "", "the cursor"), limit + 1):
         if len(found) == limit:

@@ -36,7 +36,7 @@ from ...domain.ids import SLICES
 from ...domain.log.envelope import Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
 from ...domain.positions import BEGINNING, Moment, Partition, Position
-from ..databases import open_database
+from ..databases import location_of, open_database
 from ..log.codec import CODEC, tag_of
 from .recorders import PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, whole_number
 from .stored_events import LAST, translated_for_eventsourcing
@@ -278,7 +278,7 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
                 raise OSError(f"no store is named: set {keys} to the path or the URL of one")
             slice_number = whole_number(self.env, self.REFOLD_SLICE)
             with translated_for_eventsourcing():
-                self._log, _ = open_database(location, create=False)
+                self._log, _ = open_database(location_of(location), create=False)
                 self._recorder = StoreRecorder(self._log, slice_number)
         return self._recorder
 

@@ -1,6 +1,7 @@
 """`refold export` and back by `refold import`: contexts with their past."""
 
 import json
+import os
 import resource
 from pathlib import Path
 
@@ -88,6 +89,50 @@ def test_what_cannot_be_done(database: Path, arguments: list[str], code: int, fa
     if Path("other.db").exists():
         with package.open("other.db") as store:
             assert store.contexts() == []
+
+
+def test_stdout(database: Path, tmp_path: Path) -> None:
+    """`-o -` prints what the file would have, and the summary elsewhere."""
+    refold("export", "-o", "all.jsonl", db=database)
+
+    ended = refold("export", "-o", "-", db=database)
+
+    assert (ended.code, ended.out) == (0, Path("all.jsonl").read_text())
+    assert ended.err == "-: 3 contexts, 14 events\n"
+    assert not Path("-").exists()
+
+
+def test_a_link_is_followed(database: Path) -> None:
+    """The file that it names is replaced, with the same rights; the link stays."""
+    Path("real.jsonl").write_text("as it was")
+    Path("real.jsonl").chmod(0o600)
+    Path("link").symlink_to("real.jsonl")
+
+    assert refold("export", "-o", "link", db=database).code == 0
+
+    assert Path("link").is_symlink()
+    assert Path("real.jsonl").read_text().startswith('{"refold":')
+    assert Path("real.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_not_replaced(database: Path) -> None:
+    """Only a regular file that may be written to; no folder is made, and nothing changes."""
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    Path("mine").write_text("as it was")
+    Path("mine").chmod(0o444)
+    Path("link").symlink_to("folder")
+    before = {path: path.lstat().st_mtime_ns for path in Path().iterdir() if "db-" not in path.name}
+
+    faults = {name: refold("export", "-o", name, db=database).fault for name in ("pipe", "mine", "new/x", "link")}
+
+    assert faults["pipe"] == "pipe is no regular file: name a new file, or one to replace"
+    assert faults["mine"] == "mine is write-protected: name another file, or make it writable"
+    assert faults["new/x"] == "there is no folder new: make it first"
+    assert "is a directory" in faults["link"]
+    assert refold("export", "-o", database, db=database).fault.endswith("export into another file")
+    assert refold("export", "-o", "/dev/null", db=database).fault.startswith("/dev/null is no regular file")
+    assert {path: path.lstat().st_mtime_ns for path in Path().iterdir() if "db-" not in path.name} == before
 
 
 def test_a_full_disk(database: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.eviction import Eviction
 from refold.domain.chat.items import ChatMessage, ImageContent
-from refold.domain.errors import IdempotencyError
+from refold.domain.errors import IdempotencyError, InvalidInputError
 from refold.domain.log.ports import LiveLog
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.pool.items import ContextItem
@@ -371,11 +371,10 @@ class CallsContract:
         assert everything(log) == recorded
         assert [one.meta.idempotency_key for one in recorded[-3:]] == ["k27", None, None]
 
-    def test_a_key_may_be_empty(self, log: LiveLog) -> None:
-        """It is a key like any other."""
+    def test_a_key_is_not_empty(self, log: LiveLog) -> None:
+        """All calls with a key that was not filled in would be one call."""
         chat = begun(log, "chat")
-        first = chat.add_message("user", "x", idempotency_key="")
 
-        assert chat.add_message("user", "x", idempotency_key="") == first
-        with pytest.raises(IdempotencyError):
-            chat.add_message("user", "y", idempotency_key="")
+        with pytest.raises(InvalidInputError, match="the idempotency key is empty"):
+            chat.add_message("user", "x", idempotency_key="")
+        assert len(chat.items) == 4

@@ -36,9 +36,9 @@ def hurt(store: refold.Store, text: str) -> None:
     # Ids have 255 bytes, and no log takes a NUL in names; keys and sessions are some.
     short = text[:60]
     key = short.replace("\x00", "0")
-    with refold.acting(actor=text, correlation_id=text, because=text):
+    with refold.acting(actor=text, correlation_id=text, because=f"chat:c{name}@1"):
         chat = store.chat(f"c{name}", user=text or None, session=key or None, agent=text or None, source=text)
-        chat.add_message("user", text, short or None, idempotency_key=key)
+        chat.add_message("user", text, short or None, idempotency_key=key or None)
         chat.add_message("assistant", [text, text], agent_id=text)
         chat.add_function_call(text, text, call_id=short)
         chat.add_function_output(text, text, call_id=short)

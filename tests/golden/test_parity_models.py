@@ -58,7 +58,7 @@ def ids(*contexts: Items) -> Collection[str]:
 
 
 @PROPERTY
-@given(OURS, st.integers(-1, 9), st.integers(-1, 90))
+@given(OURS, st.integers(0, 9), st.integers(0, 90))
 def test_truncation(context: Items, max_items: int, max_tokens: int) -> None:
     """By items, by tokens and by both."""
     by_items: dict[str, Any] = {"max_items": max_items}

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.chat.events import MessageAdded
 from refold.domain.errors import InvalidInputError, NotFoundError
+from refold.domain.log.envelope import Meta
+from refold.domain.log.ports import NewEvents
 from refold.domain.pool.items import ContextItem
 from refold.domain.window.items import ContextItem as WindowItem
 from refold.infrastructure.queries.audit import Transition
@@ -154,21 +157,22 @@ def test_nodes(store: refold.Store) -> None:
 def test_the_chain_of_causes(store: refold.Store) -> None:
     """Back over contexts to the first one; what is no event of the log ends it."""
     chats = [store.chat(f"c{number}") for number in range(4)]
-    because: Any = "a ticket"
+    because: Any = "chat:elsewhere@7"
     for chat in chats:
         with refold.acting(because=because):
             chat.add_message("user", "x")
         because = chat.recorded_events()[-1]
 
-    assert store.audit("c3")[-1].causes == ("chat:c2@2", "chat:c1@2", "chat:c0@2", "a ticket")
+    assert store.audit("c3")[-1].causes == ("chat:c2@2", "chat:c1@2", "chat:c0@2", "chat:elsewhere@7")
 
 
 @pytest.mark.parametrize("cause", ["chat:a@2", "chat:nobody@1", "chat:a@0", "@1", "chat:a@x", "a@2", "chat:a\0b@1"])
 def test_causes_that_lead_nowhere(store: refold.Store, cause: str) -> None:
-    """An event that names itself, or nothing that there is, has that one cause."""
+    """An event that names itself, or nothing that there is, has that one cause, as in a log of another program."""
     chat = store.chat("a")
-    with refold.acting(because=cause):
-        chat.add_message("user", "x")
+    event = MessageAdded(id="m", created_at=1.0, role="user", content=("x",))
+    meta = Meta(causation=cause)
+    store.log.append([NewEvents(stream="chat:a", expected_version=chat.version, events=(event,), metas=(meta,))])
 
     [given] = store.audit("a")[-1].causes
     assert given.replace("\u2400", "\0") == cause

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ...arguments import require_several, require_whole
 from ...errors import InvalidInputError
 from ...spans import Segment, refs_of
 from ..events import (
@@ -33,7 +34,8 @@ from ..state.sequence import Items
 
 def tool_names(tools: Iterable[Any]) -> frozenset[str]:
     """Return the names of tools. A tool is a text or an object with `_tool_info`, also a method; others are ignored."""
-    names = (tool if isinstance(tool, str) else _name_of(tool) for tool in tools)
+    given = [tools] if isinstance(tools, str) else require_several(tools, "the tools")
+    names = (tool if isinstance(tool, str) else _name_of(tool) for tool in given)
     return frozenset(name for name in names if name is not None)
 
 
@@ -107,7 +109,7 @@ def recent_turns(items: Items, turns: int, keeps: Callable[[ChatItemEvent], bool
     Raises:
         InvalidInputError: `turns` is less than 1.
     """
-    if turns < 1:
+    if require_whole(turns, "recent_turns", least=None) < 1:
         raise InvalidInputError("recent_turns must be >= 1")
     order = items.order()
     users = [place for place, item in enumerate(items) if is_user(item)]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...errors import DecisionRefusedError, InvalidInputError, NotFoundError
+from ...arguments import require_whole
+from ...errors import DecisionRefusedError, NotFoundError
 from ..events import (
     ChatEvent,
     ChatItemEvent,
@@ -51,8 +52,7 @@ def plan_summary(items: Items, keep_recent_turns: int) -> SummaryPlan | None:
     Raises:
         InvalidInputError: a negative number of turns.
     """
-    if keep_recent_turns < 0:
-        raise InvalidInputError(f"keep_recent_turns is {keep_recent_turns}: take 0 or more")
+    require_whole(keep_recent_turns, "keep_recent_turns")
     shown = list(items)
     users = [place for place, item in enumerate(shown) if is_user(item)]
     if len(users) <= keep_recent_turns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -306,8 +307,9 @@ def _parse(url: str) -> tuple[str, str]:
         # Neither the URL nor libpq's message is repeated: both may hold the password.
         raise unreadable from None
     host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
-    if "@" in host + port:
-        # The password has a character that ends it, so the rest of it is where the host should be.
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0]
+    if "@" in host + port + path or not re.fullmatch("[0-9,]*", port):
+        # The password has a character that ends it, so the rest of it is where host, port or name should be.
         raise unreadable
     address = f"{host}:{port}" if port else host
     where = f"postgresql:///{name}?host={host}" if host.startswith("/") else f"postgresql://{address}/{name}"

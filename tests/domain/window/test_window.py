@@ -59,10 +59,12 @@ def test_what_fits_comes_in() -> None:
 
 
 def test_no_budget() -> None:
-    """A2.14: a budget of nothing, or less, lets nothing in."""
-    for max_tokens in (0, -1):
-        window = ContextWindow(max_tokens)
-        assert not window.add(ContextItem("", "", ""))
+    """A2.14: a budget of nothing lets nothing in; one of less is refused."""
+    window = ContextWindow(0)
+
+    assert not window.add(ContextItem("", "", ""))
+    with pytest.raises(InvalidInputError, match="max_tokens is -1: take 0 or more"):
+        window.max_tokens = -1
 
 
 def test_items_at_the_beginning() -> None:

@@ -1,0 +1,103 @@
+"""
+Guards of arguments: each returns a value that was given to a public call, or raises an error that names it.
+
+Texts have their guards in `canonical`, ids and names in `ids`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, TypeVar
+
+from .canonical import require_unicode
+from .errors import InvalidInputError
+
+T = TypeVar("T")
+
+
+def require_whole(number: Any, what: str, *, least: int | None = 0) -> int:
+    """
+    Return a whole number that is not below `least`; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is not one; True and False are none.
+    """
+    try:
+        whole = operator.index(number)
+    except TypeError:
+        whole = None
+    if whole is None or isinstance(number, bool):
+        raise InvalidInputError(f"{what} is {number!r}: take a whole number")
+    if least is not None and whole < least:
+        raise InvalidInputError(f"{what} is {whole}: take {least} or more")
+    return whole
+
+
+def require_limits(**limits: Any) -> None:
+    """
+    Check limits by name: each is None, or a whole number from 0 on.
+
+    Raises:
+        InvalidInputError: one is not.
+    """
+    for name, limit in limits.items():
+        if limit is not None:
+            require_whole(limit, name)
+
+
+def require_instance(value: Any, kind: type[T], what: str, remedy: str) -> T:
+    """
+    Return `value`, if it is of the class `kind`; `what` names it in the error, which ends with the `remedy`.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{what} is {value!r}: {remedy}")
+    return value
+
+
+def require_callable(value: T, what: str) -> T:
+    """
+    Return `value`, if it is a function; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if not callable(value):
+        raise InvalidInputError(f"{what} is {value!r}: give a function")
+    return value
+
+
+def require_several(values: Iterable[T], what: str) -> list[T]:
+    """
+    Return a list of values; `what` names it in the error.
+
+    Raises:
+        InvalidInputError: it is a text, an object with fields, or nothing that can be iterated over.
+    """
+    # Models of pydantic can be iterated over, by their fields.
+    is_one = isinstance(values, str | bytes | Mapping) or hasattr(type(values), "model_fields")
+    if is_one or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{what}: found {_shown(values)}, give a list")
+    return list(values)
+
+
+def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
+    """
+    Return one text, or several, as a tuple; `what` names it in the error. A set is sorted.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if isinstance(values, str):
+        return (require_unicode(values, what),)
+    given = require_several(values, what)
+    texts = tuple([require_unicode(text, f"{what}, number {index},") for index, text in enumerate(given)])
+    # The order of a set differs between processes. It is sorted so that a repeated call is recognised.
+    return tuple(sorted(texts)) if isinstance(values, Set) else texts
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

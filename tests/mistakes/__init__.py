@@ -1,0 +1,1 @@
+"""Mistakes that users make: each is a typed error at the call, and changes nothing."""

@@ -1,0 +1,131 @@
+"""
+The table of mistakes: a call, its error, and a part of the message.
+
+In a call, `store` is a store; `chat`, `queue`, `pool`, `window` and `run` are contexts of it, `item` is an item of the
+chat, and `model` is a model. The chat is at version 5.
+"""
+
+from typing import Any, NamedTuple
+
+from refold.domain.errors import (
+    ConcurrencyError,
+    DecisionRefusedError,
+    IdempotencyError,
+    InvalidInputError,
+    MissingFieldError,
+    NotFoundError,
+    RefoldError,
+)
+
+
+class Mistake(NamedTuple):
+    """A call, the class of its error, and a text in its message."""
+
+    call: str
+    error: type[RefoldError]
+    message: str
+
+
+def wrong(message: str, *calls: str, error: type[RefoldError] = InvalidInputError) -> list[Mistake]:
+    """Return calls that are the same mistake."""
+    return [Mistake(call, error, message) for call in calls]
+
+
+def item_from(**fields: Any) -> str:
+    """Return the plain form of a context whose second item has these fields."""
+    good = {"id": "a", "type": "message", "role": "user", "content": "hi"}
+    return f"refold.ChatContext.from_dict({ {'items': [good, fields]}!r})"
+
+
+IDS = [
+    *wrong("an id is a text", "store.chat(None)", "store.queue(5)", "store.pool(b'x')", "store.window(None)"),
+    *wrong("an id is a text", "chat.fork(5)", "queue.branch(context_id=5)", "store.adopt(refold.ChatContext(), None)"),
+    *wrong("it has 0 bytes of UTF-8", "store.chat('')", "chat.fork('')", "queue.branch(context_id='')"),
+    *wrong("the session of chat:new is 5: it is a text", "store.chat('new', session=5)"),
+    *wrong("exists already: fork under another id", "chat.fork('talk')"),
+    *wrong("user_id is None", "store.run(None, 's')"),
+    *wrong("run_id is '1'", "store.run('mia', 's', '1')"),
+    *wrong("the name of a context is None", "store.audit(None)", "store.validity(None)", "store.why_gone(None, 'x')"),
+    *wrong("the item is 5", "store.why_gone('talk', 5)"),
+    *wrong("give a detached one, as ChatContext()", "store.adopt('talk', 'new')", "store.adopt(None, 'new')"),
+    *wrong("cannot name a version", "chat.name_version(5)", "chat.name_version('')", "store.name_moment(None)"),
+    *wrong("the version is '3'", "chat.name_version('here', '3')"),
+    *wrong("has no version 99", "chat.name_version('here', 99)", "chat.at(99)", error=NotFoundError),
+    *wrong("None names no moment", "chat.at(None)", "store.at(None)"),
+    *wrong("has no time zone", "chat.at('2026-11-21 10:00')"),
+]
+ITEMS = [
+    *wrong("the items: found None", "chat.add_items(None)", "chat.insert_many(None)"),
+    *wrong("the items: found a str", "chat.add_items('hello')"),
+    *wrong("the items: found a ChatMessage", "chat.add_items(item)"),
+    *wrong("is no item of a chat", "chat.add_items([{'role': 'user', 'content': 'x'}])", "chat.insert('hello')"),
+    *wrong("is no item of a chat", "refold.ChatContext([{'role': 'user'}])", "chat.add_items([item, None])"),
+    *wrong("the ids: found None", "chat.evict(None)", "chat.pin(None)"),
+    *wrong("the ids: found a int", "chat.evict(5)", "chat.restore(5)", "chat.unpin(5)"),
+    *wrong("the ids: found a ChatMessage", "chat.evict(item)"),
+    *wrong("the ids, number 1, is 5", "chat.evict([item.id, 5])"),
+    *wrong("has no item 'nobody'", "chat.evict('nobody')", "chat.restore('nobody')", error=NotFoundError),
+]
+NUMBERS = [
+    *wrong("expected_version is '5': take a whole number", "chat.add_message('user', 'x', expected_version='5')"),
+    *wrong("expected_version is 5.0", "chat.evict(item.id, expected_version=5.0)"),
+    *wrong("expected_version is True", "queue.append(refold.PoolItem('x'), expected_version=True)"),
+    *wrong("expected_version is -1", "window.add(refold.BudgetItem('k', 'v', 's'), expected_version=-1)"),
+    *wrong("has no version 99 yet", "chat.add_message('user', 'x', expected_version=99)", error=ConcurrencyError),
+    *wrong("max_items is -1: take 0 or more", "chat.truncate(-1)", "refold.ChatContext().truncate(max_items=-1)"),
+    *wrong("max_tokens is -8: take 0 or more", "chat.truncate(max_tokens=-8)", "store.window('new', max_tokens=-8)"),
+    *wrong("max_tokens is -8: take 0 or more", "refold.BudgetWindow(-8)", "refold.ChatWindow(max_tokens=-8)"),
+    *wrong("max_items is '5'", "chat.truncate('5')"),
+    *wrong("max_tokens is 2.5", "chat.truncate(max_tokens=2.5)"),
+    *wrong("the counter is 'x': give a function", "chat.truncate(1, counter='x')", "chat.estimated_tokens('x')"),
+    *wrong("limit must be >= 1", "store.queue('new', limit=0)", "store.pool('new', limit=-1)"),
+    *wrong("the count is '3'", "chat.tail('3')"),
+    *wrong("the count is -1: take 0 or more", "chat.tail(-1)"),
+    *wrong("after is 'x'", "chat.history(after='x')"),
+    *wrong("until is -1", "chat.history(until=-1)"),
+    *wrong("recent_turns is '3'", "chat.fork_filtered('3')"),
+    *wrong("keep_recent_turns is '3'", "chat.summarize(model, keep_recent_turns='3')"),
+    *wrong("limit is 'x'", "store.find_contexts(limit='x')", "store.search('x', limit='x')"),
+    *wrong("since is 'x': give an aware datetime", "store.find_contexts(since='x')"),
+]
+KEYS = [
+    *wrong("the idempotency key is empty", "chat.add_message('user', 'x', idempotency_key='')"),
+    *wrong("the idempotency key is empty", "chat.fork('new', idempotency_key='')", "run.close(idempotency_key='')"),
+    *wrong("the idempotency key is empty", "store.transaction(idempotency_key='').__enter__()"),
+    *wrong("the idempotency key is 5", "chat.add_message('user', 'x', idempotency_key=5)"),
+    *wrong("stands for another call", "chat.add_message('user', 'x', idempotency_key='k')", error=IdempotencyError),
+    *wrong("stands for another call", "chat.evict(item.id, idempotency_key='k')", error=IdempotencyError),
+    *wrong("which names no event", "refold.acting(because='a ticket').__enter__()"),
+    *wrong("which names no event", "refold.acting(because='chat:talk@0').__enter__()"),
+    *wrong("which names no event", "refold.acting(because='talk@1').__enter__()"),
+    *wrong("because is 5", "refold.acting(because=5).__enter__()"),
+    *wrong("the actor is 5", "refold.acting(actor=5).__enter__()"),
+]
+OTHERS = [
+    *wrong("give a chat", "chat.merge('talk')", "chat.merge(None)", "chat.merge_result(queue)"),
+    *wrong("give a chat", "chat.merge_with_summary('talk', llm=model)"),
+    *wrong("base is 'x'", "chat.merge(refold.ChatContext(), base='x')"),
+    *wrong("on_conflict is 'x'", "chat.merge(refold.ChatContext(), on_conflict='x')"),
+    *wrong("give an object with the method `chat`", "chat.summarize(None)", "chat.summarize('gpt-5')"),
+    *wrong("give an object with the method `chat`", "chat.merge_with_summary(chat, llm=None)"),
+    *wrong("the change is None: give a function", "chat.rebase(None)", "queue.rebase(None)"),
+    *wrong("the policy is 5: give a function", "chat.replay(5)"),
+    *wrong("the tools: found a int", "chat.fork_filtered(tools=5)", "chat.copy(tools=5)"),
+    *wrong("the instructions is 5", "chat.fork_brief(5)"),
+    *wrong("after is 5: give a moment", "store.subscribe(after=5)"),
+    *wrong("kinds: found a int", "store.subscribe(kinds=5)"),
+    *wrong("cannot be changed", "queue.at(1).clear()", error=DecisionRefusedError),
+    *wrong("read-only", "chat.at(1).add_message('user', 'x')", error=DecisionRefusedError),
+]
+PLAIN_DATA = [
+    *wrong("give an object with `items`", "refold.ChatContext.from_dict(None)", "refold.ChatContext.from_dict([])"),
+    *wrong("the field items is missing", "refold.ChatContext.from_dict({})", error=MissingFieldError),
+    *wrong("items: found a int", "refold.ChatContext.from_dict({'items': 5})"),
+    *wrong("items[0] is 5", "refold.ChatContext.from_dict({'items': [5]})"),
+    *wrong("items[1], field type: missing", item_from(id="b"), error=MissingFieldError),
+    *wrong("items[1], field content: missing", item_from(type="message", id="b", role="user"), error=MissingFieldError),
+    *wrong("items[1], field role: ", item_from(type="message", id="b", role="robot", content="hi")),
+    *wrong("items[1], field content: ", item_from(type="message", id="b", role="user", content=5)),
+    *wrong("items[1], field arguments: ", item_from(type="function_call", id="b", name="f", arguments={}, call_id="")),
+]
+MISTAKES = [*IDS, *ITEMS, *NUMBERS, *KEYS, *OTHERS, *PLAIN_DATA]

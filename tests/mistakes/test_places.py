@@ -1,0 +1,112 @@
+"""A place that is none is refused before a file is made, and no message or repr has a password in it."""
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError, RefoldError, StorageUnavailableError
+from refold.domain.positions import BEGINNING, Partition
+from refold.infrastructure.projecting.partitions import PartitionTask
+from refold.projections.catalogue import CATALOGUE
+from tests.cli.running import refold as command
+
+PASSWORD = "geheim"
+NOWHERE = "mia:geheim@localhost:1/agents"
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run each test in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REFOLD_DB", raising=False)
+    return tmp_path
+
+
+def refused(location: Any) -> RefoldError:
+    """Return the error of opening a location; nothing that Python prints of it has the password."""
+    with pytest.raises(RefoldError) as caught:
+        refold.open(location)
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert list(Path().iterdir()) == []
+    return caught.value
+
+
+@pytest.mark.parametrize("location", [None, 5, True, b"", b"x.db", [], "", " \n"], ids=repr)
+def test_what_is_no_location(location: Any) -> None:
+    """Its repr would become the name of a file."""
+    error = refused(location)
+
+    assert isinstance(error, InvalidInputError)
+    assert "give a path, postgresql://user:password@host:port/name or :memory:" in str(error)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "host=localhost dbname=agents password=geheim",
+        " password = geheim",
+        "mia:geheim@localhost/agents",
+        "postgres//mia:geheim@localhost/agents",
+        "postgresql:/mia:geheim@localhost/agents",
+        "postgresql+psycopg:mia:geheim@localhost/agents",
+        f"mysql://{NOWHERE}",
+        f"https://{NOWHERE}",
+        "sqlite:///geheim.db",
+        "file:geheim.db?mode=rwc",
+    ],
+)
+def test_what_looks_like_a_connection(location: str) -> None:
+    """Connection strings of libpq, URLs with a slip, and those of other databases are no names of files."""
+    assert isinstance(refused(location), InvalidInputError)
+    assert PASSWORD not in command("contexts", "--db", location).fault
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "POSTGRESQL", "postgresql+psycopg", "postgresql+asyncpg"])
+def test_urls_as_others_write_them(scheme: str) -> None:
+    """SQLAlchemy names a driver, which says nothing here: the server is asked, and does not answer."""
+    error = refused(f"{scheme}://{NOWHERE}")
+
+    assert isinstance(error, StorageUnavailableError)
+    assert str(error).startswith("postgresql://localhost:1/agents cannot be opened")
+
+
+def test_a_url_of_sqlalchemy_opens_the_database(pg_url: str) -> None:
+    """It is the same database."""
+    with refold.open(pg_url) as store:
+        store.chat("a")
+    with refold.open(pg_url.replace("postgresql://", "postgresql+psycopg://")) as store:
+        assert [row.id for row in store.contexts()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mia:ge/heim@localhost/agents",
+        "postgresql://mia:12/geheim@localhost/agents",
+        "postgresql://mia:geheim/1@localhost/agents",
+        "postgresql://mia:geheim@@localhost/agents",
+        "postgresql://mia:geh?geheim@localhost/agents",
+    ],
+)
+def test_a_password_with_a_sign_that_ends_it(url: str) -> None:
+    """Where libpq takes a part of it for the host, the port, the name or an option."""
+    assert isinstance(refused(url), StorageUnavailableError)
+
+
+def test_a_path_may_look_like_anything() -> None:
+    """A `Path` is a path, whatever its name."""
+    for name in ("host=x", "mia:geheim@x.db"):
+        refold.open(Path(name)).close()
+
+    assert {path.name for path in Path().iterdir()} == {"host=x", "mia:geheim@x.db"}
+
+
+def test_executors_do_not_log_the_password() -> None:
+    """A task is logged when it fails; it knows where the store is."""
+    task = PartitionTask(f"postgresql://{NOWHERE}", CATALOGUE, Partition(0, 2), BEGINNING, "plan")
+
+    assert PASSWORD not in repr(task)
+    assert "catalogue" in repr(task)

@@ -7,7 +7,7 @@ a log in memory; the calls are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from decimal import Decimal
@@ -66,7 +66,7 @@ from .rules.commands import (
 )
 from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
-from .state.fold import ChatState
+from .state.fold import ChatState, tool_definitions
 from .state.sequence import Items
 from .summarising import (
     OTHERS_SUMMARY,
@@ -86,9 +86,8 @@ from .view import ChatView
 from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
 
 if TYPE_CHECKING:
-    # Imported by the methods that need them: a replay creates a chat context, and a model is called with one.
+    # A model is called with a chat context.
     from ..llm.base import LLM
-    from .replay import Policy, Replay
 
 
 Item = TypeVar("Item", bound=ChatItem)
@@ -373,20 +372,36 @@ class ChatContext(ChatView["ChatContext"]):
     def add_config_update(
         self,
         instructions: str | None = None,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | Mapping[str, Any]] | None = None,
         agent_id: str | None = None,
         *,
+        model: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> AgentConfigUpdate:
-        """Record a change of instructions or tools; None leaves that part unchanged."""
+        """
+        Record a change of the configuration; None leaves that part unchanged.
+
+        A tool is a name, or a definition (a JSON schema) in the form of any provider. `settings` is what else a request
+        has beside `model`: `{"temperature": 0, "response_format": ...}`. Settings are merged by name; None unsets one.
+
+        Raises:
+            pydantic.ValidationError: the instructions or a tool is invalid (a ValueError).
+            InvalidInputError: a definition has no name, or a setting is not JSON.
+        """
+        names, schemas = tool_definitions(tools)
+        given: dict[str, Any] = {"tool_schemas": schemas} if schemas else {}
+        given |= {"settings": settings} if settings else {}
+        given |= {"settings": {**(settings or {}), "model": model}} if model is not None else {}
         event = make_event(
             ConfigUpdated,
             id=self._system.new_id("cfgupd_"),
             created_at=self._system.now(),
             agent_id=agent_id,
             instructions=instructions,
-            tools=tuple(tools) if isinstance(tools, list) else tools,
+            tools=names,
+            **given,
         )
         return self._add(AgentConfigUpdate, event, expected_version, idempotency_key)
 
@@ -920,39 +935,13 @@ class ChatContext(ChatView["ChatContext"]):
         """A live view of this context; every changing call on it is refused."""
         return self._view(ReadOnlyChatContext)
 
-    def replay(self, policy: Policy | str) -> Replay:
-        """
-        Run this context's history again under another policy, and return what the model would have seen (offline).
-
-        A policy is a function that gets a detached context before each call of the model, and may truncate or evict
-        there; or it is a name: `all`, `tokens:8000`, `items:50`.
-
-        Raises:
-            InvalidInputError: there is no policy of this name, it is no function, or it must be awaited (`areplay`).
-        """
-        from .replay import replay_now
-
-        return replay_now(*self._replayed(policy))
-
-    async def areplay(self, policy: Policy | str) -> Replay:
-        """`replay()` with a policy that may be async, such as `lambda chat: chat.summarize(llm)`."""
-        from .replay import replay_awaited
-
-        return await replay_awaited(*self._replayed(policy))
-
-    def _replayed(self, policy: Policy | str) -> tuple[Replay, Iterator[Any]]:
-        from .replay import policy_of, replayed
-
-        self.flush()
-        journal = self._journal
-        own, events = journal.events(until=self.version), journal.completed(self.version)
-        wanted = policy_of(policy) if isinstance(policy, str) else require_callable(policy, "the policy")
-        return replayed(events, len(own) - len(events) + 1, wanted, ChatContext())
-
     # Its journal and its store
 
     def _forked(self, journal: Journal[ChatState], home: Home) -> ChatContext:
         return ChatContext(journal=journal, home=home)
+
+    def _empty(self) -> ChatContext:
+        return ChatContext()
 
     def _naming(self, name: str, version: int) -> NameVersion:
         return NameVersion(name, version)

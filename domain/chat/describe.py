@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -201,7 +202,14 @@ def body_of(item: ChatItemEvent) -> str:
             return f"{source or '(nobody)'} -> {target}" + (f": {reason}" if reason else "")
         case ConfigUpdated(instructions=instructions, tools=tools):
             texts = [] if instructions is None else [f"instructions: {instructions}"]
-            return "\n".join([*texts, *([] if tools is None else [f"tools: {', '.join(tools) or '(none)'}"])])
+            texts += [] if tools is None else [f"tools: {', '.join(tools) or '(none)'}"]
+            texts += [f"tool schemas: {item.tool_schemas.decode()}"] if item.tool_schemas else []
+            settings = parse_json(item.settings) if item.settings else {}
+            return "\n".join([*texts, *(f"{name}: {_value(value)}" for name, value in settings.items())])
+
+
+def _value(setting: object) -> str:
+    return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
 
 
 def said_by(item: ChatItemEvent) -> str:

@@ -119,10 +119,17 @@ class HandedOff(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.hande
 
 
 class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.config_updated.v1"):
-    """Instructions or tools changed during the conversation; None leaves that part unchanged."""
+    """
+    The configuration changed during the conversation; None leaves that part unchanged.
+
+    `tool_schemas` is canonical JSON of the definitions of `tools` that were given, by name. `settings` is canonical
+    JSON of what else a request has, by name, such as `model`; a null unsets a setting.
+    """
 
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
+    tool_schemas: JsonObject = b""
+    settings: JsonObject = b""
 
 
 class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):

@@ -12,14 +12,14 @@ import enum
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..arguments import require_several
 from ..clock import REAL_SYSTEM
 from ..errors import InvalidInputError, MissingFieldError
-from ..frozen import FrozenDict, freeze
+from ..frozen import FrozenDict, FrozenList, freeze
 
 # The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.
 SIGNATURES: dict[str, Sequence[tuple[int, bytes]]] = {
@@ -41,6 +41,8 @@ FIELDS = {
     "agent_handoff": ("from_agent", "to_agent", "reason"),
     "agent_config_update": ("instructions", "tools"),
 }  # fmt: skip
+# Fields that the seed's form does not have, and that are there if they are not None.
+SETTINGS = ("tool_schemas", "settings")
 
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:
@@ -275,15 +277,71 @@ class AgentHandoff(_Item):
 
 
 class AgentConfigUpdate(_Item):
-    """Instructions or tools change during the conversation."""
+    """
+    The configuration changes during the conversation; None leaves that part unchanged.
+
+    `tool_schemas` has the definitions of `tools` that were given, by name, `settings` what else a request has, such as
+    `model`. A setting that is None is unset.
+    """
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("cfgupd_"))
     type: Literal["agent_config_update"] = "agent_config_update"
     instructions: str | None = None
     tools: Annotated[list[str] | None, Frozen] = None
+    tool_schemas: Annotated[dict[str, Any] | None, Frozen] = None
+    settings: Annotated[dict[str, Any] | None, Frozen] = None
 
 
 ChatItem = ChatMessage | FunctionCall | FunctionCallOutput | AgentHandoff | AgentConfigUpdate
+
+
+class ActiveConfig(tuple[str | None, FrozenList[str] | None]):
+    """
+    The configuration in force at an item: (instructions, tools), and the rest as attributes.
+
+    `settings` is what else a request has, by name: `model`, `temperature`, `response_format` and any other.
+    `tool_schemas` has the definitions of the tools that were given, in the form of their provider.
+    """
+
+    settings: FrozenDict[str, Any]
+    tool_schemas: FrozenList[dict[str, Any]]
+
+    def __new__(
+        cls,
+        instructions: str | None,
+        tools: Iterable[str] | None,
+        tool_schemas: Mapping[str, Any],
+        settings: Mapping[str, Any],
+    ) -> Self:
+        """Return it for a folded configuration."""
+        made = super().__new__(cls, (instructions, None if tools is None else FrozenList(tools)))
+        made.settings, made.tool_schemas = freeze(dict(settings)), freeze(list(tool_schemas.values()))
+        return made
+
+    @property
+    def instructions(self) -> str | None:
+        """The instructions."""
+        return self[0]
+
+    @property
+    def tools(self) -> FrozenList[str] | None:
+        """The names of the tools."""
+        return self[1]
+
+    @property
+    def model(self) -> Any:
+        """The setting `model`; None if there is none."""
+        return self.settings.get("model")
+
+    def __eq__(self, other: object) -> bool:
+        # Two configurations are equal in all; a plain pair is compared as the seed's result.
+        same = isinstance(other, ActiveConfig) and vars(self) != vars(other)
+        return tuple.__eq__(self, other) and not same
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def items_to_dict(items: Iterable[ChatItem]) -> dict[str, Any]:
@@ -292,7 +350,10 @@ def items_to_dict(items: Iterable[ChatItem]) -> dict[str, Any]:
 
 
 def _plain_item(item: ChatItem) -> dict[str, Any]:
-    return {field: _plain(getattr(item, field)) for field in COMMON + FIELDS[item.type]}
+    fields = {field: _plain(getattr(item, field)) for field in COMMON + FIELDS[item.type]}
+    if isinstance(item, AgentConfigUpdate):
+        fields |= {field: _plain(value) for field in SETTINGS if (value := getattr(item, field)) is not None}
+    return fields
 
 
 def _plain(value: Any) -> Any:
@@ -364,7 +425,8 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
 
 def _other(model: Callable[..., ChatItem], kind: str) -> Callable[[Mapping[str, Any]], ChatItem]:
     def make(entry: Mapping[str, Any]) -> ChatItem:
-        return model(**_common(entry), **{name: entry[name] for name in FIELDS[kind] if name in entry})
+        names = (*FIELDS[kind], *SETTINGS) if model is AgentConfigUpdate else FIELDS[kind]
+        return model(**_common(entry), **{name: entry[name] for name in names if name in entry})
 
     return make
 

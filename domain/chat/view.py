@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from ..ids import split_stream_id, stream_id
 from ..log.envelope import RecordedEvent
 from ..totals import Totals
 from .events import ChatItemEvent, Forked, MessageAdded
-from .items import ChatItem, ChatMessage, items_to_dict
+from .items import ActiveConfig, ChatItem, ChatMessage, items_to_dict
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
 from .rules.decide import CHAT
@@ -29,6 +29,10 @@ from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import TokenCounter
 from .views import item_of, make_event
+
+if TYPE_CHECKING:
+    # Imported by the methods that need it: few programs replay.
+    from .replay import Policy, Replay
 
 # The class of a fork.
 ForkedChat = TypeVar("ForkedChat")
@@ -138,19 +142,19 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             return []
         return [item_of(event) for event in self._last_item_events(count)]
 
-    def active_config_at(self, target: str | int | None = None) -> tuple[str | None, FrozenList[str] | None]:
+    def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
         """
         Return (instructions, tools) in force after the item `target`: an id, an index, or None for the end.
 
         Instructions are those of the last system or developer message or config update; tools are those of the last
-        config update that has tools. A negative index counts from the end.
+        config update that has tools. Settings, merged by name, and definitions of tools are attributes of the result. A
+        negative index counts from the end.
 
         Raises:
             NotFoundError: no item has this id or index (a KeyError).
         """
         items = self._state.items
-        instructions, tools = active_config(items[: self._end_of(target, items)])
-        return instructions, None if tools is None else FrozenList(tools)
+        return ActiveConfig(*active_config(items[: self._end_of(target, items)]))
 
     def pending_calls(self) -> list[PendingAnswer]:
         """
@@ -242,6 +246,39 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def _to_send(self, pending: PendingRule) -> Sequence[ChatItemEvent]:
         return items_to_send(self._state.items, pending)
+
+    def replay(self, policy: Policy | str) -> Replay:
+        """
+        Run this context's history again under another policy, and return what the model would have seen (offline).
+
+        A policy is a function that gets a detached context before each call of the model, and may truncate or evict
+        there; or it is a name: `all`, `tokens:8000`, `items:50`.
+
+        Raises:
+            InvalidInputError: there is no policy of this name, it is no function, or it must be awaited (`areplay`).
+        """
+        from .replay import replay_now
+
+        return replay_now(*self._replayed(policy))
+
+    async def areplay(self, policy: Policy | str) -> Replay:
+        """`replay()` with a policy that may be async, such as `lambda chat: chat.summarize(llm)`."""
+        from .replay import replay_awaited
+
+        return await replay_awaited(*self._replayed(policy))
+
+    def _replayed(self, policy: Policy | str) -> tuple[Replay, Iterator[Any]]:
+        from .replay import policy_of, replayed
+
+        self.flush()
+        journal = self._journal
+        own, events = journal.events(until=self.version), journal.completed(self.version)
+        wanted = policy_of(policy) if isinstance(policy, str) else require_callable(policy, "the policy")
+        return replayed(events, len(own) - len(events) + 1, wanted, self._empty())
+
+    def _empty(self) -> Any:
+        """Return a detached context without items."""
+        raise NotImplementedError
 
     def _forget_shown(self) -> None:
         self._shown, self._made, self._counted = (None, FrozenList()), (None, []), {}

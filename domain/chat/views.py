@@ -175,6 +175,7 @@ def _config(event: ConfigUpdated) -> AgentConfigUpdate:
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id,
         "type": "agent_config_update", "instructions": event.instructions,
         "tools": None if event.tools is None else FrozenList(event.tools),
+        "tool_schemas": _frozen_json(event.tool_schemas), "settings": _frozen_json(event.settings),
     }, _CONFIG_FIELDS)  # fmt: skip
 
 
@@ -274,7 +275,13 @@ def _record_config(item: AgentConfigUpdate, origin: Origin | None) -> ConfigUpda
         origin=origin,
         instructions=item.instructions,
         tools=None if item.tools is None else tuple(item.tools),
+        tool_schemas=b"" if item.tool_schemas is None else _canonical(item, "tool_schemas"),
+        settings=b"" if item.settings is None else _canonical(item, "settings"),
     )
+
+
+def _canonical(item: AgentConfigUpdate, field: str) -> bytes:
+    return canonical_json(getattr(item, field), what=f"{field} of agent_config_update {item.id!r}")
 
 
 _RECORDERS: dict[type, Callable[[Any, Origin | None], ChatItemEvent]] = {

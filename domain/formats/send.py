@@ -24,9 +24,10 @@ from ..chat.events import (
     MessageAdded,
 )
 from ..chat.pairing import pair_calls
+from ..chat.state.fold import Config as ConfigInForce
 from ..chat.state.fold import active_config
 
-Config = tuple[str | None, Sequence[str] | None]
+Config = tuple[str | None, Sequence[str] | None] | ConfigInForce
 # Sent where a provider requires content that the context does not have.
 DUMMY_FIRST = "(empty)"
 DUMMY_LAST = "."

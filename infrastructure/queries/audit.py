@@ -219,7 +219,7 @@ def _origins_read(log: Log, refs: Sequence[Ref]) -> Mapping[Ref, Item]:
 
 
 def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
-    """Yield the changes of a chat's instructions and tools, oldest first, given the intervals of its items."""
+    """Yield the changes of a chat's configuration, oldest first, given the intervals of its items."""
     saying = [stay for stay in stays if stay.role in INSTRUCTION_ROLES or stay.type == CONFIG]
     coming, leaving = _by_version(saying, "v0"), _by_version(saying, "v1")
     versions = sorted({*coming, *leaving} - {STILL_THERE})
@@ -227,15 +227,18 @@ def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
     born = births(log, {ref_of(stay.birth) for stay in saying})
     items = {stay.birth: added_item(born[ref_of(stay.birth)].event) for stay in saying}
     there: dict[int, Interval] = {}
-    before: tuple[object, object] = (None, None)
+    before: dict[str, Any] = {}
     for version in versions:
         for stay in leaving.get(version, ()):
             del there[stay.place]
         there |= {stay.place: stay for stay in coming.get(version, ())}
         shown = (items[there[place].birth] for place in sorted(there))
-        instructions, tools = active_config(item for item in shown if item is not None)
-        now = (instructions, None if tools is None else list(tools))
-        for attribute, old, new in zip(("instructions", "tools"), before, now, strict=True):
+        config = active_config(item for item in shown if item is not None)
+        tools = None if config.tools is None else list(config.tools)
+        named = {"instructions": config.instructions, "tools": tools}
+        now = {**named, "tool_schemas": list(config.tool_schemas.values()) or None, **config.settings}
+        for attribute in {**now, **before}:
+            old, new = before.get(attribute), now.get(attribute)
             if old != new:
                 yield AuditEntry(recorded[Ref(version, stream)], attribute=attribute, old=old, new=new)
         before = now

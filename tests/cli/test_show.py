@@ -49,6 +49,24 @@ def test_items_of_every_kind(living: Path) -> None:
     ]
 
 
+def test_the_whole_configuration(tmp_path: Path) -> None:
+    """Settings have a line each, and so do they in a difference."""
+    with package.open(tmp_path / "x.db") as store:
+        chat = store.chat("x")
+        chat.add_config_update(tools=[{"name": "pay"}], model="m1", settings={"temperature": 0.2})
+
+    shown = bodies(refold("show", "x", db=tmp_path / "x.db").out)
+    assert shown == [
+        "@2  config     tools: pay",
+        '               tool schemas: {"pay":{"name":"pay"}}',
+        "               model: m1",
+        "               temperature: 0.2",
+    ]
+    differences = refold("diff", "x@1..2", db=tmp_path / "x.db").out
+    assert "model: m1" in differences
+    assert "model: m1" in refold("log", "x", db=tmp_path / "x.db").out
+
+
 def test_the_head_says_what_is_shown(database: Path) -> None:
     """Context, version, time, number of items, tokens."""
     head = refold("show", "air-0.0@3", db=database).out.splitlines()[0]

@@ -90,3 +90,81 @@ def test_a_view_of_the_past_has_its_own_config() -> None:
     chat = conversation()
 
     assert chat.at(3).active_config_at() == ("Be kind.", ["lookup"])
+
+
+LOOKUP = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
+PAY = {"name": "pay", "input_schema": {"type": "object"}}
+SEARCH = {"type": "web_search"}
+
+
+def configured() -> ChatContext:
+    """Return: all at once; then another model, no temperature, and tools of which one is new and one is named only."""
+    chat = ChatContext()
+    settings = {"temperature": 0.2, "response_format": {"type": "json_object"}}
+    chat.add_config_update("Be brief.", [LOOKUP, PAY, "refund"], model="m1", settings=settings)
+    chat.add_config_update(tools=["pay", SEARCH], settings={"model": "m2", "temperature": None})
+    return chat
+
+
+def test_settings_and_definitions_of_tools() -> None:
+    """Settings are merged by name, and None unsets one; a tool that is only named keeps its definition."""
+    chat = configured()
+    first, now = chat.active_config_at(0), chat.active_config_at()
+
+    assert (first.instructions, first.tools, first.model) == ("Be brief.", ["lookup", "pay", "refund"], "m1")
+    assert first.settings == {"model": "m1", "temperature": 0.2, "response_format": {"type": "json_object"}}
+    assert first.tool_schemas == [LOOKUP, PAY]
+    assert now == ("Be brief.", ["pay", "web_search"])
+    assert now.settings == {"model": "m2", "response_format": {"type": "json_object"}}
+    assert now.tool_schemas == [PAY, SEARCH]
+    with pytest.raises(RefusedError):
+        now.settings["model"] = "m3"
+
+
+def test_configurations_are_compared_in_all() -> None:
+    """Two differ if one setting does, although the pairs are equal."""
+    chat, other = configured(), configured()
+    assert chat.active_config_at() == other.active_config_at()
+
+    other.add_config_update(model="m3")
+
+    assert tuple(chat.active_config_at()) == tuple(other.active_config_at())
+    assert chat.active_config_at() != other.active_config_at()
+
+
+def test_the_configuration_in_other_forms() -> None:
+    """It comes back from plain data and a replay, and is in force in every fork; without it the seed's form stays."""
+    chat = configured()
+    chat.add_message("user", "Hello.")
+    chat.add_message("assistant", "Hello.")
+    wanted = chat.active_config_at()
+    plain = chat.to_dict()
+    replayed: list[Any] = []
+    chat.replay(lambda seen: replayed.append(seen.active_config_at()))
+
+    others = [ChatContext.from_dict(plain), chat.fork(), chat.fork_filtered(1), chat.copy()]
+    assert [*replayed, *(one.active_config_at() for one in others)] == [wanted] * 5
+    assert ChatContext.from_dict(plain).to_dict() == plain
+    bare = conversation().to_dict()["items"][1]
+    assert list(bare) == ["type", "id", "created_at", "agent_id", "instructions", "tools"]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"tools": [{"parameters": {}}]}, "has no name"),
+        ({"tools": [{"function": 5}]}, "has no name"),
+        ({"tools": [PAY, PAY]}, "the name of another one"),
+        ({"settings": {"temperature": float("nan")}}, "settings of agent_config_update"),
+        ({"settings": {1: 2}}, "settings"),
+        ({"settings": ["model"]}, "settings"),
+    ],
+)
+def test_a_configuration_that_is_none(given: Any, named: str) -> None:
+    """It is refused, and nothing is recorded."""
+    chat = ChatContext()
+
+    with pytest.raises(ValueError, match=named):
+        chat.add_config_update(**given)
+
+    assert chat.version == 1

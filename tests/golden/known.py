@@ -76,6 +76,7 @@ EVENTS: list[Event] = [
     ConfigUpdated(**LEAST),
     ConfigUpdated(**WHOLE, instructions="Be brief.", tools=("lookup", "refund")),
     ConfigUpdated(**LEAST, tools=()),
+    ConfigUpdated(**LEAST, tools=("lookup",), tool_schemas=b'{"lookup":{"name":"lookup"}}', settings=b'{"model":"m1"}'),
     Named(name="before-lunch", version=1),
     Named(name="über", version=100_000),
     ItemInserted(item=FunctionCalled(**LEAST, name="f", arguments="{}", call_id="c1"), before=Ref(2)),

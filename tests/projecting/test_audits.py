@@ -75,6 +75,19 @@ def test_instructions_and_tools(store: refold.Store) -> None:
     assert told(store.audit(child.id, "tools")) == [(1, None, "tools", None, ["look"])]
 
 
+def test_settings_and_definitions_of_tools(store: refold.Store) -> None:
+    """Each setting is an attribute by its name."""
+    chat = store.chat("a")
+    chat.add_config_update(tools=[{"name": "look"}], model="m1", settings={"temperature": 0})
+    chat.add_config_update(settings={"temperature": 1, "model": None})
+
+    assert told(store.audit("a", "model")) == [(2, None, "model", None, "m1"), (3, None, "model", "m1", None)]
+    assert told(store.audit("a", "temperature")) == [
+        (2, None, "temperature", None, 0), (3, None, "temperature", 0, 1),
+    ]  # fmt: skip
+    assert told(store.audit("a", "tool_schemas")) == [(2, None, "tool_schemas", None, [{"name": "look"}])]
+
+
 def test_all_of_a_context(store: refold.Store) -> None:
     """Its items, its settings, its names, in the order of versions."""
     chat = store.chat("a")

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several, require_whole
+from ...canonical import canonical_json
 from ...errors import InvalidInputError
 from ...spans import Segment, refs_of
 from ..events import (
@@ -131,7 +132,7 @@ def _answers_to(items: Items, earlier: set[int]) -> set[int]:
 
 def carried_config(items: Items, carried: Sequence[int], *, item_id: str, created_at: float) -> ConfigUpdated | None:
     """
-    Return the item that sets the parent's instructions and tools in a fork.
+    Return the item that sets the parent's configuration in a fork.
 
     None if the carried items set them already.
     """
@@ -139,9 +140,22 @@ def carried_config(items: Items, carried: Sequence[int], *, item_id: str, create
     found = active_config(items.arena.items[ordinal] for ordinal in carried)
     if wanted == found:
         return None
-    instructions = wanted[0] if wanted[0] != found[0] else None
-    tools = wanted[1] if wanted[1] != found[1] else None
-    return ConfigUpdated(id=item_id, created_at=created_at, instructions=instructions, tools=tools)
+    is_other_tool = (wanted.tools, wanted.tool_schemas) != (found.tools, found.tool_schemas)
+    settings = {
+        name: wanted.settings.get(name)
+        for name in {**found.settings, **wanted.settings}
+        if wanted.settings.get(name) != found.settings.get(name)
+    }
+    return ConfigUpdated(
+        id=item_id,
+        created_at=created_at,
+        instructions=wanted.instructions if wanted.instructions != found.instructions else None,
+        tools=wanted.tools if is_other_tool else None,
+        tool_schemas=canonical_json(wanted.tool_schemas, what="tools")
+        if is_other_tool and wanted.tool_schemas
+        else b"",
+        settings=canonical_json(settings, what="settings") if settings else b"",
+    )
 
 
 def forked_from(

@@ -8,10 +8,13 @@ that they touch. Totals are added up at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
+from ...canonical import parse_json
+from ...errors import InvalidInputError
 from ...spans import Ref, Segment, Span, refs_of
 from ...totals import Totals
 from ..describe import left_by
@@ -332,10 +335,27 @@ def evolve(state: ChatState, event: ChatEvent | Resolved) -> ChatState:
     return fold(state, (event,))
 
 
-def active_config(items: Iterable[ChatItemEvent]) -> tuple[str | None, tuple[str, ...] | None]:
-    """Return the instructions and tools in force after `items`; the last one wins, of any kind."""
+class Config(NamedTuple):
+    """
+    The configuration in force: instructions, names of tools, the definitions that these have, by name, and settings.
+    """
+
     instructions: str | None = None
     tools: tuple[str, ...] | None = None
+    tool_schemas: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
+
+
+def active_config(items: Iterable[ChatItemEvent]) -> Config:
+    """
+    Return the configuration in force after `items`; the last one wins, of any kind.
+
+    Settings are merged by name. A tool that is only named keeps the definition that it had.
+    """
+    instructions: str | None = None
+    tools: tuple[str, ...] | None = None
+    schemas: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for item in items:
         if isinstance(item, MessageAdded) and is_instructions(item):
             content = item.content
@@ -343,4 +363,35 @@ def active_config(items: Iterable[ChatItemEvent]) -> tuple[str | None, tuple[str
         elif isinstance(item, ConfigUpdated):
             instructions = item.instructions if item.instructions is not None else instructions
             tools = item.tools if item.tools is not None else tools
-    return instructions, tools
+            if item.tool_schemas:
+                schemas |= parse_json(item.tool_schemas)
+            if item.settings:
+                settings |= parse_json(item.settings)
+    known = {name: schemas[name] for name in tools or () if name in schemas}
+    return Config(instructions, tools, known, {name: value for name, value in settings.items() if value is not None})
+
+
+def tool_definitions(tools: Any) -> tuple[Any, dict[str, Any]]:
+    """
+    Return the names of tools, and the definitions among them by name; what is no list or tuple is returned as it is.
+
+    A tool that a provider runs itself may have only a type, which is its name then.
+
+    Raises:
+        InvalidInputError: a definition has no name, or two have the same one.
+    """
+    if not isinstance(tools, list | tuple):
+        return tools, {}
+    names: list[Any] = []
+    schemas: dict[str, Any] = {}
+    for tool in tools:
+        name = tool
+        if isinstance(tool, Mapping):
+            inner = tool.get("function", tool)
+            name = (inner.get("name") or inner.get("type")) if isinstance(inner, Mapping) else None
+            if not isinstance(name, str) or name in schemas:
+                fault = "has no name" if not isinstance(name, str) else "has the name of another one"
+                raise InvalidInputError(f"the tool {dict(tool)!r} {fault}")
+            schemas[name] = dict(tool)
+        names.append(name)
+    return tuple(names), schemas

@@ -2,10 +2,9 @@
 
 import psycopg
 import pytest
-from psycopg import sql
 
 import refold
-from refold.domain.errors import ConcurrencyError
+from refold.domain.errors import ConcurrencyError, DamagedError
 from refold.infrastructure.log.postgres.append import Appender
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, new, numbers, said
@@ -168,13 +167,36 @@ def test_processes_that_lock_several_slices(open_log: OpenLog) -> None:
     assert [logs[0].head(f"chat:{root}") for root in ("r1", "r2", "r3")] == [30] * 3
 
 
+def alter(pg_url: str, change: str) -> None:
+    """Change a column of the catalogue's table by hand."""
+    with psycopg.connect(pg_url, autocommit=True) as server:
+        ((table,),) = server.execute("SELECT tablename FROM pg_tables WHERE tablename ~ '^view_catalogue_'")
+        server.execute(f"ALTER TABLE {table} ALTER COLUMN {change}")
+
+
 def test_a_table_of_rows_that_has_another_type(pg_url: str) -> None:
     """A statement that was prepared for the old type is prepared again."""
     with refold.open(pg_url) as store:
         store.chat("a")
         rows = store.contexts()
-        with psycopg.connect(pg_url, autocommit=True) as server:
-            ((table,),) = server.execute("SELECT tablename FROM pg_tables WHERE tablename ~ '^view_catalogue_'")
-            server.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN version TYPE integer").format(sql.Identifier(table)))
+        alter(pg_url, "version TYPE integer")
 
         assert store.contexts() == rows
+
+
+@pytest.mark.parametrize(
+    "change", ["version TYPE integer", "version TYPE text", "version TYPE float", "key TYPE bytea USING key::bytea"]
+)
+def test_a_table_of_rows_that_takes_other_values(pg_url: str, change: str) -> None:
+    """No answer has a value of another type; the error names the table, and a rebuild makes it anew."""
+    with refold.open(pg_url) as store:
+        chat = store.chat("a")
+        store.contexts()
+        alter(pg_url, change)
+        chat.add_message("user", "hello")
+
+        with pytest.raises(DamagedError, match=r"the table of catalogue is damaged: .* `rebuild` makes it anew"):
+            store.contexts()
+
+        assert [one.where for one in store.verify(repair=True).problems if not one.is_repaired] == []
+        assert [(row.key, row.version) for row in store.contexts()] == [("chat:a", 2)]

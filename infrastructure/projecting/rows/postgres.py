@@ -23,7 +23,7 @@ from ....domain.positions import Moment
 from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.append import TRIP_BYTES_MAX
-from ...log.postgres.connection import translated
+from ...log.postgres.connection import first_line, translated
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.wire import BEGIN, COMMIT, ROLLBACK, Call, Rows, Wire, int4, int8
 from ...log.row_faults import REBUILD
@@ -97,9 +97,13 @@ class _Transaction:
         self.is_begun = True
         return self._wire.run(BEGIN, *calls)[1:]
 
-    def put(self, sql: str, rows: Iterable[msgspec.Struct]) -> None:
-        for trip in _trips(Call(sql, _row_values(row)) for row in rows):
-            _sent(self._wire, trip)
+    def put(self, sql: str, rows: Iterable[msgspec.Struct], what: str) -> None:
+        try:
+            for trip in _trips(Call(sql, _row_values(row)) for row in rows):
+                _sent(self._wire, trip)
+        except (errors.DataError, errors.DatatypeMismatch) as error:
+            # Rows have values that every column of their type takes, so the column was altered.
+            raise DamagedError(what, f"it refuses a row ({first_line(error)})", remedy=REBUILD) from error
 
 
 class PostgresProjectionStore(DatabaseProjectionStore):
@@ -117,6 +121,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         first="0, ",
         key="slice, ",
         keeps_versions=True,
+        is_typed=True,
         lock=" FOR UPDATE",
         vector=VECTOR_VALUE,
     )

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,7 @@ from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Column, columns_of, twice_made
+from ..store import twice_made
 from .database import (
     CHECKPOINT,
     DELETE_NOTE,
@@ -74,7 +73,7 @@ class _Transaction:
     def ask(self, *statements: Statement) -> list[list[Values]]:
         return [self.connection.execute(*one).fetchall() for one in statements]
 
-    def put(self, sql: str, rows: Iterable[msgspec.Struct]) -> None:
+    def put(self, sql: str, rows: Iterable[msgspec.Struct], what: str) -> None:
         self.connection.executemany(sql, map(msgspec.structs.astuple, rows))
 
 
@@ -132,12 +131,6 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     def _ask_notes(self, statement: Statement) -> list[Values]:
         with self._log.database.reading() as connection:
             return connection.execute(*statement).fetchall() if _has_table(connection, "note") else []
-
-    def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
-        rows = list(found)
-        with opening(f"the table of {projection.name}", remedy=REBUILD):
-            _require_types(projection, rows)
-            return super()._rows(projection, rows)
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
         def carried_out(connection: sqlite3.Connection) -> list[list[Values]] | None:
@@ -290,32 +283,5 @@ def _phrase(term: Term) -> str:
     return f'"{term.words}"' + " *" * term.is_prefix
 
 
-def _require_types(projection: Projection, rows: list[Values]) -> None:
-    """
-    Require that values have the types of their columns: SQLite accepts a text in a column of integers.
-
-    Raises:
-        DamagedError: a value has another type.
-    """
-    try:
-        # msgspec takes a third of the time of a loop in Python.
-        msgspec.convert(rows, _types_of(projection.row), builtin_types=(bytes,))
-    except msgspec.ValidationError:
-        pairs = ((value, column) for row in rows for value, column in zip(row, columns_of(projection.row), strict=True))
-        wrong, column = next(pair for pair in pairs if not _is_of(*pair))
-        reason = f"{wrong!r:.100} is in its column {column.name}"
-        raise DamagedError(f"the table of {projection.name}", reason, remedy=REBUILD) from None
-
-
-def _is_of(value: object, column: Column) -> bool:
-    return type(value) is column.type or (value is None and column.is_optional)
-
-
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone() is not None
-
-
-@cache
-def _types_of(row: type[msgspec.Struct]) -> Any:
-    types = [field.type for field in msgspec.structs.fields(row)]
-    return list[tuple[*types]]  # type: ignore[valid-type]  # it is made up here

@@ -106,6 +106,10 @@ class Store:
         self._end = LogEnd(log)
         flush_at_exit(self._unflushed)
         self._warning = None if opened_at is None else warn_of_unclosed(self, opened_at)
+        self._opened_at = opened_at or ":memory:"
+
+    def __repr__(self) -> str:
+        return f"Store({self._opened_at!r})"
 
     # Contexts
 

@@ -22,6 +22,9 @@ class Eviction:
         self._leaving = gone_after.keys() - gone_before.keys()
         self._version = version
 
+    def __repr__(self) -> str:
+        return f"Eviction(version={self.version}, item_ids={self.item_ids}, tokens_removed={self.tokens_removed})"
+
     @property
     def version(self) -> int:
         """The version of the context after the eviction."""

@@ -238,6 +238,13 @@ class ChatMessage(_Item):
     audio_instructions: str | None = None
     text_instructions: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The text of the content; the texts of several parts stand below each other, and images are left out."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part for part in self.content if isinstance(part, str))
+
     def instructions_for_modality(self, modality: str) -> Any:
         """Return the variant for "audio" or "text" if there is one, else the content."""
         variant = {"audio": self.audio_instructions, "text": self.text_instructions}.get(modality)

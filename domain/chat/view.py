@@ -61,6 +61,19 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     # Returns the totals while the items are not loaded.
     _count: Callable[[], Totals] | None = None
 
+    def __len__(self) -> int:
+        return self._totals.items
+
+    def __iter__(self) -> Iterator[ChatItem]:
+        return iter(self.items)
+
+    def __bool__(self) -> bool:
+        # A context without items is a context: `chat or other` must not choose by its items.
+        return True
+
+    def _shown_by_repr(self, identity: str) -> str:
+        return f"{identity}, items={len(self)}"
+
     @property
     def items(self) -> FrozenList[ChatItem]:
         """All items in order, as a read-only list; it is built once per version."""
@@ -378,6 +391,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def copy(
         self,
+        context_id: str | None = None,
         *,
         exclude_system_messages: bool = False,
         exclude_instructions: bool = False,
@@ -386,7 +400,6 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         exclude_config_updates: bool = False,
         tools: Sequence[Any] | None = None,
         filter_agent_id: str | None = None,
-        context_id: str | None = None,
         idempotency_key: str | None = None,
     ) -> ForkedChat:
         """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from ..arguments import require_callable, require_limits, require_whole
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
-from ..errors import NotFoundError, ReadOnlyError
+from ..errors import NotFoundError, ReadOnlyError, RefoldError
 from ..frozen import freeze
 from ..ids import Address, derived_id, microseconds, parse_address, split_stream_id
 from ..log.envelope import NO_TRACE, RecordedEvent, Trace
@@ -271,6 +271,19 @@ class Context(Generic[S]):
         return self._source.version if isinstance(self._source, Past) else None
 
     # Identity and log
+
+    def __repr__(self) -> str:
+        identity = f"{self.id!r}, version={self.version}"
+        try:
+            shown = self._shown_by_repr(identity)
+        except RefoldError:
+            # Its store is closed, or cannot be read: a repr raises no error.
+            shown = identity
+        return f"{type(self).__name__}({shown})"
+
+    def _shown_by_repr(self, identity: str) -> str:
+        """Return what its repr shows, given its id and version."""
+        return identity
 
     @property
     def _journal(self) -> Journal[S]:

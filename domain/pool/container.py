@@ -259,6 +259,9 @@ class Container(Context[ContainerState], Generic[T]):
     def _shown(self) -> list[ContextItem[T]]:
         return [held.item for held in self._state.items.values()]
 
+    def _shown_by_repr(self, identity: str) -> str:
+        return f"{'' if self.is_detached else f'{identity}, '}limit={self._state.limit}, len={len(self)}"
+
     def __len__(self) -> int:
         return len(self._state.items)
 
@@ -343,8 +346,7 @@ class Container(Context[ContainerState], Generic[T]):
         Refresh, await `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
-            ConcurrencyError: another writer came first a hundred times, or the change expects a version that the
-                context has not reached.
+            ConcurrencyError: another writer came first a hundred times, or the change expects too high a version.
         """
         self._require_writer()
         require_callable(change, "the change")

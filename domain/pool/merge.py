@@ -345,6 +345,21 @@ def _time_of(log: Log, change: Ref) -> float:
     return recorded[0].recorded_at if recorded else inf
 
 
+def of_branch(given: Any, context_id: str | None, limit: Any, no_limit: Any) -> tuple[str | None, Any]:
+    """
+    Return the id and the limit of a branch; the first argument `given` may be either.
+
+    Raises:
+        InvalidInputError: one of them was given twice.
+    """
+    is_id = isinstance(given, str)
+    if given is not no_limit and (context_id is not None if is_id else limit is not no_limit):
+        raise InvalidInputError(f"branch({given!r}) has another {'id' if is_id else 'limit'} as a keyword: give one")
+    if is_id:
+        return given, limit
+    return context_id, limit if given is no_limit else given
+
+
 def branch_of(
     parent: Container[Any], limit: int | None, context_id: str | None, key: str | None
 ) -> tuple[Journal[ContainerState], Home]:

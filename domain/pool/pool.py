@@ -19,7 +19,7 @@ from ..words import words_of
 from .changes import Adding, Removing
 from .container import Container, require_limit
 from .items import ContextItem, Held
-from .merge import ConflictRule, branch_of, merge_into
+from .merge import ConflictRule, branch_of, merge_into, of_branch
 from .rules import POOL, POOLS
 
 if TYPE_CHECKING:
@@ -169,9 +169,6 @@ class ContextPool(Container[T]):
         chosen = ranked_by_words(query, held, limit) if llm is None else await chosen_by_model(llm, query, held, limit)
         return [one.item for one in chosen]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(limit={self.limit}, len={len(self)})"
-
     async def add(
         self, item: ContextItem[T], *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
@@ -230,19 +227,22 @@ class ContextPool(Container[T]):
 
     def branch(
         self,
-        limit: int | EllipsisType | None = ...,
+        id_or_limit: str | int | EllipsisType | None = ...,
         *,
+        limit: int | EllipsisType | None = ...,
         context_id: str | None = None,
         idempotency_key: str | None = None,
     ) -> ContextPool[T]:
         """
         Return a pool of the same class that begins as a copy of this one and then changes on its own.
 
-        With a smaller limit it begins with the newest items; None is no limit.
+        The first argument is its id, or its limit, as in the seed; both have a keyword, too. With a smaller limit it
+        begins with the newest items; None is no limit.
 
         Raises:
             InvalidInputError: the limit is less than 1, or the id is taken or malformed.
         """
+        context_id, limit = of_branch(id_or_limit, context_id, limit, ...)
         new_limit = self.limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
         branch: ContextPool[T] = self._class_of_branches(limit=new_limit, tags=self.tags)
         branch._stand_on(*branch_of(self, new_limit, context_id, idempotency_key))

@@ -14,7 +14,7 @@ from ..positions import Moment
 from .changes import Adding
 from .container import Container, require_limit
 from .items import ContextItem
-from .merge import branch_of, merge_into
+from .merge import branch_of, merge_into, of_branch
 from .rules import QUEUE, QUEUES, Refill
 
 T = TypeVar("T")
@@ -68,9 +68,6 @@ class ContextQueue(Container[T]):
         items = self._shown()
         return "\n".join(str(item.content) for item in (items if last is None else items[len(items) - last :]))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(limit={self.limit}, len={len(self)})"
-
     async def append(
         self, *items: ContextItem[T], expected_version: int | None = None, idempotency_key: str | None = None
     ) -> None:
@@ -107,20 +104,23 @@ class ContextQueue(Container[T]):
 
     def branch(
         self,
-        limit: int | None = None,
+        id_or_limit: str | int | None = None,
         hooks: list[Hook] | EllipsisType | None = ...,
         *,
+        limit: int | None = None,
         context_id: str | None = None,
         idempotency_key: str | None = None,
     ) -> ContextQueue[T]:
         """
         Return a queue that begins as a copy of this one and then changes on its own.
 
-        With a smaller limit it begins with the newest items. It has the same hooks, unless `hooks` are given.
+        The first argument is its id, or its limit, as in the seed; both have a keyword, too. With a smaller limit it
+        begins with the newest items. It has the same hooks, unless `hooks` are given.
 
         Raises:
             InvalidInputError: the limit is less than 1, or the id is taken or malformed.
         """
+        context_id, limit = of_branch(id_or_limit, context_id, limit, None)
         new_limit = self.limit if limit is None else require_limit(limit, QUEUE)
         branch: ContextQueue[T] = ContextQueue.standing_on(*branch_of(self, new_limit, context_id, idempotency_key))
         branch.hooks = list(self.hooks if isinstance(hooks, EllipsisType) else hooks or ())

@@ -267,8 +267,8 @@ class ContextWindow(Context[WindowState]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(max_tokens={self.max_tokens}, items={self.items})"
+    def _shown_by_repr(self, identity: str) -> str:
+        return f"{'' if self.is_detached else f'{identity}, '}max_tokens={self.max_tokens}, items={self.items}"
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and not isinstance(getattr(type(self), name, None), property):

@@ -1,0 +1,99 @@
+"""What a REPL shows: reprs, lengths, iteration, and first arguments that are the same for all kinds."""
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError
+
+
+def test_reprs_of_stored_contexts(tmp_path: Path) -> None:
+    """Id and version, and how much there is in it; a detached queue, pool or window looks as in the seed."""
+    with refold.open(tmp_path / "a.db") as store:
+        chat = store.chat("talk")
+        chat.add_message("user", "hi")
+        shown = [
+            store,
+            chat,
+            chat.at(1),
+            chat.readonly,
+            store.queue("notes"),
+            store.pool("docs").readonly,
+            store.window("prompt"),
+            store.run("mia", "s"),
+            store.memory().scope("mia"),
+        ]
+
+        assert [repr(one) for one in shown] == [
+            f"Store('{tmp_path / 'a.db'}')",
+            "ChatContext('talk', version=2, items=1)",
+            "ReadOnlyChatContext('talk', version=1, items=0)",
+            "ReadOnlyChatContext('talk', version=2, items=1)",
+            "ContextQueue('notes', version=1, limit=10, len=0)",
+            "ReadOnlyPool('docs', version=1, limit=None, len=0)",
+            "ContextWindow('prompt', version=1, max_tokens=100000, items=[])",
+            "Run('mia', 's', 0, 0, version=1)",
+            "MemoryScope('mia', version=0)",
+        ]
+    assert repr(refold.ContextPool()) == "ContextPool(limit=None, len=0)"
+    assert repr(refold.BudgetWindow(5)) == "ContextWindow(max_tokens=5, items=[])"
+
+
+def test_a_repr_raises_nothing(tmp_path: Path) -> None:
+    """Not even after its store was closed, when its items cannot be counted."""
+    with refold.open(tmp_path / "a.db") as store:
+        store.chat("talk").add_message("user", "hi")
+    with refold.open(tmp_path / "a.db") as store:
+        chat = store.chat("talk")
+
+    assert repr(chat) == "ChatContext('talk', version=2)"
+
+
+def test_length_and_iteration() -> None:
+    """Those of the items; a context without items is a context all the same."""
+    chat = refold.ChatContext()
+    assert (len(chat), list(chat), bool(chat)) == (0, [], True)
+
+    hello = chat.add_message("user", "hi")
+    chat.add_message("assistant", "Hello.")
+
+    assert (len(chat), len(chat.at(2)), list(chat)) == (2, 1, list(chat.items))
+    assert hello in chat
+
+
+def test_the_text_of_a_message() -> None:
+    """Whatever its form; images have none."""
+    chat = refold.ChatContext()
+    image = refold.ImageContent(image="https://example.org/a.png")
+
+    assert chat.add_message("user", "hi").text == "hi"
+    assert chat.add_message("user", ["one", image, "two"]).text == "one\ntwo"
+    assert chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content="hi")])[0].text == "hi"  # type: ignore[union-attr]
+    assert "text" not in chat.messages()[0].model_dump()
+
+
+def test_an_effect_of_an_eviction() -> None:
+    """What left, and how much."""
+    chat = refold.ChatContext()
+    chat.add_message("user", "x" * 40, "m")
+
+    assert repr(chat.evict("m")) == "Eviction(version=3, item_ids=['m'], tokens_removed=14)"
+
+
+def test_the_id_comes_first() -> None:
+    """`fork`, `copy` and `branch` take it so; a limit may stand there too, as in the seed."""
+    with refold.open(":memory:") as store:
+        chat, queue, pool = store.chat("a"), store.queue("a"), store.pool("a", limit=9)
+
+        assert [chat.fork("b").id, chat.copy("c").id, queue.branch("b").id, pool.branch("b").id] == ["b", "c", "b", "b"]
+        assert [queue.branch("d", limit=2).limit, queue.branch(3).limit, queue.branch(limit=4).limit] == [2, 3, 4]
+        assert [pool.branch(context_id="e", limit=2).limit, pool.branch("f").limit, pool.branch(None).limit] == [
+            2,
+            9,
+            None,
+        ]
+        with pytest.raises(InvalidInputError, match="has another id as a keyword"):
+            queue.branch("g", context_id="h")
+        with pytest.raises(InvalidInputError, match="has another limit as a keyword"):
+            pool.branch(3, limit=4)

@@ -27,6 +27,7 @@ from ..domain.log.ports import LiveLog
 from ..domain.moments import MomentNames
 from ..domain.positions import BEGINNING, Moment, Position
 from ..domain.trajectory.identity import run_id_of
+from ..projections.approvals import APPROVALS
 from ..projections.catalogue import CATALOGUE, CatalogueRow
 from ..projections.contract import Projection
 from ..projections.entries import ENTRIES
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from ..domain.window.window import AdmissionPolicy, AgentContext, ContextWindow
     from .projecting.rebuild import RebuildReport
     from .projecting.worker import ProjectionWorker, WorkingThread
+    from .queries.approvals import PendingApproval
     from .queries.audit import (
         AuditEntry,
         Transition,
@@ -637,6 +639,18 @@ class Store:
         return summed_by(self._runner.rows(USAGE), by, since=first, until=last)
 
     ausage = awaited(usage)
+
+    def pending_approvals(self) -> list[PendingApproval]:
+        """
+        Return the calls of all chats that wait for a person's decision, the longest waiting first.
+
+        A request is listed in the chat where it was made, and not in forks of that chat. Each listed chat is loaded.
+        """
+        from .queries.approvals import pending_approvals
+
+        return pending_approvals(self._runner.rows(APPROVALS), lambda context_id: self.chat(context_id, create=False))
+
+    apending_approvals = awaited(pending_approvals)
 
     def rollup(self) -> list[RollupRow]:
         """Return the summary of the log, one row for every 1,024 positions of a slice."""

@@ -134,7 +134,7 @@ class _Source(NamedTuple):
 
 # All texts of people, models and functions, with names of functions and their arguments; images are not searched.
 _CHAT = _Source(
-    (*chat.ITEM_EVENTS, chat.ItemInserted, chat.InstructionsReplaced, chat.Summarized, chat.Forked),
+    (*chat.ITEM_EVENTS, chat.ItemInserted, chat.InstructionsReplaced, chat.CallChanged, chat.Summarized, chat.Forked),
     ("content", "name", "arguments", "output", "from_agent", "to_agent", "reason", "instructions", "tools"),
     item_of=chat.added_item,
 )

@@ -17,6 +17,7 @@ from ..domain.chat.describe import left_by
 from ..domain.chat.events import (
     ITEM_EVENTS,
     VIEW_EVENTS,
+    CallChanged,
     ChatItemEvent,
     Cleared,
     ConfigUpdated,
@@ -127,7 +128,7 @@ def _touched(event: Event) -> Iterable[Ref]:
 def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:
     recorded = event.event
     before = ""
-    if isinstance(recorded, ItemInserted | InstructionsReplaced | Summarized):
+    if isinstance(recorded, ItemInserted | InstructionsReplaced | CallChanged | Summarized):
         before = f"{recorded.before.stream or event.stream}@{recorded.before.version}"
     return ValidityRow(
         key=key,

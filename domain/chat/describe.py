@@ -8,6 +8,7 @@ from typing import Any
 
 from ..canonical import parse_json
 from ..context.description import (
+    ITSELF,
     Change,
     Fact,
     Left,
@@ -25,6 +26,10 @@ from ..context.description import (
 from ..log.envelope import Event
 from ..spans import refs_of, span_of
 from .events import (
+    ApprovalRequested,
+    CallApproved,
+    CallChanged,
+    CallRejected,
     ChatEvent,
     ChatItemEvent,
     Cleared,
@@ -60,6 +65,7 @@ _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
     Summarized: lambda event: Left(event.folded, "summarize"),
     SummaryUndone: lambda event: Left((span_of(event.summary),), "undo_summary"),
     Cleared: lambda event: Left(None, "clear", event.reason),
+    CallChanged: lambda event: Left(event.replaced, "change", event.reason),
 }
 
 
@@ -107,6 +113,8 @@ def _edited(event: EditEvent) -> Change:
             is_so = isinstance(event, ItemsPinned)
             pins = tuple(Fact("pinned", not is_so, is_so, ref, reason=reason) for ref in refs_of(items))
             return Change(lambda _: joined([named(items), because(reason)]), facts=pins)
+        case ApprovalRequested() | CallApproved() | CallRejected() | CallChanged():
+            return _decided(event)
         case Cleared(change=change, reason=reason):
             return Change(
                 lambda _: joined([counted(-change.items, "item"), sized(change), because(reason)]),
@@ -128,6 +136,23 @@ def _edited(event: EditEvent) -> Change:
             return _merged(event)
         case ConflictResolved():
             return _resolved(event)
+
+
+def _decided(event: ApprovalRequested | CallApproved | CallRejected | CallChanged) -> Change:
+    """Return the change by a request of an approval, or by a decision: an attribute of the call."""
+    by = f"by {event.by}" if event.by else ""
+    if isinstance(event, CallChanged):
+        fact = Fact("approval", new=f"changed {by}", ref=ITSELF, name=event.item.id, reason=event.reason)
+        return Change(
+            lambda _: f"{joined([named(event.replaced), by, because(event.reason)])}: {_spoken(event.item)}",
+            facts=(fact,),
+            left=left_by(event),
+            is_born=True,
+            reason=joined([f"changed {by}", event.reason or ""]),
+        )
+    new = {ApprovalRequested: "requested", CallApproved: "approved", CallRejected: "rejected"}[type(event)]
+    fact = Fact("approval", new=f"{new} {by}".strip(), ref=event.call, reason=event.reason)
+    return Change(lambda _: joined([f"call {place_of(event.call)}", by, because(event.reason)]), facts=(fact,))
 
 
 def _forked(event: Forked) -> Change:

@@ -205,6 +205,41 @@ class ItemsUnpinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items
     reason: str | None = None
 
 
+class ApprovalRequested(_Event, frozen=True, kw_only=True, gc=False, tag="chat.approval_requested.v1"):
+    """A call waits for a person's approval; `by` asked for it."""
+
+    call: Ref
+    by: str | None = None
+    reason: str | None = None
+
+
+class CallApproved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.call_approved.v1"):
+    """A person allowed a call to run as the model made it."""
+
+    call: Ref
+    by: str
+    reason: str | None = None
+
+
+class CallRejected(_Event, frozen=True, kw_only=True, gc=False, tag="chat.call_rejected.v1"):
+    """A person forbade a call to run. The output after this event says so to the model."""
+
+    call: Ref
+    by: str
+    reason: str | None = None
+
+
+class CallChanged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.call_changed.v1"):
+    """A person allowed a call to run with other arguments: a call with these took the place of the model's."""
+
+    item: FunctionCalled
+    before: Ref
+    replaced: tuple[Span, ...]
+    change: Totals
+    by: str
+    reason: str | None = None
+
+
 class Cleared(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.cleared.v1"):
     """All items left the view, pinned ones too."""
 
@@ -309,6 +344,10 @@ EditEvent = (
     | ItemsRestored
     | ItemsPinned
     | ItemsUnpinned
+    | ApprovalRequested
+    | CallApproved
+    | CallRejected
+    | CallChanged
     | Cleared
     | Summarized
     | SummaryUndone
@@ -323,6 +362,7 @@ VIEW_EVENTS = (
     InstructionsReplaced,
     ItemsEvicted,
     ItemsRestored,
+    CallChanged,
     Cleared,
     Summarized,
     SummaryUndone,
@@ -335,7 +375,7 @@ def added_item(event: object) -> ChatItemEvent | None:
     """Return the item that an event created, or None: a merge or a restoration only shows an item again."""
     if isinstance(event, ITEM_EVENTS):
         return event
-    if isinstance(event, ItemInserted | InstructionsReplaced | Summarized):
+    if isinstance(event, ItemInserted | InstructionsReplaced | CallChanged | Summarized):
         return event.item
     return event.config if isinstance(event, Forked) else None
 

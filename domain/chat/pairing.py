@@ -58,11 +58,26 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
     return pairs
 
 
+class Approval(msgspec.Struct, frozen=True):
+    """
+    The state of a call that waits, or waited, for a person's approval.
+
+    `state` is requested, approved, changed (approved with other arguments) or rejected; `by` and `because` are of the
+    request as long as there is no decision. `version` is that of the event, in the context that recorded it.
+    """
+
+    state: Literal["requested", "approved", "changed", "rejected"]
+    by: str | None
+    because: str | None
+    version: int
+
+
 class PendingCall(msgspec.Struct, frozen=True):
     """
     A call without an output. `item_id` is unique, so it can be the idempotency key of the tool's own work.
 
-    `arguments` is text, as the model wrote it.
+    `arguments` is text, as the model or, in a changed call, a person wrote it. `approval` is None if nobody asked for
+    one.
     """
 
     item_id: str
@@ -70,6 +85,7 @@ class PendingCall(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     agent_id: str | None = None
+    approval: Approval | None = None
 
 
 class PendingAnswer(msgspec.Struct, frozen=True):
@@ -123,6 +139,6 @@ def items_to_send(items: Sequence[ChatItemEvent], rule: PendingRule) -> Sequence
     return [item for index, item in enumerate(items) if index not in waiting]
 
 
-def pending_call(call: FunctionCalled) -> PendingCall:
+def pending_call(call: FunctionCalled, approval: Approval | None = None) -> PendingCall:
     """Return the record of a call without an output."""
-    return PendingCall(call.id, call.call_id, call.name, call.arguments, call.agent_id)
+    return PendingCall(call.id, call.call_id, call.name, call.arguments, call.agent_id, approval)

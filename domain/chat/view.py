@@ -17,6 +17,7 @@ from ..frozen import FrozenList
 from ..ids import split_stream_id, stream_id
 from ..log.envelope import RecordedEvent
 from ..totals import Totals
+from .approvals import Approvals
 from .events import ChatItemEvent, Forked, MessageAdded
 from .items import ActiveConfig, ChatItem, ChatMessage, items_to_dict
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
@@ -175,7 +176,14 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
         After a crash these are the tools to run: `answer_call` hands their outputs in.
         """
-        return pending_answers(self._state.items, lambda _, call: pending_call(call))
+        items = self._state.items
+        order = items.order()
+        return pending_answers(items, lambda index, call: pending_call(call, items.approval(order[index])))
+
+    @property
+    def approvals(self) -> Approvals:
+        """The approvals of calls: asking for one, deciding, and the calls that wait for a decision."""
+        return Approvals(self, self.pending_calls)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the context as plain data in the seed's form, `{"items": [...]}`."""

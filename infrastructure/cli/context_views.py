@@ -81,7 +81,13 @@ class SeenChat:
         refs = [full_ref(items.ref(ordinal), self.stream) for ordinal in ordinals]
         born = births(self.log, refs)
         return [
-            Entry(items.arena.items[ordinal], born[ref], self.stream, items.is_pinned(ordinal))
+            Entry(
+                items.arena.items[ordinal],
+                born[ref],
+                self.stream,
+                items.is_pinned(ordinal),
+                approval=items.approval(ordinal),
+            )
             for ordinal, ref in zip(ordinals, refs, strict=True)
         ]
 

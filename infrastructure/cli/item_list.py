@@ -9,6 +9,7 @@ import click
 
 from ...domain.canonical import parse_json
 from ...domain.chat.events import Forked, Opened
+from ...domain.chat.pairing import Approval
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import Departure, counted, source_of
 from ...domain.errors import NotFoundError
@@ -144,6 +145,13 @@ def _body(shown: Shown, entry: Entry) -> str:
     return about(entry.item) if is_catalogue else body_of(entry.item)
 
 
+def _approval(approval: Approval) -> str:
+    said = "approval requested" if approval.state == "requested" else approval.state
+    return " ".join([said, *([f"by {approval.by}"] if approval.by else [])]) + (
+        f": {approval.because}" if approval.because else ""
+    )
+
+
 def _notes(shown: Shown, index: int, ids: bool) -> str:
     """Return the remarks below an item: its description, its id, a pin, a missing output, how it left."""
     entry = shown.entries[index]
@@ -153,6 +161,7 @@ def _notes(shown: Shown, index: int, ids: bool) -> str:
     notes += [f"id {id_of(entry.item)}"] if ids and id_of(entry.item) not in (None, speaker_of(entry.item)) else []
     notes += ["pinned"] if entry.is_pinned else []
     notes += ["no output yet"] if entry.is_pending else []
+    notes += [_approval(entry.approval)] if entry.approval is not None and shown.left is None else []
     if shown.left is not None:
         left = shown.left[index]
         notes.append(f"{left.how} {source_of('', left.version)}" + (f": {left.reason}" if left.reason else ""))

@@ -36,6 +36,7 @@ COMMANDS = {
     "restore": ("edit:restore", "Put items back into the view."),
     "pin": ("edit:pin", "Let nothing evict items."),
     "unpin": ("edit:unpin", "Let items go again that were pinned."),
+    "approvals": ("approvals:approvals", "List the calls that wait for a person, and decide on them."),
     "summarize": ("summarize", "Let a model write a summary in the place of older items."),
     "queue": ("containers:queue", "Show and change context queues."),
     "pool": ("containers:pool", "Show and change context pools."),

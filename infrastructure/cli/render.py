@@ -17,8 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from ...domain.chat.events import ChatItemEvent, FunctionCalled
+from ...domain.chat.pairing import Approval
 from ...domain.context.description import place_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.spans import Ref
@@ -90,7 +92,7 @@ def told(microseconds: int, now: float) -> str:
 class Entry(NamedTuple):
     """
     An item as it is shown, the event that added it, the context that shows it (a stream), whether it is pinned, and
-    whether it is a call without an output.
+    whether it is a call without an output. `approval` is that of a call.
     """
 
     item: Item
@@ -98,6 +100,7 @@ class Entry(NamedTuple):
     shown_in: str
     is_pinned: bool = False
     is_pending: bool = False
+    approval: Approval | None = None
 
     @property
     def place(self) -> str:
@@ -238,9 +241,18 @@ def item_shape(entry: Entry) -> Shape:
         "actor": recorded.meta.actor,
         # Only items of a chat can be pinned.
         **({"pinned": entry.is_pinned} if isinstance(entry.item, ChatItemEvent) else {}),
-        **({"pending": entry.is_pending} if isinstance(entry.item, FunctionCalled) else {}),
+        **(_call_shape(entry) if isinstance(entry.item, FunctionCalled) else {}),
         "item": plain_item(entry.item),
     }
+
+
+def _call_shape(entry: Entry) -> Shape:
+    return {"pending": entry.is_pending, "approval": approval_shape(entry.approval)}
+
+
+def approval_shape(approval: Approval | None) -> Shape | None:
+    """Return the approval of a call for JSON: its state, by whom, why, and the version of the event."""
+    return None if approval is None else msgspec.structs.asdict(approval)
 
 
 def named_shape(ref: Ref, stream: str, item_id: str | None) -> dict[str, Any]:

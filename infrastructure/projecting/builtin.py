@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...projections.approvals import APPROVALS
 from ...projections.catalogue import CATALOGUE
 from ...projections.contract import Projection
 from ...projections.entries import ENTRIES
@@ -24,5 +25,6 @@ PROJECTIONS: tuple[Projection, ...] = (
     ENTRIES,
     LINEAGE,
     USAGE,
+    APPROVALS,
     *RUN_TABLES,
 )

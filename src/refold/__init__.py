@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from refold.domain.chat.items import FunctionCall as FunctionCall
     from refold.domain.chat.items import FunctionCallOutput as FunctionCallOutput
     from refold.domain.chat.items import ImageContent as ImageContent
+    from refold.domain.chat.pairing import Approval as Approval
     from refold.domain.chat.pairing import PendingAnswer as PendingAnswer
     from refold.domain.chat.pairing import PendingCall as PendingCall
     from refold.domain.chat.usage import Usage as Usage
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from refold.domain.window.window import ContextWindow as BudgetWindow
     from refold.infrastructure.memory_file import SqliteMemoryStore as SqliteMemoryStore
     from refold.infrastructure.open import open_store as open
+    from refold.infrastructure.queries.approvals import PendingApproval as PendingApproval
     from refold.infrastructure.queries.at import StoreAt as StoreAt
     from refold.infrastructure.queries.what_if import WhatIf as WhatIf
     from refold.infrastructure.store import Store as Store
@@ -70,6 +72,7 @@ _MODULES = {
     "AgentConfigUpdate": "refold.domain.chat.items",
     "AgentContext": "refold.domain.window.window",
     "AgentHandoff": "refold.domain.chat.items",
+    "Approval": "refold.domain.chat.pairing",
     "BudgetItem": "refold.domain.window.items:ContextItem",
     "BudgetWindow": "refold.domain.window.window:ContextWindow",
     "CallSettledError": "refold.domain.errors",
@@ -97,6 +100,7 @@ _MODULES = {
     "Moment": "refold.domain.positions",
     "NotFoundError": "refold.domain.errors",
     "PendingAnswer": "refold.domain.chat.pairing",
+    "PendingApproval": "refold.infrastructure.queries.approvals",
     "PendingCall": "refold.domain.chat.pairing",
     "PendingCallsError": "refold.domain.errors",
     "PoolItem": "refold.domain.pool.items:ContextItem",
@@ -121,6 +125,7 @@ __all__ = [
     "AgentConfigUpdate",
     "AgentContext",
     "AgentHandoff",
+    "Approval",
     "BudgetItem",
     "BudgetWindow",
     "CallSettledError",
@@ -148,6 +153,7 @@ __all__ = [
     "Moment",
     "NotFoundError",
     "PendingAnswer",
+    "PendingApproval",
     "PendingCall",
     "PendingCallsError",
     "PoolItem",

@@ -17,7 +17,7 @@ from refold.domain.chat.items import (
     ImageContent,
     ResizeOptions,
 )
-from refold.domain.chat.pairing import PendingAnswer, PendingCall
+from refold.domain.chat.pairing import Approval, PendingAnswer, PendingCall
 from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.summarising import (
     SUMMARIZE_PROMPT,
@@ -54,6 +54,7 @@ __all__ = [
     "AgentConfigUpdate",
     "AgentHandoff",
     "AnthropicLLM",
+    "Approval",
     "ChatContent",
     "ChatContext",
     "ChatItem",

@@ -19,6 +19,7 @@ from refold.domain.positions import BEGINNING
 
 from ..domain.chat_events import OPENED
 from ..domain.fakes import handle_on, record, texts
+from .chat_approvals import ChatApprovalsContract
 from .chat_calls import ChatCallsContract
 from .chat_editing import ChatEditingContract
 from .chat_forking import ChatForkingContract
@@ -37,7 +38,12 @@ def opened(log: LiveLog, *streams: str, durability: Any = "commit") -> list[Chat
 
 
 class ChatContextContract(
-    ChatCallsContract, ChatEditingContract, ChatForkingContract, ChatMergingContract, ChatSummariesContract
+    ChatApprovalsContract,
+    ChatCallsContract,
+    ChatEditingContract,
+    ChatForkingContract,
+    ChatMergingContract,
+    ChatSummariesContract,
 ):
     """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""
 

@@ -112,4 +112,5 @@ def look(chat: Any) -> tuple[Any, ...]:
         left,
         chat.active_config_at(),
         chat.to_dict(),
+        chat.pending_calls(),
     )

@@ -3,6 +3,10 @@
 from typing import Any
 
 from refold.domain.chat.events import (
+    ApprovalRequested,
+    CallApproved,
+    CallChanged,
+    CallRejected,
     Cleared,
     ConfigUpdated,
     ConflictResolved,
@@ -50,6 +54,7 @@ IMAGE = Image(
 OWN = Span.of("", [2, 3, 4, 9, 70_000])
 OTHERS = Span.of("chat:über", [1, 200, 201])
 SAID = MessageAdded(id="i2", created_at=1_795_000_001.5, role="system", content=("Be kind.",))
+PAID = FunctionCalled(id="i3", created_at=1_795_000_002.5, name="pay", arguments='{"sum":7}', call_id="c1")
 CHANGE = Totals(-3, -1, -120)
 
 EVENTS: list[Event] = [
@@ -90,6 +95,22 @@ EVENTS: list[Event] = [
     ItemsPinned(items=(OTHERS,), reason="the order's number"),
     ItemsUnpinned(items=(OWN,)),
     ItemsUnpinned(items=(OTHERS,), reason="shipped"),
+    ApprovalRequested(call=Ref(3)),
+    ApprovalRequested(call=Ref(200, "chat:über"), by="triage", reason="it costs money"),
+    CallApproved(call=Ref(3), by="mia"),
+    CallApproved(call=Ref(200, "chat:über"), by="mia", reason="a good client"),
+    CallRejected(call=Ref(3), by="mia"),
+    CallRejected(call=Ref(200, "chat:über"), by="mia", reason="too much"),
+    CallChanged(item=PAID, before=Ref(3), replaced=(Span.of("", [3]),), change=Totals(0, 0, -2), by="mia"),
+    CallChanged(
+        item=PAID,
+        before=Ref(200, "chat:über"),
+        replaced=(OTHERS,),
+        change=CHANGE,
+        by="mia",
+        reason="half is enough",
+        tail=(OTHERS, OWN),
+    ),
     Cleared(change=CHANGE),
     Cleared(change=CHANGE, reason="a new day"),
     Summarized(item=SAID, before=Ref(9), folded=(OWN,), change=CHANGE),

@@ -202,6 +202,8 @@ LOOKS: dict[str, list[Callable[[refold.Store], object]]] = {
     "chat": [
         *SHOWN,
         lambda store: store.chat("a").evicted_items(),
+        lambda store: store.chat("a").pending_calls(),
+        lambda store: store.pending_approvals(),
         lambda store: store.chat("a").at(1).items,
         lambda store: store.chat("a").at(-1).to_dict(),
         lambda store: store.validity("chat:a"),

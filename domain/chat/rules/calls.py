@@ -1,13 +1,23 @@
-"""What becomes of a call: its output, which is recorded once."""
+"""Calls: their outputs, each recorded once, and the approvals for which they wait."""
 
 from __future__ import annotations
 
 import msgspec
 
 from ...errors import CallSettledError, NotFoundError
-from ..events import FunctionCalled, FunctionReturned
+from ..events import (
+    ApprovalRequested,
+    CallApproved,
+    CallChanged,
+    CallRejected,
+    ChatEvent,
+    FunctionCalled,
+    FunctionReturned,
+)
+from ..pairing import Approval
+from ..state.arena import totals_of
 from ..state.sequence import Items
-from .commands import AnswerCall
+from .commands import AnswerCall, DecideCall
 from .edits import Partners, require_ids
 
 
@@ -69,7 +79,72 @@ def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
             return []
         raise CallSettledError(stream, call_id, f"has another output already, the item {recorded.id!r}")
     if not items.shows(call.ordinal):
+        known = items.approval(call.ordinal)
+        if known is not None and known.state == "changed":
+            raise CallSettledError(stream, call_id, f"was changed by {known.by}: run it with the new arguments")
         raise CallSettledError(stream, call_id, f"left the view without an output: restore {call.item.id!r} first")
     answered = msgspec.structs.replace(output, name=call.item.name, call_id=call_id)
     require_ids((answered,))
     return [answered]
+
+
+def decide_call(command: DecideCall, items: Items) -> list[ChatEvent]:
+    """
+    Return the events that ask for the approval of a call, or decide on it; none if the same was done before.
+
+    A rejected call gets an output, so that it waits no longer. A changed call takes the place of the model's.
+
+    Raises:
+        NotFoundError: the context never held such a call.
+        CallSettledError: the call has an output, left the view, or another request or decision was made on it.
+    """
+    stream, reason = command.stream, command.reason
+    call = find_call(stream, command.call, items)
+    call_id = call.item.call_id
+    if not items.shows(call.ordinal):
+        # The call may have been changed: then the one with the new arguments is meant.
+        call = find_call(stream, call_id, items)
+    known = items.approval(call.ordinal)
+    if known is not None and _is_repeated(command, known, call.item):
+        return []
+    if known is not None and (known.state != "requested" or command.state == "requested"):
+        by = f" by {known.by}" if known.by else ""
+        raise CallSettledError(
+            stream, call_id, f"has an approval that was {known.state}{by} at version {known.version}"
+        )
+    if call.output is not None:
+        raise CallSettledError(stream, call_id, "has an output already, so no approval can change what ran")
+    if not items.shows(call.ordinal):
+        raise CallSettledError(stream, call_id, f"left the view: restore {call.item.id!r} first")
+    ref, by = items.ref(call.ordinal), command.by or ""
+    match command.state:
+        case "requested":
+            return [ApprovalRequested(call=ref, by=command.by, reason=reason)]
+        case "approved":
+            return [CallApproved(call=ref, by=by, reason=reason)]
+        case "rejected":
+            assert command.output is not None, "a rejected call gets an output"
+            output = msgspec.structs.replace(command.output, name=call.item.name, call_id=call_id)
+            return [CallRejected(call=ref, by=by, reason=reason), output]
+        case "changed":
+            assert command.changed is not None, "a changed call has new arguments"
+            return [_changed(call, command.changed, items, by, reason)]
+
+
+def _is_repeated(command: DecideCall, known: Approval, item: FunctionCalled) -> bool:
+    is_same = (known.state, known.by, known.because) == (command.state, command.by, command.reason)
+    return is_same and (command.changed is None or command.changed.arguments == item.arguments)
+
+
+def _changed(call: FoundCall, changed: FunctionCalled, items: Items, by: str, reason: str | None) -> CallChanged:
+    known = call.item
+    # Without an origin, since no imported message has these arguments.
+    item = msgspec.structs.replace(known, id=changed.id, arguments=changed.arguments, origin=None)
+    return CallChanged(
+        item=item,
+        before=items.ref(call.ordinal),
+        replaced=items.spans([call.ordinal]),
+        change=totals_of(item) + -items.total_of([call.ordinal]),
+        by=by,
+        reason=reason,
+    )

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ...spans import Segment
-from ..events import ChatItemEvent, Forked, FunctionReturned, MessageAdded, Opened
+from ..events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, MessageAdded, Opened
 from ..state.fold import Resolved
 from ..state.sequence import Items
 from ..tokens import DEFAULT
@@ -43,6 +43,22 @@ class AnswerCall(msgspec.Struct, frozen=True):
     stream: str
     call: str
     output: FunctionReturned
+
+
+class DecideCall(msgspec.Struct, frozen=True):
+    """
+    Ask for the approval of a call, or decide on it; `call` is its call id or its item's id.
+
+    `output` is the output of a rejected call, `changed` the item of a changed one, both without its name and call id.
+    """
+
+    stream: str
+    call: str
+    state: Literal["requested", "approved", "changed", "rejected"]
+    by: str | None
+    reason: str | None = None
+    output: FunctionReturned | None = None
+    changed: FunctionCalled | None = None
 
 
 class NameVersion(msgspec.Struct, frozen=True):
@@ -163,6 +179,7 @@ Decision = (
     Open
     | Begin
     | AnswerCall
+    | DecideCall
     | NameVersion
     | InsertItems
     | ReplaceInstructions

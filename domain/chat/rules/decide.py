@@ -11,13 +11,14 @@ from ...ids import require_name
 from ..events import ChatEvent, Named
 from ..state.fold import EMPTY, ChatState, Resolved, fold, recorded_event
 from ..state.loading import complete, with_tail
-from .calls import answer_call
+from .calls import answer_call, decide_call
 from .commands import (
     AddItems,
     AnswerCall,
     Begin,
     ChatCommand,
     Clear,
+    DecideCall,
     Decision,
     EvictItems,
     InsertItems,
@@ -73,6 +74,8 @@ def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolv
             return [] if state.opened else [forked, *messages]
         case AnswerCall():
             return answer_call(command, state.items)
+        case DecideCall():
+            return decide_call(command, state.items)
         case NameVersion(name=name, version=version):
             return _name(require_name(name), version, state)
         case InsertItems(stream=stream, items=items):

@@ -20,6 +20,10 @@ from ...totals import Totals
 from ..describe import left_by
 from ..events import (
     ITEM_EVENTS,
+    ApprovalRequested,
+    CallApproved,
+    CallChanged,
+    CallRejected,
     ChatEvent,
     ChatItemEvent,
     Cleared,
@@ -40,6 +44,7 @@ from ..events import (
     SummaryUndone,
     is_instructions,
 )
+from ..pairing import Approval
 from .arena import Birthplace
 from .sequence import Edits, Gone, Items
 
@@ -119,6 +124,11 @@ class ItemsBuilder:
         """Pin items, or unpin them."""
         edits = self._own_edits()
         (edits.pinned.update if is_pinned else edits.pinned.difference_update)(ordinals)
+
+    def approve(self, ordinal: int | None, approval: Approval) -> None:
+        """Set the state of a call's approval."""
+        if ordinal is not None:
+            self._own_edits().approvals[ordinal] = approval
 
     def fork(self, parent: str) -> None:
         """Continue as a child of `parent`, the stream to which these items belonged."""
@@ -297,6 +307,16 @@ class _Fold:
                 pass  # Nothing comes with them.
             case ItemInserted() | InstructionsReplaced() | Summarized():
                 items.insert(event.item, version, event.before)
+            case ApprovalRequested(by=by, reason=reason):
+                items.approve(items.ordinal(event.call), Approval("requested", by, reason, version))
+            case CallApproved(by=by, reason=reason):
+                items.approve(items.ordinal(event.call), Approval("approved", by, reason, version))
+            case CallRejected(by=by, reason=reason):
+                items.approve(items.ordinal(event.call), Approval("rejected", by, reason, version))
+            case CallChanged(by=by, reason=reason):
+                items.insert(event.item, version, event.before)
+                for ordinal in (*items.ordinals(event.replaced), items.count - 1):
+                    items.approve(ordinal, Approval("changed", by, reason, version))
             case ItemsRestored() | SummaryUndone():
                 items.show(items.ordinals(event.items))
             case ItemsPinned() | ItemsUnpinned():

@@ -20,6 +20,7 @@ from ...context.description import Departure
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import ChatItemEvent
+from ..pairing import Approval
 from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
 
@@ -36,18 +37,20 @@ class Edits(msgspec.Struct):
 
     `before` has the items that were inserted directly before another one, in order of insertion. Its lists are shared
     with the value from which this one was copied, except those in `own`. `placed` maps each inserted item to the item
-    before which it finally is and which was not itself inserted.
+    before which it finally is and which was not itself inserted. `approvals` has the newest state of calls for which an
+    approval was asked or given.
     """
 
     gone: dict[int, Gone] = {}
     before: dict[int, list[int]] = {}
     placed: dict[int, int] = {}
     pinned: set[int] = set()
+    approvals: dict[int, Approval] = {}
     own: set[int] = set()
 
     def copied(self) -> Edits:
         """Return a copy that can be changed."""
-        return Edits(dict(self.gone), dict(self.before), dict(self.placed), set(self.pinned))
+        return Edits(dict(self.gone), dict(self.before), dict(self.placed), set(self.pinned), dict(self.approvals))
 
     def place(self, ordinal: int, before: int) -> None:
         """Insert an item directly before another one."""
@@ -273,6 +276,10 @@ class Items(Sequence[ChatItemEvent]):
     def is_pinned(self, ordinal: int) -> bool:
         """Return whether an item is pinned."""
         return self.edits is not None and ordinal in self.edits.pinned
+
+    def approval(self, ordinal: int) -> Approval | None:
+        """Return the state of a call's approval; None if nobody asked for one or gave one."""
+        return None if self.edits is None else self.edits.approvals.get(ordinal)
 
     def ref(self, ordinal: int) -> Ref:
         """Return the name of an item in events of this context's own stream."""

@@ -106,6 +106,38 @@ def test_what_is_left_is_valid(items: Context) -> None:
     assert google.faults(google_contents(left)[0]) == []
 
 
+@each_format
+def test_decided_calls_are_valid(stopped: ChatContext, convert: Convert) -> None:
+    """A rejected call says by whom and why, a changed one has its new arguments; nothing else has to be sent."""
+    stopped.add_function_call("pay", '{"sum": 800}', "c3")
+    stopped.approvals.reject("c2", by="mia", because="too much")
+    stopped.approvals.change("c3", {"sum": 9}, by="mia")
+    stopped.answer_call("c3", "paid 9")
+    sent = str(convert(stopped, pending="refuse"))
+
+    assert "rejected by mia and did not run. Reason: too much" in sent
+    assert ("800" in sent, "9" in sent, NO_OUTPUT in sent) == (False, True, False)
+    assert openai.faults(stopped.to_openai_messages()) == []
+    assert openai.responses_faults(stopped.to_openai_responses()[0]) == []
+    assert anthropic.faults(*stopped.to_anthropic_messages()) == []
+    assert google.faults(stopped.to_google_json()[0]) == []
+
+
+def test_an_imported_call_that_was_changed() -> None:
+    """The message it came in is not sent as it came, whatever shape it had."""
+    calls = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "OLD"}} for name in "ab"]
+    shapes: list[dict[str, Any]] = [{}, {"name": "x"}, {"content": "hm", "refusal": None}, {"more": [1], "audio": 1}]
+    for shape in shapes:
+        chat = ChatContext.from_openai_messages([{"role": "assistant", "content": None, "tool_calls": calls, **shape}])
+        chat.approvals.change("b", '{"new": 1}', by="mia")
+        messages = chat.to_openai_messages()
+
+        for sent in (messages, chat.to_openai_messages(exact=True)):
+            made = [one for message in sent for one in message.get("tool_calls", ())]
+            assert [one["function"]["arguments"] for one in made] == ["OLD", '{"new": 1}']
+        assert openai.faults(messages) == []
+
+
 def test_stubs_are_of_calls_alone() -> None:
     """An output that came late answers its call, so nothing waits."""
     items: list[ChatItemEvent] = [call("c1"), call("c2"), output("c2"), output("c1")]

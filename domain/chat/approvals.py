@@ -1,0 +1,125 @@
+"""Approvals: calls that wait for a person, and the decisions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ..canonical import canonical_json, require_unicode
+from ..context.context import Context
+from ..errors import InvalidInputError
+from ..log.envelope import Trace
+from .events import FunctionCalled, FunctionReturned
+from .pairing import Approval, PendingAnswer, PendingCall
+from .rules.calls import find_call
+from .rules.commands import DecideCall
+from .state.fold import ChatState
+from .views import make_event
+
+
+class Approvals:
+    """
+    The approvals of a chat, `chat.approvals`. A call of a tool may wait for one, or get one without a request.
+
+    A call is given by its call id, or by the id of its item; if a call id repeats, its newest call that waits is meant.
+    A decision is final: the same one again changes nothing, any other raises CallSettledError, also if two people
+    decide at the same time. `by` is who decides, and the actor of the event where `acting` sets no other.
+
+    Each method raises NotFoundError for a call that never was, and CallSettledError for one that has an output, left
+    the view, or has another request or decision. A view of the past shows the approvals of its time.
+    """
+
+    def __init__(self, context: Context[ChatState], pending_calls: Callable[[], list[PendingAnswer]]) -> None:
+        self._context, self._pending_calls = context, pending_calls
+
+    def of(self, call: str) -> Approval | None:
+        """
+        Return the state of a call's approval; None if nobody asked for one or gave one.
+
+        Raises:
+            NotFoundError: the context never held such a call.
+        """
+        items = self._context._state.items
+        return items.approval(find_call(self._context.stream, call, items).ordinal)
+
+    def request(
+        self, call: str, *, by: str | None = None, because: str | None = None, idempotency_key: str | None = None
+    ) -> Approval:
+        """Let a call wait for a decision."""
+        return self._decide(DecideCall(self._context.stream, call, "requested", by, because), idempotency_key)
+
+    def approve(
+        self, call: str, *, by: str, because: str | None = None, idempotency_key: str | None = None
+    ) -> Approval:
+        """Allow a call to run as the model made it."""
+        return self._decide(DecideCall(self._context.stream, call, "approved", by, because), idempotency_key)
+
+    def reject(self, call: str, *, by: str, because: str | None = None, idempotency_key: str | None = None) -> Approval:
+        """Forbid a call to run; it gets an output, marked as an error, that says by whom and why."""
+        text = f"This call was rejected by {by} and did not run." + (f" Reason: {because}" if because else "")
+        output = make_event(FunctionReturned, **self._new("output_"), name="", call_id=call, output=text, is_error=True)
+        assert isinstance(output, FunctionReturned), "an output is recorded as one"
+        command = DecideCall(self._context.stream, call, "rejected", by, because, output=output)
+        return self._decide(command, idempotency_key)
+
+    def change(
+        self,
+        call: str,
+        arguments: str | Mapping[str, Any],
+        *,
+        by: str,
+        because: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Approval:
+        """
+        Allow a call to run with other arguments, a JSON object or its text.
+
+        A new item with the same call id takes the place of the model's call, and providers are sent the new arguments.
+        The model's own call stays in the past.
+
+        Raises:
+            InvalidInputError: the arguments are no JSON object.
+        """
+        text = arguments if isinstance(arguments, str) else canonical_json(dict(arguments), what="arguments").decode()
+        _require_object(text)
+        changed = make_event(FunctionCalled, **self._new("call_"), name="", arguments=text, call_id=call)
+        assert isinstance(changed, FunctionCalled), "a call is recorded as one"
+        command = DecideCall(self._context.stream, call, "changed", by, because, changed=changed)
+        return self._decide(command, idempotency_key)
+
+    def pending(self) -> list[PendingCall]:
+        """Return the calls in the view that wait for a decision, in order."""
+        waiting = (call for answer in self._pending_calls() for call in answer.calls)
+        return [call for call in waiting if call.approval is not None and call.approval.state == "requested"]
+
+    def _new(self, prefix: str) -> dict[str, Any]:
+        system = self._context._home.system
+        return {"id": system.new_id(prefix), "created_at": system.now()}
+
+    def _decide(self, command: DecideCall, key: str | None) -> Approval:
+        if command.by is not None or command.state != "requested":
+            _require_name(command.by)
+        require_unicode(command.reason or "", "the reason")
+        arguments = None if command.changed is None else command.changed.arguments
+        call = ("decide_call", command.call, command.state, command.by, command.reason, arguments)
+        with Trace(command.by).recording():
+            self._context._record(command, call=call, idempotency_key=key, catch_up=True)
+        approval = self.of(command.call)
+        assert approval is not None, "it was recorded, now or before"
+        return approval
+
+
+def _require_name(by: object) -> None:
+    if not isinstance(by, str) or not by.strip():
+        raise InvalidInputError(f"by is {by!r}: give the name of the person or program that decides")
+
+
+def _require_object(text: str) -> None:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the arguments are no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"the arguments are {text!r}: give a JSON object")

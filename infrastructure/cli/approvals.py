@@ -1,0 +1,145 @@
+"""`refold approvals`: the calls that wait for a person's decision, and the decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from ...domain.chat.approvals import Approvals
+from ...domain.chat.pairing import Approval
+from ...domain.clock import REAL_SYSTEM
+from ..queries.approvals import PendingApproval
+from ..times import exact
+from .args import OrderedGroup, as_json, changing, database, existing, opened, reason, required_text, summed_up
+from .changes import note, report
+from .render import (
+    aligned,
+    approval_shape,
+    cut,
+    is_cut_short,
+    one_line,
+    paint,
+    print_json_list,
+    relative,
+    terminal_width,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
+call = click.argument("call", metavar="CALL", callback=required_text)
+by = click.option("--by", metavar="NAME", required=True, callback=required_text, help="Who decides.")
+SHAPE = """
+    CALL is the call id that `refold approvals` prints, or the id of the call's item.
+
+    With --json: {context, kind, version, call_id, approval: {state, by, because, version}}.
+"""
+
+
+@click.group("approvals", cls=OrderedGroup, invoke_without_command=True)
+@database
+@as_json
+@click.pass_context
+def approvals(context: click.Context, location: str, as_json: bool) -> None:
+    """
+    List the calls that wait for a person's decision, the longest waiting first; or decide on one.
+
+    With --json: an array of {context, call_id, item_id, name, arguments, agent, requested_at, approval: {state, by,
+    because, version}}.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    found = summed_up(location, lambda store: store.pending_approvals())
+    if as_json:
+        print_json_list(map(_shape, found))
+    elif found:
+        _print_table(found)
+    else:
+        note("no call waits for a decision")
+
+
+def _shape(waiting: PendingApproval) -> dict[str, Any]:
+    asked = waiting.call
+    return {
+        "context": waiting.context,
+        "call_id": asked.call_id,
+        "item_id": asked.item_id,
+        "name": asked.name,
+        "arguments": asked.arguments,
+        "agent": asked.agent_id,
+        "requested_at": exact(waiting.requested_at),
+        "approval": approval_shape(asked.approval),
+    }
+
+
+def _print_table(found: Sequence[PendingApproval]) -> None:
+    now = REAL_SYSTEM.now()
+    heading, *lines = aligned([HEADINGS, *(_cells(waiting, now) for waiting in found)])
+    click.echo(paint(heading, "dim"))
+    for line in lines:
+        click.echo(cut(line, terminal_width()) if is_cut_short() else line)
+
+
+def _cells(waiting: PendingApproval, now: float) -> tuple[str, ...]:
+    asked, approval = waiting.call, waiting.call.approval
+    why = f" (because: {approval.because})" if approval is not None and approval.because else ""
+    return (
+        one_line(waiting.context),
+        one_line(asked.call_id),
+        relative(waiting.requested_at, now),
+        one_line((approval.by if approval is not None else None) or "-"),
+        one_line(f"{asked.name}({asked.arguments}){why}"),
+    )
+
+
+def _decide(
+    name: str, call_id: str, location: str, by: str, as_json: bool, decide: Callable[[Approvals], Approval]
+) -> None:
+    """Make a decision, and print what it is now."""
+    with changing(location, by) as store:
+        chat = opened(store, name)
+        before = chat.version
+        approval = decide(chat.approvals)
+        said = f"the call {call_id} is {approval.state} by {approval.by}"
+        shape = {"call_id": call_id, "approval": approval_shape(approval)}
+        report(chat, one_line(said), shape, as_json=as_json)
+        if chat.version == before:
+            note("this was decided so before: nothing was changed")
+
+
+@approvals.command("approve", help="Allow a call of CTX to run as the model made it.\n" + SHAPE)
+@click.argument("name", metavar="CTX", callback=existing)
+@call
+@by
+@reason
+@database
+@as_json
+def approve(name: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+    """Approve a call."""
+    _decide(name, call, location, by, as_json, lambda made: made.approve(call, by=by, because=reason))
+
+
+@approvals.command("reject", help="Forbid a call of CTX to run; the model is sent by whom and why.\n" + SHAPE)
+@click.argument("name", metavar="CTX", callback=existing)
+@call
+@by
+@reason
+@database
+@as_json
+def reject(name: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+    """Reject a call."""
+    _decide(name, call, location, by, as_json, lambda made: made.reject(call, by=by, because=reason))
+
+
+@approvals.command("change", help="Allow a call of CTX to run with ARGUMENTS, a JSON object, instead.\n" + SHAPE)
+@click.argument("name", metavar="CTX", callback=existing)
+@call
+@click.argument("arguments", metavar="ARGUMENTS", callback=required_text)
+@by
+@reason
+@database
+@as_json
+def change(name: str, call: str, arguments: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+    """Change a call."""
+    _decide(name, call, location, by, as_json, lambda made: made.change(call, arguments, by=by, because=reason))

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.llm.base import LLMResponse
@@ -19,7 +20,8 @@ class AnthropicLLM(ClientLLM):
 
     `client` is an `anthropic.AsyncAnthropic` of your own; else one is created with `api_key` or ANTHROPIC_API_KEY.
     `max_tokens` bounds an answer. `caching` marks the parts that stay the same from turn to turn for Anthropic's prompt
-    cache. `options` go with every request.
+    cache. `pending` says how calls without an output are sent, as in `to_openai_messages`. `options` go with every
+    request.
 
     Raises:
         ImportError: the package `anthropic` is not installed.
@@ -37,15 +39,18 @@ class AnthropicLLM(ClientLLM):
         base_url: str | None = None,
         max_tokens: int = 4_096,
         caching: bool = True,
+        pending: PendingRule = "stub",
         **options: Any,
     ) -> None:
         made = client or _client(api_key, base_url)
-        super().__init__(model, made, owns_client=client is None, options={"max_tokens": max_tokens, **options})
+        super().__init__(
+            model, made, owns_client=client is None, pending=pending, options={"max_tokens": max_tokens, **options}
+        )
         self.caching = caching
 
     async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a message."""
-        turns, system = await in_thread(messages.to_anthropic_messages, caching=self.caching)
+        turns, system = await in_thread(messages.to_anthropic_messages, caching=self.caching, pending=self.pending)
         request: Request = {"model": self.model, "messages": turns, "stream": True}
         if system:
             request["system"] = system

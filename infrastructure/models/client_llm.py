@@ -15,6 +15,7 @@ from json import JSONDecodeError
 from typing import Any
 
 from ...domain.chat.items import ChatRole
+from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.llm.base import (
     LLM,
@@ -94,9 +95,12 @@ class ClientLLM(LLM):
 
     provider = "the provider"
 
-    def __init__(self, model: str, client: Any, *, owns_client: bool, options: dict[str, Any]) -> None:
+    def __init__(
+        self, model: str, client: Any, *, owns_client: bool, pending: PendingRule, options: dict[str, Any]
+    ) -> None:
         super().__init__()
         self.model, self.client, self.options = model, client, options
+        self.pending = pending
         self._owns_client = owns_client
         self._running: set[asyncio.Task[None]] = set()
 
@@ -127,6 +131,7 @@ class ClientLLM(LLM):
 
         Raises:
             LLMError: there is no answer, or it broke off.
+            PendingCallsError: calls of the context have no output, and the adapter was made with `pending="refuse"`.
             InvalidInputError: a tool has an unknown form.
         """
         request = await self.request(messages, tools, self.options | kwargs)

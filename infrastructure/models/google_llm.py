@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
 from ...domain.llm.base import LLMResponse, TokenBudget
@@ -19,7 +20,8 @@ class GoogleLLM(ClientLLM):
     A model of Google.
 
     `client` is a `google.genai.Client` of your own (for Vertex AI, say); else one is created with `api_key`,
-    GOOGLE_API_KEY or GEMINI_API_KEY. `options` are fields of `GenerateContentConfig`, for every request.
+    GOOGLE_API_KEY or GEMINI_API_KEY. `pending` says how calls without an output are sent, as in `to_openai_messages`.
+    `options` are fields of `GenerateContentConfig`, for every request.
 
     Raises:
         ImportError: the package `google-genai` is not installed.
@@ -35,14 +37,15 @@ class GoogleLLM(ClientLLM):
         client: Any | None = None,
         api_key: str | None = None,
         base_url: str | None = None,
+        pending: PendingRule = "stub",
         **options: Any,
     ) -> None:
         made = client or _client(api_key, base_url)
-        super().__init__(model, made, owns_client=client is None, options=options)
+        super().__init__(model, made, owns_client=client is None, pending=pending, options=options)
 
     async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a generation."""
-        contents, system = await messages.to_google_contents()
+        contents, system = await messages.to_google_contents(pending=self.pending)
         # The caller of Refold runs the tools, not Google's client.
         config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
         if system:

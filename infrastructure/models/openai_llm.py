@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.llm.base import LLMResponse, TokenBudget
@@ -17,7 +18,8 @@ class OpenAILLM(ClientLLM):
     A model of OpenAI, or of a server at `base_url` that speaks its protocol.
 
     `client` is an `openai.AsyncOpenAI` of your own; else one is created with `api_key` or OPENAI_API_KEY.
-    `reasoning_model` sends system messages as "developer". `options` go with every request.
+    `reasoning_model` sends system messages as "developer". `pending` says how calls without an output are sent, as in
+    `to_openai_messages`. `options` go with every request.
 
     Raises:
         ImportError: the package `openai` is not installed.
@@ -34,15 +36,16 @@ class OpenAILLM(ClientLLM):
         api_key: str | None = None,
         base_url: str | None = None,
         reasoning_model: bool = False,
+        pending: PendingRule = "stub",
         **options: Any,
     ) -> None:
         made = client or _client(api_key, base_url)
-        super().__init__(model, made, owns_client=client is None, options=options)
+        super().__init__(model, made, owns_client=client is None, pending=pending, options=options)
         self.reasoning_model = reasoning_model
 
     async def request(self, messages: ChatView[Any], tools: Sequence[Any] | None, options: dict[str, Any]) -> Request:
         """Return the parameters of a chat completion."""
-        turns = await in_thread(messages.to_openai_messages, reasoning_model=self.reasoning_model)
+        turns = await in_thread(messages.to_openai_messages, reasoning_model=self.reasoning_model, pending=self.pending)
         request: Request = {
             "model": self.model,
             "messages": turns,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.errors import InvalidInputError
+from refold.domain.chat.pairing import PendingRule
+from refold.domain.errors import InvalidInputError, PendingCallsError
 from refold.domain.llm.base import (
     LLMAuthenticationError,
     LLMError,
@@ -63,6 +64,24 @@ def test_text_is_streamed(server: Server, provider: Protocol) -> None:
     assert (last.metadata or {})["usage"] == USAGE
     assert "tool_calls" not in (last.metadata or {})
     assert server.requests[0][0].endswith(provider.path)
+
+
+@each_provider
+def test_calls_without_an_output(server: Server, provider: Protocol) -> None:
+    """They are sent by the rule that the model was made with; where it refuses, nobody is asked, and none instead."""
+    server.answers = [Answer([*provider.texts("ok"), *provider.end()])]
+    chat = question()
+    chat.add_function_call("pay", "{}", "c1")
+
+    async def ask(pending: PendingRule) -> LLMResponse:
+        async with provider.model(server.url, pending=pending) as model:
+            return await collect(FallbackLLM([model, model]).chat(chat))
+
+    with pytest.raises(PendingCallsError):
+        asyncio.run(ask("refuse"))
+    assert server.requests == []
+    assert asyncio.run(ask("omit")).content == "ok"
+    assert "pay" not in json.dumps(server.body)
 
 
 @each_provider

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, datetime
-from typing import NewType
+from datetime import UTC, datetime, time
+from typing import NamedTuple, NewType
 from urllib.parse import quote, unquote
 
 from .canonical import ID_BYTES_MAX, require_unicode
@@ -89,24 +89,50 @@ def require_reference(reference: object, what: str) -> str:
 
 
 Name = NewType("Name", str)
-Address = int | datetime | Moment | Name
+DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+ITEM, HAPPENED = "item:", "happened:"
+NO_MOMENT = (
+    "names no moment: give a version like 17 or -5, a day like 2026-11-21, a time like 2026-11-21T10:00:00Z, "
+    "happened:TIME, item:ID, pos:P, or a name"
+)
+
+
+class OfItem(NamedTuple):
+    """The version that brought an item, given its id or, for a call, its call id."""
+
+    name: str
+
+
+class Happened(NamedTuple):
+    """The last version before the first item that is younger than a time; items of an import are older than it."""
+
+    time: datetime
+
+
+Address = int | datetime | Moment | Name | OfItem | Happened
 
 
 def parse_address(address: int | datetime | str | Moment) -> Address:
     """
-    Return the meaning of an address: a version, an aware time, a moment of the log, or a name.
+    Return the meaning of an address: a version, an aware time, a moment of the log, an item, or a name.
+
+    A day means its end, in UTC.
 
     Raises:
         InvalidInputError: it has none of these forms, or is a time without a zone.
     """
     if isinstance(address, bool) or not isinstance(address, int | datetime | str | Moment):
-        raise InvalidInputError(f"{address!r} names no moment: give a version, a time, `pos:P` or a name")
+        raise InvalidInputError(f"{address!r} {NO_MOMENT}")
     if isinstance(address, datetime):
         return _require_zone(address, str(address))
     if not isinstance(address, str):
         return address
     if address.startswith("pos:"):
         return Moment.parse(address.removeprefix("pos:"))
+    if address.startswith(ITEM) and address != ITEM:
+        return OfItem(address.removeprefix(ITEM))
+    if address.startswith(HAPPENED):
+        return Happened(_parse_time(address.removeprefix(HAPPENED)))
     if VERSION.fullmatch(address):
         return int(address)
     if address[:1].isalpha():
@@ -129,28 +155,27 @@ def require_name(name: str) -> str:
     return name
 
 
-def microseconds(time: datetime) -> int:
+def microseconds(moment: datetime) -> int:
     """Return an aware time in microseconds since 1970, UTC."""
     # In integers: a float of seconds may be off by a microsecond.
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _parse_time(text: str) -> datetime:
     try:
-        time = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInputError(
-            f"{text!r} names no moment: give a version like 17 or -5, a time like 2026-11-21T10:00:00Z, "
-            "pos:P, or a name"
-        ) from error
-    return _require_zone(time, text)
+        raise InvalidInputError(f"{text!r} {NO_MOMENT}") from error
+    if DAY.fullmatch(text):
+        return datetime.combine(found, time.max, UTC)
+    return _require_zone(found, text)
 
 
-def _require_zone(time: datetime, text: str) -> datetime:
-    if time.tzinfo is None:
+def _require_zone(given: datetime, text: str) -> datetime:
+    if given.tzinfo is None:
         raise InvalidInputError(f"{text!r} has no time zone: add Z for UTC, or an offset like +01:00")
-    return time
+    return given
 
 
 def encoded_id(name: str, what: str) -> str:

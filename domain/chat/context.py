@@ -20,6 +20,7 @@ from ..concurrency.threads import in_thread
 from ..context.context import Home, detached_home, detached_journal, home_of
 from ..context.journal import Journal, Outcome
 from ..errors import InvalidInputError
+from ..ids import ITEM
 from ..positions import Moment
 from .events import (
     ChatItemEvent,
@@ -44,7 +45,7 @@ from .items import (
     items_from_dict,
 )
 from .merge_source import fork_point_with, items_at, other_as_given, require_chat, require_merge, seen_from
-from .rules.calls import output_of
+from .rules.calls import output_of, version_before
 from .rules.commands import (
     AddItems,
     AnswerCall,
@@ -83,7 +84,7 @@ from .summarising import (
 from .tokens import DEFAULT, TokenCounter
 from .usage import Usage, metrics_of
 from .view import ChatView
-from .views import MADE_UP, as_given, item_of, items_as_given, make_event, recorded_form
+from .views import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
 
 if TYPE_CHECKING:
     # A model is called with a chat context.
@@ -425,7 +426,7 @@ class ChatContext(ChatView["ChatContext"]):
         )
         if outcome.events == tuple(recorded):
             return given
-        return [item_of(item) for event in outcome.events if (item := added_item(event)) is not None]
+        return items_added(outcome.events, outcome.version)
 
     def add_messages(
         self,
@@ -452,7 +453,7 @@ class ChatContext(ChatView["ChatContext"]):
         outcome = self._record_items(
             items, lambda: ("add_messages", given.as_called()), expected_version, idempotency_key
         )
-        return [item_of(item) for event in outcome.events if (item := added_item(event)) is not None]
+        return items_added(outcome.events, outcome.version)
 
     def record_items(
         self,
@@ -517,7 +518,7 @@ class ChatContext(ChatView["ChatContext"]):
     def _answer(self, model: type[Item], event: ChatItemEvent, outcome: Outcome, key: str | None) -> Item:
         # The same item again, or the same key again: the answer is the item that the first call recorded.
         recorded = added_item(outcome.events[0]) if outcome.events else None
-        item = self.get_by_id(event.id) if recorded is None else item_of(recorded)
+        item = self.get_by_id(event.id) if recorded is None else item_of(recorded, outcome.version)
         if not isinstance(item, model):
             raise InvalidInputError(f"idempotency key {key!r} was used for something else: take another")
         return item
@@ -917,18 +918,30 @@ class ChatContext(ChatView["ChatContext"]):
 
     # The past
 
-    def at(self, moment: int | str | datetime | Moment) -> ReadOnlyChatContext:
+    def at(self, moment: int | str | datetime | Moment | ChatItem) -> ReadOnlyChatContext:
         """
-        Return the context at a version, a time, a position of the log, or a named version.
+        Return the context at a version, a time, a position of the log, a named version, or the version of an item.
 
         An int is a version; negative ones count from the head (-1: the version before it). An aware datetime, or ISO
-        text with a zone, is a time; `"pos:P"` is a position; any other text is a name.
+        text with a zone, is a time when it was recorded; a day means its end, UTC; `"happened:TIME"` is the last
+        version before an item that is younger. `"pos:P"` is a position, `"item:ID"` an item by its id or call id; any
+        other text is a name, or such an id.
 
         Raises:
             NotFoundError: no such version or name.
             InvalidInputError: the text has none of these forms, or a time has no zone.
         """
-        return self._view(ReadOnlyChatContext, self.version_at(moment))
+        wanted = ITEM + moment.id if isinstance(moment, ChatItem) else moment
+        return self._view(ReadOnlyChatContext, self.version_at(wanted))
+
+    def seen(self, call_id: str) -> ReadOnlyChatContext:
+        """
+        Return the context as the model had it when it made a call: before the answer with all its parallel calls.
+
+        Raises:
+            NotFoundError: there is no such call, or a fork began with it: then ask the context that made it.
+        """
+        return self._view(ReadOnlyChatContext, version_before(self.stream, call_id, self._journal.state.items))
 
     @property
     def readonly(self) -> ReadOnlyChatContext:

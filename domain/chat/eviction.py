@@ -1,10 +1,26 @@
-"""The result of an eviction, with its effect on a provider's prompt cache."""
+"""The result of an eviction, with its effect on a provider's prompt cache; and an item that left the view."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
+import msgspec
+
+from .items import ChatItem
 from .state.sequence import Items
+
+
+class EvictedItem(msgspec.Struct, frozen=True):
+    """
+    An item that left the view: the call that removed it, the reason, and the version.
+
+    `how` is evict, truncate, clear, replace, summarize, undo_summary or merge.
+    """
+
+    item: ChatItem
+    how: str
+    reason: str | None
+    version: int
 
 
 class Eviction:

@@ -12,6 +12,7 @@ import enum
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -219,6 +220,16 @@ class _Item(_View):
 
     created_at: float = Field(default_factory=REAL_SYSTEM.now)
     agent_id: str | None = None
+
+    @cached_property
+    def version(self) -> int | None:
+        """
+        The version with which the item came to the context that gave it; 1 for the items that a fork began with.
+
+        None for an item that no context gave. It is no field: items with different versions can be equal.
+        """
+        # A context puts the version into the item's dict, where it hides this.
+        return None
 
 
 ChatContent = str | ImageContent

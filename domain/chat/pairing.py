@@ -119,6 +119,24 @@ def pending_answers(
     return [PendingAnswer(item_id, tuple(calls)) for item_id, calls in answers if calls]
 
 
+def start_of_answer(items: Sequence[ChatItemEvent], index: int) -> int:
+    """Return the index of the first item of the answer that made the call at `index`: its message or its first call."""
+    first = index
+    for at in range(index - 1, -1, -1):
+        item, origin = items[at], items[first].origin
+        if origin is not None and origin.starts:
+            break
+        if isinstance(item, HandedOff | ConfigUpdated):
+            continue
+        is_spoken = isinstance(item, MessageAdded) and item.role == "assistant"
+        if not is_spoken and not isinstance(item, FunctionCalled):
+            break
+        first = at
+        if is_spoken:
+            break
+    return first
+
+
 def items_to_send(items: Sequence[ChatItemEvent], rule: PendingRule) -> Sequence[ChatItemEvent]:
     """
     Return the items of a request under a rule for calls without an output.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
-
 from ..arguments import require_callable, require_whole
 from ..canonical import require_unicode
 from ..context.context import Context, Home
@@ -14,11 +12,12 @@ from ..context.journal import Journal
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..frozen import FrozenList
-from ..ids import split_stream_id, stream_id
+from ..ids import Happened, OfItem, split_stream_id, stream_id
 from ..log.envelope import RecordedEvent
 from ..totals import Totals
 from .approvals import Approvals
 from .events import ChatItemEvent, Forked, MessageAdded
+from .eviction import EvictedItem
 from .items import ActiveConfig, ChatItem, ChatMessage, items_to_dict
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
@@ -37,19 +36,6 @@ if TYPE_CHECKING:
 
 # The class of a fork.
 ForkedChat = TypeVar("ForkedChat")
-
-
-class EvictedItem(msgspec.Struct, frozen=True):
-    """
-    An item that left the view: the call that removed it, the reason, and the version.
-
-    `how` is evict, truncate, clear, replace, summarize, undo_summary or merge.
-    """
-
-    item: ChatItem
-    how: str
-    reason: str | None
-    version: int
 
 
 class ChatView(Context[ChatState], Generic[ForkedChat]):
@@ -87,13 +73,15 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def _items_of(self, recorded: Items, seen: Items | None, shown: FrozenList[ChatItem]) -> FrozenList[ChatItem]:
         if seen is not None and recorded.continues(seen):
-            return FrozenList([*shown, *map(item_of, recorded[len(shown) :])])
+            ordinals = recorded.order()[len(shown) :]
+            added = map(recorded.arena.items.__getitem__, ordinals)
+            return FrozenList([*shown, *map(item_of, added, map(recorded.arrival, ordinals))])
         if recorded.edits is None:
-            return FrozenList(map(item_of, recorded))
+            return FrozenList(map(item_of, recorded, recorded.arrivals()))
         arena, made = self._made
         if arena is not recorded.arena:
             made = []
-        made += map(item_of, recorded.arena.items[len(made) : recorded.reach])
+        made += map(item_of, recorded.arena.items[len(made) : recorded.reach], recorded.arrivals(len(made)))
         self._made = (recorded.arena, made)
         return FrozenList(map(made.__getitem__, recorded.order()))
 
@@ -126,19 +114,30 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         return self._counted.setdefault(counter, RunningTokens(counter)).total(self._state.items)
 
     def get_by_id(self, item_id: str) -> ChatItem | None:
-        """Return the item with this id, or None."""
+        """Return the item with this id, or the call with this call id, or None."""
         items = self._state.items
-        ordinal = items.visible_ordinal(item_id)
-        return None if ordinal is None else item_of(items.arena.items[ordinal])
+        ordinal = items.named(item_id)
+        return None if ordinal is None or not items.shows(ordinal) else self._item(ordinal)
+
+    def _item(self, ordinal: int) -> ChatItem:
+        items = self._state.items
+        return item_of(items.arena.items[ordinal], items.arrival(ordinal))
+
+    def _find(self, address: OfItem | Happened) -> int | None:
+        """Return the version that brought an item, or the last one before an item that is younger than a time."""
+        self._source.settle()
+        items = self._journal.state.items
+        if isinstance(address, OfItem):
+            ordinal = items.named(address.name)
+            return None if ordinal is None else items.arrival(ordinal)
+        younger = items.arena.first_younger(address.time.timestamp(), items.reach)
+        return self._journal.version if younger == items.reach else items.arrival(younger) - 1
 
     def evicted_items(self) -> list[EvictedItem]:
         """Return the items that left the view and are not back, in the order in which they left."""
         items = self._state.items
         gone = items.edits.gone if items.edits else {}
-        return [
-            EvictedItem(item_of(items.arena.items[ordinal]), how.how, how.reason, how.version)
-            for ordinal, how in gone.items()
-        ]
+        return [EvictedItem(self._item(ordinal), how.how, how.reason, how.version) for ordinal, how in gone.items()]
 
     def pinned_ids(self) -> list[str]:
         """Return the ids of the items that no policy may evict, in order."""

@@ -27,6 +27,7 @@ from .events import (
     Image,
     MessageAdded,
     Origin,
+    added_item,
 )
 from .items import (
     AgentConfigUpdate,
@@ -66,9 +67,16 @@ _MODELS: dict[type[ChatItemEvent], type[BaseModel]] = {
 MADE_UP = ("id", "created_at")
 
 
-def item_of(event: ChatItemEvent) -> ChatItem:
-    """Return the public item that an event added."""
-    return _MAKERS[type(event)](event)
+def item_of(event: ChatItemEvent, version: int | None = None) -> ChatItem:
+    """Return the public item that an event added; `version` is the one with which it came to its context."""
+    return _MAKERS[type(event)](event, version)
+
+
+def items_added(events: Sequence[Any], last: int) -> list[ChatItem]:
+    """Return the public items that the events of a context added, given the version of the last event."""
+    versions = range(last - len(events) + 1, last + 1)
+    added = ((added_item(event), version) for event, version in zip(events, versions, strict=True))
+    return [item_of(item, version) for item, version in added if item is not None]
 
 
 def recorded_form(item: ChatItem, *, origin: Origin | None = None) -> ChatItemEvent:
@@ -136,9 +144,10 @@ def _content_of(content: str | tuple[str | Image, ...]) -> str | FrozenList[str 
     return FrozenList([part if isinstance(part, str) else _image_of(part) for part in content])
 
 
-def _message(event: MessageAdded) -> ChatMessage:
+def _message(event: MessageAdded, version: int | None) -> ChatMessage:
     extra, metrics = event.extra, event.metrics
     return _filled(ChatMessage, {
+        "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id, "type": "message",
         "role": ROLES[event.role], "content": _content_of(event.content), "interrupted": event.interrupted,
         "extra": _frozen_json(extra) if extra else NO_EXTRA, "confidence": event.confidence,
@@ -147,31 +156,35 @@ def _message(event: MessageAdded) -> ChatMessage:
     }, _MESSAGE_FIELDS)  # fmt: skip
 
 
-def _call(event: FunctionCalled) -> FunctionCall:
+def _call(event: FunctionCalled, version: int | None) -> FunctionCall:
     return _filled(FunctionCall, {
+        "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id, "type": "function_call",
         "name": event.name, "arguments": event.arguments, "call_id": event.call_id,
         "metadata": _frozen_json(event.metadata) if event.metadata else None,
     }, _CALL_FIELDS)  # fmt: skip
 
 
-def _output(event: FunctionReturned) -> FunctionCallOutput:
+def _output(event: FunctionReturned, version: int | None) -> FunctionCallOutput:
     return _filled(FunctionCallOutput, {
+        "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id,
         "type": "function_call_output", "name": event.name, "call_id": event.call_id, "output": event.output,
         "is_error": event.is_error,
     }, _OUTPUT_FIELDS)  # fmt: skip
 
 
-def _handoff(event: HandedOff) -> AgentHandoff:
+def _handoff(event: HandedOff, version: int | None) -> AgentHandoff:
     return _filled(AgentHandoff, {
+        "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id, "type": "agent_handoff",
         "from_agent": event.from_agent, "to_agent": event.to_agent, "reason": event.reason,
     }, _HANDOFF_FIELDS)  # fmt: skip
 
 
-def _config(event: ConfigUpdated) -> AgentConfigUpdate:
+def _config(event: ConfigUpdated, version: int | None) -> AgentConfigUpdate:
     return _filled(AgentConfigUpdate, {
+        "version": version,
         "created_at": event.created_at, "agent_id": event.agent_id, "id": event.id,
         "type": "agent_config_update", "instructions": event.instructions,
         "tools": None if event.tools is None else FrozenList(event.tools),
@@ -179,7 +192,7 @@ def _config(event: ConfigUpdated) -> AgentConfigUpdate:
     }, _CONFIG_FIELDS)  # fmt: skip
 
 
-_MAKERS: dict[type, Callable[[Any], ChatItem]] = {
+_MAKERS: dict[type, Callable[[Any, int | None], ChatItem]] = {
     MessageAdded: _message,
     FunctionCalled: _call,
     FunctionReturned: _output,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from ..arguments import require_callable, require_limits, require_whole
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
-from ..errors import NotFoundError, ReadOnlyError, RefoldError
+from ..errors import InvalidInputError, NotFoundError, ReadOnlyError, RefoldError
 from ..frozen import freeze
-from ..ids import Address, derived_id, microseconds, parse_address, split_stream_id
+from ..ids import Address, Happened, OfItem, derived_id, microseconds, parse_address, split_stream_id
 from ..log.envelope import NO_TRACE, RecordedEvent, Trace
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
@@ -34,6 +34,7 @@ CHANGEABLE = (list, dict)
 
 T = TypeVar("T")
 V = TypeVar("V")
+Find = Callable[[OfItem | Happened], int | None]
 
 
 class Named(Protocol):
@@ -172,12 +173,19 @@ class Past(Generic[S]):
 
 
 def resolve_version(
-    log: Log, stream: str, address: int | str | datetime | Moment, *, head: int, names: Mapping[str, int]
+    log: Log,
+    stream: str,
+    address: int | str | datetime | Moment,
+    *,
+    head: int,
+    names: Mapping[str, int],
+    find: Find | None = None,
 ) -> int:
     """
     Return the version of `stream` that `address` means; `head` is the newest, `names` the names given so far.
 
-    A negative number counts back from the head: -1 is the version before it.
+    A negative number counts back from the head: -1 is the version before it. `find` returns the version of an item or
+    of a time at which items happened, or None; only chats have it.
 
     Raises:
         InvalidInputError: the address is malformed.
@@ -193,10 +201,19 @@ def resolve_version(
         return min(head, log.version_at(stream, microseconds(parsed)))
     if isinstance(parsed, Moment):
         return min(head, log.version_at(stream, parsed))
-    if parsed not in names:
-        known = ", ".join(sorted(names)) or "none yet"
-        raise NotFoundError(f"{stream} has no version named {parsed!r} (names: {known})")
-    return names[parsed]
+    if isinstance(parsed, str) and parsed in names:
+        return names[parsed]
+    wanted = OfItem(parsed) if isinstance(parsed, str) else parsed
+    found = None if find is None else find(wanted)
+    if found is not None:
+        return found
+    if find is None and not isinstance(parsed, str):
+        raise InvalidInputError(f"{stream}: item:ID and happened:TIME go with chats; give a version, a time or a name")
+    if not isinstance(parsed, str):
+        raise NotFoundError(f"{stream} has no item with the id or call id {wanted[0]!r}")
+    known = ", ".join(sorted(names)) or "none yet"
+    items = "" if find is None else ", nor an item with this id"
+    raise NotFoundError(f"{stream} has no version named {parsed!r}{items} (names: {known})")
 
 
 class NoWriter:
@@ -377,7 +394,7 @@ class Context(Generic[S]):
         Return the version that an address means: a version, a time, a position of the log, or a name.
 
         An int is a version, negative from the head (-1: the version before it); an aware datetime, or ISO
-        text with a zone, a time; `"pos:P"` a position; any other text a name.
+        text with a zone, a time; a day its end, UTC; `"pos:P"` a position; any other text a name.
 
         Raises:
             NotFoundError: no such version or name.
@@ -389,7 +406,11 @@ class Context(Generic[S]):
         names = journal.state.names if is_name else {}
         if not isinstance(moment, int):
             journal.require_known()
-        return resolve_version(journal.log, journal.place.stream, moment, head=journal.version, names=names)
+        stream, head = journal.place.stream, journal.version
+        return resolve_version(journal.log, stream, moment, head=head, names=names, find=self._find)
+
+    # Returns the version of an item; only chats have it.
+    _find: Find | None = None
 
     def name_version(
         self,

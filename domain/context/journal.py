@@ -47,8 +47,8 @@ OPENING = "opening"
 
 class Outcome(NamedTuple):
     """
-    The events of a command. With `replayed` its idempotency key was known: these are the old events, which end at
-    `version`.
+    The events of a command, which end at `version` (0 without events). With `replayed` its idempotency key was known:
+    these are the old events.
     """
 
     events: tuple[Event, ...]
@@ -271,7 +271,7 @@ class Journal(View[S]):
             return self._replay(receipt.events)
         self._advance(decided, digest=receipt.events[-1].digest)
         self._is_unsettled = False
-        return Outcome(tuple([one.event for one in receipt.events]))
+        return Outcome(tuple([one.event for one in receipt.events]), version=self._version)
 
     def _replay(self, recorded: Sequence[RecordedEvent]) -> Outcome:
         self._base = None
@@ -307,7 +307,7 @@ class Journal(View[S]):
         self._advance(decided)
         self._in_transaction.extend(decided)
         self._is_unsettled = False
-        return Outcome(new.events)
+        return Outcome(new.events, version=self._version)
 
     @synchronized
     def _settle_transaction(self, receipt: Receipt | None) -> None:
@@ -350,7 +350,7 @@ class Journal(View[S]):
             _let_go_of_settled(self._unflushed)
         self._advance(decided)
         self._is_unsettled = False
-        return Outcome(new.events)
+        return Outcome(new.events, version=self._version)
 
     @synchronized
     def flush(self, deadline: float | None = None) -> None:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -241,7 +242,7 @@ def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
 
 def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:
     kind = split_stream_id(stream)[0]
-    way_out = f"refold {kind} --help" if kind in COMMANDED else "refold show"
+    way_out = f"refold {kind} --help" if kind in COMMANDED else f"refold show {quote(stream)}"
     return f"{stream} is no {' or '.join(kinds)}: `{way_out}` is for a {kind}"
 
 

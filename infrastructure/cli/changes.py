@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from shlex import quote
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -59,15 +60,15 @@ def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
     for name, ordinal in found.items():
         if ordinal is None:
             raise NotFoundError(
-                f"chat:{chat.id} has no item {name!r}: `refold show {chat.id} --ids` lists them, with --evicted those "
-                "that left the view"
+                f"{chat.stream} has no item {name!r}: `refold show {quote(chat.stream)} --ids` lists them, with "
+                "--evicted those that left the view"
             )
     return [held.arena.items[ordinal].id for ordinal in found.values() if ordinal is not None]
 
 
 def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:
     place = PLACE.fullmatch(name)
-    by_id = held.ordinal(name)
+    by_id = held.named(name)
     if by_id is not None or place is None:
         return by_id
     context, version = place.groups()

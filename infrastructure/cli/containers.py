@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 import click
@@ -232,7 +233,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
         with changing(location, actor) as store:
             container = container_in(store, stream_of(store, context, (kind,)))
             stream = container.stream
-            way_out = f"to take out: `refold {kind} show {container.id}` lists what there is"
+            way_out = f"to take out: `refold {kind} show {quote(container.id)}` lists what there is"
             leaving = named_items(stream, held_in(stream, container.shown_state), items, way_out)
             with store.transaction():
                 _remove(container, leaving, reason)
@@ -278,7 +279,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
         with changing(location, actor) as store:
             container = container_in(store, stream_of(store, context, (kind,)))
             stream = container.stream
-            way_out = f"to restore: `refold {kind} show {container.id} --evicted` lists what left"
+            way_out = f"to restore: `refold {kind} show {quote(container.id)} --evicted` lists what left"
             left = {ref: Held(ref, one.held.event) for ref, one in departures_of(container).gone().items()}
             back = named_items(stream, left, items, way_out)
             evicted = made_room(container, changed(container, lambda _: Restore(tuple(back))))

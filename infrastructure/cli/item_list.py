@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 import click
@@ -69,9 +70,8 @@ def _named(view: Seen, pairs: list[tuple[Entry, Departure | None]], name: str) -
     found = found or [pair for pair in pairs if name in (pair[0].place, pair[0].recorded.reference)]
     if not found:
         kind, context = split_stream_id(view.stream)
-        raise NotFoundError(
-            f"{view.stream}@{view.version} has no item {name!r}: `refold {kind} show {context}` lists those there are"
-        )
+        way_out = f"`refold {kind} show {quote(context)}` lists those there are"
+        raise NotFoundError(f"{view.stream}@{view.version} has no item {name!r}: {way_out}")
     return found
 
 

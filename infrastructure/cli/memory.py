@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 
 import click
 
@@ -104,7 +105,7 @@ def remove(
 
     def forget(shown: MemoryScope, key: str | None) -> None:
         if not shown.forget(key, reason=reason) and key is not None:
-            way_out = f"`refold memory show {shown.id}` lists what there is"
+            way_out = f"`refold memory show {quote(shown.id)}` lists what there is"
             raise NotFoundError(f"nothing is remembered in {shown.stream} under {key!r}: {way_out}")
 
     _require_choice(items, is_all)

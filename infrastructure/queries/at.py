@@ -71,6 +71,8 @@ def cut_at(address: int | str | datetime | Moment | Position, names: MomentNames
     if isinstance(parsed, datetime):
         # A time in the future means the present end: events that are still to be recorded do not belong to it.
         return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
+    if not isinstance(parsed, str):
+        raise InvalidInputError(f"{address!r} is of one context: for a store give a time, pos:P or a name")
     named = names.moments().get(parsed)
     if named is None:
         known = ", ".join(sorted(names.moments())) or "none yet"

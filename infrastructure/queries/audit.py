@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
 from ...domain.canonical import parse_json
-from ...domain.chat.events import INSTRUCTION_ROLES, added_item
+from ...domain.chat.events import INSTRUCTION_ROLES, FunctionCalled, FunctionReturned, added_item
 from ...domain.chat.state.fold import EMPTY, active_config, fold
 from ...domain.chat.state.loading import complete
 from ...domain.chat.state.sequence import Items
@@ -191,7 +192,7 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
     """Return the items that a fork or branch began with; other contexts began with none."""
     kind = split_stream_id(stream)[0]
     if kind == "chat":
-        first = _chat_items(log, stream, 1)
+        first = chat_items(log, stream, 1)
         return {full_ref(first.ref(ordinal), stream): first.arena.items[ordinal] for ordinal in first.order()}
     if kind not in ("queue", "pool"):
         return {}
@@ -200,7 +201,7 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
 
 
 def _chat_reader(log: Log, stream: str, version: int) -> Reader:
-    held = _chat_items(log, stream, version)
+    held = chat_items(log, stream, version)
 
     def read(refs: Sequence[Ref]) -> Mapping[Ref, Item]:
         ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == stream else ref) for ref in refs}
@@ -209,7 +210,8 @@ def _chat_reader(log: Log, stream: str, version: int) -> Reader:
     return read
 
 
-def _chat_items(log: Log, stream: str, version: int) -> Items:
+def chat_items(log: Log, stream: str, version: int) -> Items:
+    """Return the items of a chat at a version, those that left it too."""
     return fold(EMPTY, complete(log, log.read_events(stream, until=version))).items
 
 
@@ -375,16 +377,23 @@ def transitions_of(log: Log, changes: Iterable[AuditEntry]) -> list[Transition]:
 
 def of_item(changes: Iterable[AuditEntry], name: str, stream: str) -> list[AuditEntry]:
     """
-    Return the changes of one item, given its id or key, or its origin.
+    Return the changes of one item, given its id or key, its origin, or a call id: then of the call and its output.
 
     Raises:
         NotFoundError: there never was such an item.
     """
-    births = named_so(name, stream)
-    found = [change for change in changes if change.name == name or change.birth in births]
+    births, listed = named_so(name, stream), list(changes)
+    found = [change for change in listed if change.name == name or change.birth in births]
     if not found:
-        raise NotFoundError(f"{stream} never had an item {name!r}: `refold audit {stream}` lists all changes")
+        called = {change.birth for change in listed if _is_called(change.old, name) or _is_called(change.new, name)}
+        found = [change for change in listed if change.birth in called]
+    if not found:
+        raise NotFoundError(f"{stream} never had an item {name!r}: `refold audit {quote(stream)}` lists all changes")
     return found
+
+
+def _is_called(value: Any, call_id: str) -> bool:
+    return isinstance(value, FunctionCalled | FunctionReturned) and value.call_id == call_id
 
 
 def of_attribute(changes: Iterable[AuditEntry], name: str, stream: str) -> list[AuditEntry]:
@@ -396,9 +405,8 @@ def of_attribute(changes: Iterable[AuditEntry], name: str, stream: str) -> list[
     """
     found = [change for change in changes if change.attribute == name]
     if not found:
-        raise NotFoundError(
-            f"{stream} never had an attribute {name!r} that was changed: `refold audit {stream}` lists all changes"
-        )
+        way_out = f"`refold audit {quote(stream)}` lists all changes"
+        raise NotFoundError(f"{stream} never had an attribute {name!r} that was changed: {way_out}")
     return found
 
 

@@ -14,7 +14,7 @@ from ...domain.pool.events import BranchedEvent
 from ...domain.positions import Position
 from ..opening import first_event
 from ..projecting.store import ProjectionStore
-from .audit import began_with, context_changes, describe
+from .audit import began_with, chat_items, context_changes, describe
 from .intervals import holds, intervals
 from .origins import causes_of, event_at, id_of, named_so
 
@@ -83,7 +83,7 @@ def why_gone(log: Log, store: ProjectionStore, stream: str, item: str) -> WhyGon
 def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
     """Return how an item left a context up to a version, or that it is there, or that it never was."""
     is_chat = split_stream_id(stream)[0] == "chat"
-    found = _in_chat(store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
+    found = _in_chat(log, store, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
     first = first_event(log, stream)
     if found != NEVER or not isinstance(first, Forked | BranchedEvent):
         return found
@@ -95,12 +95,15 @@ def _found(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: 
     return _Left(stream, 1, "branch", "limit")
 
 
-def _in_chat(store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
-    stays = [
-        stay
-        for stay in intervals(store, stream)
-        if stay.v0 <= until and (stay.item == asked.name or stay.birth in asked.births)
-    ]
+def _in_chat(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
+    known = [stay for stay in intervals(store, stream) if stay.v0 <= until]
+    stays = [stay for stay in known if stay.item == asked.name or stay.birth in asked.births]
+    if not stays:
+        # The rows have no call ids, so the chat itself is read.
+        items = chat_items(log, stream, until)
+        ordinal = items.named(asked.name)
+        item_id = None if ordinal is None else items.arena.items[ordinal].id
+        stays = [stay for stay in known if stay.item == item_id]
     if not stays:
         return NEVER
     last = max(stays, key=lambda stay: stay.v0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from refold.domain.chat.context import ChatContext as ChatContext
     from refold.domain.chat.context import ReadOnlyChatContext as ReadOnlyChatContext
+    from refold.domain.chat.eviction import EvictedItem as EvictedItem
     from refold.domain.chat.eviction import Eviction as Eviction
     from refold.domain.chat.items import AgentConfigUpdate as AgentConfigUpdate
     from refold.domain.chat.items import AgentHandoff as AgentHandoff
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from refold.domain.chat.pairing import PendingAnswer as PendingAnswer
     from refold.domain.chat.pairing import PendingCall as PendingCall
     from refold.domain.chat.usage import Usage as Usage
-    from refold.domain.chat.view import EvictedItem as EvictedItem
     from refold.domain.chat.window import ContextWindow as ChatWindow
     from refold.domain.concurrency.threads import to_async as to_async
     from refold.domain.errors import CallSettledError as CallSettledError
@@ -85,7 +85,7 @@ _MODULES = {
     "ContextQueue": "refold.domain.pool.queue",
     "DamagedError": "refold.domain.errors",
     "DuplicateItemError": "refold.domain.errors",
-    "EvictedItem": "refold.domain.chat.view",
+    "EvictedItem": "refold.domain.chat.eviction",
     "Eviction": "refold.domain.chat.eviction",
     "FunctionCall": "refold.domain.chat.items",
     "FunctionCallOutput": "refold.domain.chat.items",

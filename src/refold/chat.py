@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from refold.domain.chat.context import ChatContext, ReadOnlyChatContext, ask_for_summary, generate_summary
-from refold.domain.chat.eviction import Eviction
+from refold.domain.chat.eviction import EvictedItem, Eviction
 from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -26,7 +26,6 @@ from refold.domain.chat.summarising import (
     render_items,
 )
 from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, TokenCounter, tiktoken_counter
-from refold.domain.chat.view import EvictedItem
 from refold.domain.chat.window import ContextWindow
 from refold.domain.llm.base import (
     LLM,

@@ -65,7 +65,7 @@ def test_what_is_pinned_stays(talking: Path) -> None:
     ended = refold("evict", "support", "first", db=talking)
 
     assert (ended.code, ended.fault) == (
-        1, "item 'first' of chat:support is pinned: `refold unpin support first` lets it go",
+        1, "item 'first' of chat:support is pinned: `refold unpin chat:support first` lets it go",
     )  # fmt: skip
     assert refold("pin", "support", "first", db=talking).err == "note: what was named was pinned: nothing was changed\n"
     assert refold("unpin", "support", "first", db=talking).out == "chat:support @9: 0 items pinned\n"
@@ -94,7 +94,7 @@ def test_items_of_the_parent_are_named_by_their_place(talking: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
-        (["evict", "support", "first", "nope"], 1, "chat:support has no item 'nope': `refold show support --ids`"),
+        (["evict", "support", "first", "nope"], 1, "chat:support has no item 'nope': `refold show chat:support --ids`"),
         (["evict", "support", "@1"], 1, "chat:support has no item '@1'"),
         (["evict", "support", f"@{10**30}"], 1, "chat:support has no item '@1000"),
         (["restore", "support", "nope"], 1, "chat:support has no item 'nope'"),

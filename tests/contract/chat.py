@@ -66,6 +66,72 @@ class ChatContextContract(
         assert log.now().events - before.events == 1
         assert chat.version == 4
 
+    def test_an_item_knows_its_version(self, log: LiveLog) -> None:
+        """Its own context's: what a fork began with is of version 1, what a merge brought of the merge's."""
+        [chat, other] = opened(log, A, B)
+        first = chat.add_message("user", "first")
+        [second] = chat.add_messages([{"role": "assistant", "content": "second"}])
+        brought = other.add_message("user", "brought", created_at=first.created_at - 1)
+        asyncio.run(chat.merge(other))
+        child = chat.fork("c")
+        chat.evict(second.id)
+        own = child.add_message("user", "own")
+        branch = child.fork_filtered(1)
+
+        assert (first.version, second.version, brought.version, own.version) == (2, 3, 2, 2)
+        assert [(item.id, item.version) for item in handle_on(log).items] == [(brought.id, 4), (first.id, 2)]
+        assert [item.version for item in handle_on(log, "chat:c").items] == [1, 1, 1, 2]
+        assert chat.evicted_items()[0].item.version == 3
+        assert {item.version for item in branch.items} == {1}
+        assert chat.at(brought).version == 4
+        assert child.at(brought).version == 1
+        assert child.at(f"item:{own.id}").items[-1] == own
+        assert handle_on(log).items[1] == first
+
+    def test_a_call_id_works_where_an_item_id_does(self, log: LiveLog) -> None:
+        """In addresses, in edits, and for what the model saw; of a repeated id the newest call counts."""
+        [chat] = opened(log, A)
+        chat.add_message("user", "Compare.")
+        chat.add_message("assistant", "I look twice.")
+        calls = [chat.add_function_call("f", str(number), f"c{number}") for number in (1, 2)]
+        outputs = [chat.add_function_output("f", "found", f"c{number}") for number in (2, 1)]
+        chat.add_function_call("g", "{}", "c1")
+        chat.name_version("c2", 2)
+
+        assert chat.at("item:c2").items[-1] == calls[1]
+        assert (chat.at("item:c1").version, chat.at("c1").version, chat.at("c2").version) == (8, 8, 2)
+        assert texts(chat.seen("c2")) == texts(chat.seen(calls[0].id)) == ["Compare."]
+        assert chat.seen("c1").items == chat.items[:-1]
+        assert chat.get_by_id("c2") == calls[1]
+        assert chat.evict("c2").item_ids == [calls[1].id, outputs[0].id]
+        assert chat.get_by_id("c2") is None
+        assert chat.restore("c2") == [calls[1].id, outputs[0].id]
+        child = chat.fork("b")
+        with pytest.raises(NotFoundError, match="it came from chat:a, ask there"):
+            child.seen("c2")
+        for unknown in ("item:c3", "c3"):
+            with pytest.raises(NotFoundError, match="c3"):
+                chat.at(unknown)
+        with pytest.raises(NotFoundError, match="no call"):
+            chat.seen(chat.items[0].id)
+
+    def test_imported_history_has_two_times(self, log: LiveLog) -> None:
+        """A time is when it was recorded, `happened:` when it happened; a day is meant to its end, UTC."""
+        [chat] = opened(log, A)
+        for day in (1, 2, 2, 5):
+            chat.add_message("user", str(day), created_at=datetime(2020, 3, day, 23, tzinfo=UTC).timestamp())
+        chat.name_version("done")
+
+        def seen(address: str) -> list[str]:
+            return texts(chat.at(address))
+
+        assert seen("happened:2020-03-02") == ["1", "2", "2"]
+        assert seen("happened:2020-03-02T22:59:59Z") == ["1"]
+        assert seen("happened:2020-02-28") == []
+        assert chat.at("happened:2020-03-05").version == chat.version
+        assert (seen("2020-03-05"), seen("2999-01-01")) == ([], ["1", "2", "2", "5"])
+        assert chat.fork("b").at("happened:2020-03-02").version == 0
+
     def test_what_is_written_is_read(self, log: LiveLog) -> None:
         """Items of every kind, by the handle that wrote them and by a new one."""
         [chat] = opened(log, A)
@@ -295,7 +361,7 @@ class ChatContextContract(
         for address in (2, -2, "nobody"):
             with pytest.raises(NotFoundError):
                 chat.at(address)
-        for address in ("--1", "2026-11-21", "pos:?"):
+        for address in ("--1", "2026-11-21T10:00", "pos:?"):
             with pytest.raises(InvalidInputError):
                 chat.at(address)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.ids import microseconds, parse_address, require_name
+from refold.domain.ids import Happened, OfItem, microseconds, parse_address, require_name
 from refold.domain.positions import BEGINNING, Moment
 
 from .strategies import ALPHABET, MOMENT, PROPERTY
@@ -45,6 +45,18 @@ def test_positions(moment: Moment) -> None:
     assert parse_address(moment) == moment
 
 
+def test_a_day_is_meant_to_its_end() -> None:
+    """In UTC, to the microsecond."""
+    assert parse_address("2026-11-21") == datetime(2026, 11, 21, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert parse_address("happened:2026-11-21") == Happened(datetime(2026, 11, 21, 23, 59, 59, 999_999, tzinfo=UTC))
+
+
+def test_items() -> None:
+    """By an id, which may look like anything else."""
+    for name in ("msg_1", "3", "a@b", "pos:1", "item:x"):
+        assert parse_address(f"item:{name}") == OfItem(name)
+
+
 def test_the_first_position() -> None:
     """Before everything."""
     assert parse_address("pos:0") == BEGINNING
@@ -77,9 +89,11 @@ def test_names(address: str) -> None:
         (":memory:", "names no moment"),
         ("2026-13-01T00:00:00Z", "names no moment"),
         ("2026-11-21T25:00:00Z", "names no moment"),
-        ("2026-11-21", "time zone"),
         ("2026-11-21T10:00:00", "time zone"),
         (datetime(2026, 11, 21), "time zone"),
+        ("happened:", "names no moment"),
+        ("happened:start", "names no moment"),
+        ("happened:2026-11-21T10:00:00", "time zone"),
         ("pos:", "not a position"),
         ("pos:x", "not a position"),
         ("pos:-1", "not a position"),

@@ -71,7 +71,7 @@ def test_a_past_that_never_was(address: Any) -> None:
         told().at(address)
 
 
-@pytest.mark.parametrize("address", [True, None, "", "--5", "2026-11-21", "pos:x"])
+@pytest.mark.parametrize("address", [True, None, "", "--5", "2026-11-21T10:00", "pos:x"])
 def test_an_address_that_is_none(address: Any) -> None:
     """InvalidInputError, before anything is read."""
     with pytest.raises(InvalidInputError):

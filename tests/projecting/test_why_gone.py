@@ -72,6 +72,22 @@ def test_what_it_tells(store: refold.Store) -> None:
     )
 
 
+def test_a_call_id_names_a_call(store: refold.Store) -> None:
+    """As an item's id does, also in an audit, and in a fork that did not carry the call."""
+    chat = store.chat("a")
+    chat.add_message("user", "Where?")
+    chat.add_function_call("look_up", "{}", "c1")
+    chat.add_function_output("look_up", "found", "c1")
+    chat.add_message("user", "Thanks.")
+    part = chat.fork_filtered(recent_turns=1)
+    chat.evict("c1", reason="old")
+
+    assert why(store, "a", "c1") == ("gone", "chat:a@6", "evict", "old")
+    assert why(store, part.id, "c1") == ("gone", f"chat:{part.id}@1", "fork", "filtered")
+    assert why(store, "a", "c2") == ("never", None, None, None)
+    assert [one.birth for one in store.audit("a", item="c1")] == ["chat:a@3", "chat:a@4", "chat:a@3", "chat:a@4"]
+
+
 def test_forks(store: refold.Store) -> None:
     """What left an ancestor left there; what was not carried along left with the fork."""
     chat = store.chat("a")

@@ -14,7 +14,7 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
 )
-from ..pairing import Approval
+from ..pairing import Approval, start_of_answer
 from ..state.arena import totals_of
 from ..state.sequence import Items
 from .commands import AnswerCall, DecideCall
@@ -51,6 +51,22 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
         raise NotFoundError(f"{stream} has no call {name!r}: pending_calls() lists those that wait for an output")
     waiting = [call for call in calls if call.output is None and items.shows(call.ordinal)]
     return (waiting or calls)[-1]
+
+
+def version_before(stream: str, name: str, items: Items) -> int:
+    """
+    Return the version before the answer in which the model made a call; parallel calls belong to one answer.
+
+    Raises:
+        NotFoundError: there is no such call, or it was made in the context of which this one is a fork.
+    """
+    ordinal = items.named(name)
+    if ordinal is None or not isinstance(items.arena.items[ordinal], FunctionCalled):
+        raise NotFoundError(f"{stream} has no call with the id or call id {name!r}")
+    ref = items.ref(start_of_answer(items.arena.items, ordinal))
+    if ref.stream:
+        raise NotFoundError(f"{stream} did not make the call {name!r}: it came from {ref.stream}, ask there")
+    return ref.version - 1
 
 
 def output_of(name: str, items: Items) -> FunctionReturned:

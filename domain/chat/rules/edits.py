@@ -287,9 +287,9 @@ def _is_plain_pair(items: Items, first: int, second: int) -> bool:
 def _known(stream: str, ids: Iterable[str], items: Items) -> list[int]:
     ordinals = []
     for item_id in ids:
-        ordinal = items.ordinal(item_id)
+        ordinal = items.named(item_id)
         if ordinal is None:
-            raise NotFoundError(f"{stream} has no item {item_id!r}")
+            raise NotFoundError(f"{stream} has no item {item_id!r}, by id or call id")
         ordinals.append(ordinal)
     return list(dict.fromkeys(ordinals))
 

@@ -8,8 +8,9 @@ uses only the items below its count. Indexes of ids and running totals are compu
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, repeat
+from operator import itemgetter
 
 from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
@@ -24,7 +25,19 @@ Birthplace = int | str
 class Arena:
     """The items of a context and of its ancestors; only `extend` changes them."""
 
-    __slots__ = ("_by_place", "_calls", "_ids", "_indexed", "_lock", "_newest", "_starts", "_totals", "_where", "items")
+    __slots__ = (
+        "_by_place",
+        "_calls",
+        "_ids",
+        "_indexed",
+        "_lock",
+        "_newest",
+        "_starts",
+        "_taken",
+        "_totals",
+        "_where",
+        "items",
+    )
 
     def __init__(self) -> None:
         self.items: list[ChatItemEvent] = []
@@ -33,6 +46,9 @@ class Arena:
         self._where: list[tuple[Birthplace, int]] = []
         # The same runs by origin, as (first version, first ordinal), ascending.
         self._by_place: dict[Birthplace, list[tuple[int, int]]] = {}
+        # Runs of items that a merge or a partial fork brought: the first ordinal, the depth of the context that took
+        # them (the length of its lineage), and the version there.
+        self._taken: list[tuple[int, int, int]] = []
         self._lock = fork_safe_lock()
         self._ids: dict[str, int] = {}
         self._calls: dict[str, list[int]] = {}
@@ -69,6 +85,7 @@ class Arena:
         copy._starts, copy._where = self._starts[:runs], self._where[:runs]
         for place, by_version in self._by_place.items():
             copy._by_place[place] = [run for run in by_version if run[1] < count]
+        copy._taken = [run for run in self._taken if run[0] < count]
         return copy
 
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:
@@ -76,6 +93,25 @@ class Arena:
         run = bisect_right(self._starts, ordinal) - 1
         place, version = self._where[run]
         return place, version + ordinal - self._starts[run]
+
+    def take(self, depth: int, version: int) -> None:
+        """Note that a context takes the next items from other streams, with one of its versions."""
+        self._taken.append((len(self.items), depth, version))
+
+    def arrival(self, ordinal: int, depth: int) -> int:
+        """Return the version with which an item came to the context of this depth; 1 if a fork began with it."""
+        place, version = self.birth(ordinal)
+        if isinstance(place, str):
+            _, place, version = self._taken[bisect_right(self._taken, ordinal, key=itemgetter(0)) - 1]
+        return version if place == depth else 1
+
+    def arrivals(self, start: int, end: int, depth: int) -> Iterator[int]:
+        """Yield the same for a range of ordinals."""
+        while start < end:
+            stop = min(end, self.run_end(start))
+            first, place = self.arrival(start, depth), self.birth(start)[0]
+            yield from range(first, first + stop - start) if place == depth else repeat(first, stop - start)
+            start = stop
 
     def run_end(self, ordinal: int) -> int:
         """Return the ordinal after the run of consecutive versions that contains this item."""

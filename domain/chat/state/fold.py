@@ -90,9 +90,10 @@ class ItemsBuilder:
         self.append((item,), version)
         self._place(self._items.reach - 1, before)
 
-    def take(self, taken: Iterable[TakenItem]) -> None:
-        """Put items of other streams at the end."""
+    def take(self, taken: Iterable[TakenItem], version: int) -> None:
+        """Put items of other streams at the end; `version` of the own stream takes them."""
         arena = self._items.own_arena()
+        arena.take(len(self._items.lineage), version)
         for one in taken:
             place: Birthplace = one.ref.stream
             arena.extend((one.item,), place, one.ref.version)
@@ -139,7 +140,7 @@ class ItemsBuilder:
         """Continue as a context that holds only these items of other streams."""
         self._items = self._from = Items()
         self._edits, self._change = None, Totals()
-        self.take(taken)
+        self.take(taken, 1)
 
     def ordinals(self, spans: Iterable[Span]) -> list[int]:
         """Return the ordinals of the items that an event of the own stream names; unknown names are left out."""
@@ -342,7 +343,7 @@ class _Fold:
     def _merge(self, event: Merged, taken: tuple[TakenItem, ...], version: int) -> None:
         first = self._items.count
         if event.agent_id is None:
-            self._items.take(taken)
+            self._items.take(taken, version)
         else:
             # With another agent's id the item is a new one, which this event created.
             self._items.append([one.item for one in taken], version)

@@ -19,7 +19,7 @@ from ...concurrency.locks import renew_in_child, synchronized
 from ...context.description import Departure
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
-from ..events import ChatItemEvent
+from ..events import ChatItemEvent, FunctionCalled
 from ..pairing import Approval
 from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
@@ -254,9 +254,9 @@ class Items(Sequence[ChatItemEvent]):
     # Finding items
 
     def find(self, item_id: str) -> int | None:
-        """Return the index of the item with this id, or None."""
-        ordinal = self.visible_ordinal(item_id)
-        if ordinal is None:
+        """Return the index of the item with this id or call id, or None."""
+        ordinal = self.named(item_id)
+        if ordinal is None or not self.shows(ordinal):
             return None
         return ordinal if self.edits is None else self.order().index(ordinal)
 
@@ -268,6 +268,27 @@ class Items(Sequence[ChatItemEvent]):
     def ordinal(self, item_id: str) -> int | None:
         """Return the ordinal of the item with this id, evicted or not, or None."""
         return self.arena.find(item_id, self.reach)
+
+    def named(self, name: str) -> int | None:
+        """
+        Return the ordinal of the item with this id or call id, evicted or not, or None.
+
+        Calls repeat ids in real runs: the newest call counts, and an output only if no call has the id.
+        """
+        ordinal = self.ordinal(name)
+        if ordinal is not None:
+            return ordinal
+        same = self.arena.with_call_id(name, self.reach)
+        calls = [one for one in same if isinstance(self.arena.items[one], FunctionCalled)]
+        return calls[-1] if calls else same[-1] if same else None
+
+    def arrival(self, ordinal: int) -> int:
+        """Return the version of the own stream with which an item came; 1 for the items that a fork began with."""
+        return self.arena.arrival(ordinal, len(self.lineage))
+
+    def arrivals(self, start: int = 0) -> Iterator[int]:
+        """Yield the same for all items ever held, from ordinal `start` on."""
+        return self.arena.arrivals(start, self.reach, len(self.lineage))
 
     def shows(self, ordinal: int) -> bool:
         """Return whether an item is in the view."""

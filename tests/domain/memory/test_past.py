@@ -103,7 +103,7 @@ async def test_a_moment_that_is_none() -> None:
     with pytest.raises(NotFoundError):
         await memory.at(1).get(scope="nobody", key="a")
     with pytest.raises(InvalidInputError):
-        await memory.at("2026-11-21").get(scope="s", key="a")
+        await memory.at("2026-11-21T10:00").get(scope="s", key="a")
 
 
 async def test_restore() -> None:

@@ -44,7 +44,7 @@ async def test_every_address() -> None:
         with pytest.raises(NotFoundError):
             pool.at(nowhere)
     with pytest.raises(InvalidInputError):
-        pool.at("2026-11-21")
+        pool.at("2026-11-21T10:00")
 
 
 async def test_the_past_knows_what_had_left_by_then() -> None:

@@ -56,7 +56,7 @@ def test_every_address() -> None:
         with pytest.raises(NotFoundError):
             window.at(nowhere)
     with pytest.raises(InvalidInputError):
-        window.at("2026-11-21")
+        window.at("2026-11-21T10:00")
 
 
 def test_a_window_read_again() -> None:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from ..arguments import require_callable, require_limits, require_whole
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
-from ..errors import InvalidInputError, NotFoundError, ReadOnlyError, RefoldError
+from ..errors import NotFoundError, ReadOnlyError, RefoldError
 from ..frozen import freeze
-from ..ids import Address, Happened, OfItem, derived_id, microseconds, parse_address, split_stream_id
+from ..ids import derived_id, split_stream_id
 from ..log.envelope import NO_TRACE, RecordedEvent, Trace
 from ..log.memory_log import MemoryLog
 from ..log.ports import Log, NewEvents
 from ..positions import Moment
 from ..spans import Segment
+from .address import Find, resolve_version
 from .adopt import adopted_events
 from .decider import Decider
 from .journal import Journal, Outcome
@@ -34,7 +35,6 @@ CHANGEABLE = (list, dict)
 
 T = TypeVar("T")
 V = TypeVar("V")
-Find = Callable[[OfItem | Happened], int | None]
 
 
 class Named(Protocol):
@@ -170,50 +170,6 @@ class Past(Generic[S]):
 
     def settle(self) -> None:
         """Do nothing: a past version is on disk already."""
-
-
-def resolve_version(
-    log: Log,
-    stream: str,
-    address: int | str | datetime | Moment,
-    *,
-    head: int,
-    names: Mapping[str, int],
-    find: Find | None = None,
-) -> int:
-    """
-    Return the version of `stream` that `address` means; `head` is the newest, `names` the names given so far.
-
-    A negative number counts back from the head: -1 is the version before it. `find` returns the version of an item or
-    of a time at which items happened, or None; only chats have it.
-
-    Raises:
-        InvalidInputError: the address is malformed.
-        NotFoundError: no such version or name.
-    """
-    parsed: Address = parse_address(address)
-    if isinstance(parsed, int):
-        version = parsed if parsed >= 0 else head + parsed
-        if not 0 <= version <= head:
-            raise NotFoundError(f"{stream} has no version {parsed}: it goes from 0 to {head}")
-        return version
-    if isinstance(parsed, datetime):
-        return min(head, log.version_at(stream, microseconds(parsed)))
-    if isinstance(parsed, Moment):
-        return min(head, log.version_at(stream, parsed))
-    if isinstance(parsed, str) and parsed in names:
-        return names[parsed]
-    wanted = OfItem(parsed) if isinstance(parsed, str) else parsed
-    found = None if find is None else find(wanted)
-    if found is not None:
-        return found
-    if find is None and not isinstance(parsed, str):
-        raise InvalidInputError(f"{stream}: item:ID and happened:TIME go with chats; give a version, a time or a name")
-    if not isinstance(parsed, str):
-        raise NotFoundError(f"{stream} has no item with the id or call id {wanted[0]!r}")
-    known = ", ".join(sorted(names)) or "none yet"
-    items = "" if find is None else ", nor an item with this id"
-    raise NotFoundError(f"{stream} has no version named {parsed!r}{items} (names: {known})")
 
 
 class NoWriter:

@@ -15,7 +15,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, Named, Opened
 from ...domain.chat.pairing import pair_calls
 from ...domain.chat.state.sequence import Items
-from ...domain.context.context import resolve_version
+from ...domain.context.address import resolve_version
 from ...domain.context.description import Departure
 from ...domain.ids import split_stream_id
 from ...domain.kinds import KINDS

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...domain.context.context import resolve_version
+from ...domain.context.address import resolve_version
 from ...domain.context.decider import trusted
 from ...domain.errors import DamagedError
 from ...domain.ids import split_stream_id

@@ -1,0 +1,57 @@
+"""From an address to a version: which version of a stream a number, a time, a position, a name or an item means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from ..errors import InvalidInputError, NotFoundError
+from ..ids import Address, Happened, OfItem, microseconds, parse_address
+from ..log.ports import Log
+from ..positions import Moment
+
+Find = Callable[[OfItem | Happened], int | None]
+
+
+def resolve_version(
+    log: Log,
+    stream: str,
+    address: int | str | datetime | Moment,
+    *,
+    head: int,
+    names: Mapping[str, int],
+    find: Find | None = None,
+) -> int:
+    """
+    Return the version of `stream` that `address` means; `head` is the newest, `names` the names given so far.
+
+    A negative number counts back from the head: -1 is the version before it. `find` returns the version of an item or
+    of a time at which items happened, or None; only chats have it.
+
+    Raises:
+        InvalidInputError: the address is malformed.
+        NotFoundError: no such version or name.
+    """
+    parsed: Address = parse_address(address)
+    if isinstance(parsed, int):
+        version = parsed if parsed >= 0 else head + parsed
+        if not 0 <= version <= head:
+            raise NotFoundError(f"{stream} has no version {parsed}: it goes from 0 to {head}")
+        return version
+    if isinstance(parsed, datetime):
+        return min(head, log.version_at(stream, microseconds(parsed)))
+    if isinstance(parsed, Moment):
+        return min(head, log.version_at(stream, parsed))
+    if isinstance(parsed, str) and parsed in names:
+        return names[parsed]
+    wanted = OfItem(parsed) if isinstance(parsed, str) else parsed
+    found = None if find is None else find(wanted)
+    if found is not None:
+        return found
+    if find is None and not isinstance(parsed, str):
+        raise InvalidInputError(f"{stream}: item:ID and happened:TIME go with chats; give a version, a time or a name")
+    if not isinstance(parsed, str):
+        raise NotFoundError(f"{stream} has no item with the id or call id {wanted[0]!r}")
+    known = ", ".join(sorted(names)) or "none yet"
+    items = "" if find is None else ", nor an item with this id"
+    raise NotFoundError(f"{stream} has no version named {parsed!r}{items} (names: {known})")

@@ -12,7 +12,7 @@ from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 
 from ..domain.fakes import handle_on
-from .chat_checking import call, ids, message, output, require_same_from_log
+from .chat_checking import call, ids, message, output, require_same_from_log, run
 from .chat_editing import begun
 from .writing import at_once
 
@@ -135,6 +135,23 @@ class ChatApprovalsContract:
         with pytest.raises(ReadOnlyError):
             chat.at(before).approvals.approve("c1", by="mia")
         assert chat.version == before
+
+    def test_merging_what_was_decided_in_a_fork(self, log: LiveLog) -> None:
+        """A changed call takes the place of the one that waits here; a rejected one is answered here as well."""
+        chat = begun(log, message("q"), call("c1"), call("c2"))
+        fork = chat.fork("f")
+        fork.approvals.change("c1", {"sum": 7}, by="mia")
+        fork.answer_call("c1", "paid 7")
+        fork.approvals.reject("c2", by="mia")
+        for _ in range(2):
+            run(chat.merge(fork))
+
+        assert chat.pending_calls() == []
+        sent = [one.get("tool_calls") or one["content"] for one in chat.to_openai_messages(pending="refuse")]
+        assert [one["function"]["arguments"] for one in sent[1]] == ["{}", '{"sum":7}']
+        assert sent[2:] == ["paid 7", "This call was rejected by mia and did not run."]
+        assert [(one.item.id, one.how) for one in chat.evicted_items()] == [("c1", "merge")]
+        require_same_from_log(log, chat)
 
     def test_two_people_decide_at_once(self, log: LiveLog) -> None:
         """One decision is recorded, and the other one is told so."""

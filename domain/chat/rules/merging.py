@@ -17,6 +17,7 @@ from ..events import (
     ChatItemEvent,
     ConfigUpdated,
     ConflictResolved,
+    FunctionCalled,
     ItemsEvicted,
     Merged,
     MessageAdded,
@@ -64,6 +65,7 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
         conflicts = [*config.conflicts, *summaries.conflicts]
         wanted = [ordinal for ordinal in wanted if ordinal not in config.left_out | summaries.left_out]
         conflicts += _stranded(command, wanted, ours)
+        conflicts += _superseded(command, wanted, ours)
         winning = config.winning
     if not wanted and (not conflicts or _is_known(command, conflicts, state)):
         return []
@@ -119,6 +121,36 @@ def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEv
         return []
     named, change = _spans_here(command, stranded), -other.total_of(stranded)
     return [ItemsEvicted(items=named, change=change, how="merge", reason="its call had left the view")]
+
+
+def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEvent]:
+    """
+    Evict calls that wait here and that a person changed there: the added call has the new arguments.
+
+    Otherwise an output for the new arguments would answer the old call, since both have one call id.
+    """
+    other, coming = command.other.items, set(wanted)
+    changed = {
+        item.call_id
+        for ordinal, approval in (other.edits.approvals if other.edits else {}).items()
+        if ordinal in coming
+        and approval.state == "changed"
+        and isinstance(item := other.arena.items[ordinal], FunctionCalled)
+    }
+    if not changed:
+        return []
+    order = ours.order()
+    answered = {order[call] for call in pair_calls(ours).output_of}
+    leaving = [
+        ordinal
+        for ordinal in order
+        if isinstance(item := ours.arena.items[ordinal], FunctionCalled)
+        and item.call_id in changed
+        and ordinal not in answered
+        and not ours.is_pinned(ordinal)
+    ]
+    reason = "its arguments were changed in the other context"
+    return [evicted(ours, leaving, how="merge", reason=reason)] if leaving else []
 
 
 def _calls_of_outputs(items: Items) -> dict[int, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..arguments import require_callable, require_whole
 from ..canonical import require_unicode
+from ..concurrency.threads import in_thread
 from ..context.context import Context, Home
 from ..context.journal import Journal
 from ..context.view import Place
@@ -253,8 +254,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         from ..formats.google.send import to_google_types
 
-        contents, system = self.to_google_json(thought_signatures=thought_signatures, pending=pending)
-        return to_google_types(contents), system
+        contents, system = await in_thread(self.to_google_json, thought_signatures=thought_signatures, pending=pending)
+        return await in_thread(to_google_types, contents), system
 
     def to_google_json(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None, pending: PendingRule = "stub"
@@ -285,7 +286,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """`replay()` with a policy that may be async, such as `lambda chat: chat.summarize(llm)`."""
         from .replay import replay_awaited
 
-        return await replay_awaited(*self._replayed(policy))
+        return await replay_awaited(*await in_thread(self._replayed, policy))
 
     def _replayed(self, policy: Policy | str) -> tuple[Replay, Iterator[Any]]:
         from .replay import policy_of, replayed

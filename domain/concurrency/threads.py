@@ -7,7 +7,6 @@ No method needs an async copy that would have to be kept in step.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -53,29 +52,3 @@ async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) 
             # No other code will read the result.
             work.exception()
         raise
-
-
-class AsyncProxy:
-    """
-    An object whose methods are awaited: `await to_async(chat).add_message(...)`.
-
-    Attributes that are not methods, and async methods, are returned unchanged.
-    """
-
-    def __init__(self, wrapped: object) -> None:
-        self._wrapped = wrapped
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._wrapped, name)
-        if not callable(found) or inspect.iscoroutinefunction(found):
-            return found
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await in_thread(found, *args, **kwargs)
-
-        return call
-
-
-def to_async(wrapped: object) -> AsyncProxy:
-    """Return a view of `wrapped` whose methods can be awaited in a running event loop."""
-    return AsyncProxy(wrapped)

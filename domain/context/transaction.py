@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 from typing import NamedTuple
 
 import msgspec
 
 from ..canonical import FINGERPRINT_BYTES, fingerprint, require_given_key
+from ..concurrency.threads import finished_in_thread
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
@@ -289,3 +291,19 @@ def current_or_new_transaction(log: Log, *, idempotency_key: str | None = None) 
         return
     with transaction(log, idempotency_key=idempotency_key) as opened:
         yield opened
+
+
+class AsyncTransaction:
+    """A transaction for `async with`; its commit waits in a thread."""
+
+    def __init__(self, manager: AbstractContextManager[Transaction]) -> None:
+        self._manager = manager
+
+    async def __aenter__(self) -> Transaction:
+        # In the task's own context, so that the threads of its calls get the transaction with a copy of that.
+        return self._manager.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await finished_in_thread(self._manager.__exit__, kind, error, trace)

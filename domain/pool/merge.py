@@ -9,18 +9,19 @@ that one side evicted only to make room does not count as removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
+from ..concurrency.threads import finished_in_thread
 from ..context.adopt import adopted_copy
 from ..context.context import Home
 from ..context.journal import Journal
-from ..context.transaction import current_or_new_transaction
+from ..context.transaction import AsyncTransaction, current_or_new_transaction
 from ..context.view import Place
 from ..errors import ConcurrencyError, InvalidInputError
 from ..ids import stream_id
-from ..log.ports import Log
+from ..log.ports import Log, NewEvents
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
 from .changes import COMING, Change, Coming, Owner, Stage, announce_coming, current_for_hooks, fire_with_item, tell_came
@@ -30,6 +31,7 @@ from .items import ContextItem, Held
 from .rules import Begin, Command, Merge
 from .state import EMPTY, ContainerState, Departed, Departures, Resolved, absolute, complete, fold
 
+R = TypeVar("R")
 Choice = Literal["ours", "theirs"]
 RULES = ("ours", "theirs", "newest")
 
@@ -179,6 +181,11 @@ def _named(held: Held, stream: str) -> Held:
 ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any] | None"], "Choice | ContextItem[Any]"]
 
 
+async def reading(container: Container[Any], read: Callable[[], R]) -> R:
+    """Read a container in a thread if that may wait for a disk, else directly."""
+    return read() if container.is_detached else await finished_in_thread(read)
+
+
 async def merge_into(
     container: Container[Any],
     other: Container[Any],
@@ -199,13 +206,16 @@ async def merge_into(
         raise InvalidInputError(f"{container.stream} cannot be merged into itself")
     if isinstance(rule, str) and rule not in RULES:
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
-    other.flush()
     if other.log is container.log:
-        side = _side(other.log, other.stream, other.version)
-        change = Merging(side, other.log, rule, other)
+        change = await reading(other, lambda: Merging(_flushed_side(other), other.log, rule, other))
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
+
+
+def _flushed_side(other: Container[Any]) -> Side:
+    other.flush()
+    return _side(other.log, other.stream, other.version)
 
 
 async def _adopt_and_merge(
@@ -216,13 +226,18 @@ async def _adopt_and_merge(
     key: str | None,
 ) -> None:
     """Copy a context of another log into this one, in the transaction of the merge."""
-    system = container._home.system
-    copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
-    change = Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
+
+    def read() -> tuple[Sequence[NewEvents], Merging]:
+        other.flush()
+        system = container._home.system
+        copy = adopted_copy(other.log, other.stream, beside=container.stream, root=container.root, system=system)
+        return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
+
+    copied, change = await reading(other, read)
     if await container.repeated(change, key):
         return
-    with current_or_new_transaction(container.log, idempotency_key=key) as current:
-        for new in copy.events:
+    async with AsyncTransaction(current_or_new_transaction(container.log, idempotency_key=key)) as current:
+        for new in copied:
             current.add(new)
         await container.change(change, expected_version, None, tells=False)
     await change.tell(container)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..canonical import Without, canonical_json, parse_json, require_unicode
+from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_events
 from ..context.context import Context, Home
 from ..context.journal import OPENING, Journal
@@ -557,7 +558,8 @@ class Run(Context[RunState]):
 
         These tasks go on.
         """
-        return list(map(self._graph.name_of, await self._portraits.wait(timeout)))
+        left = await self._portraits.wait(timeout)
+        return await in_thread(lambda: [self._graph.name_of(ref) for ref in left])
 
     wait_pending_tasks = wait_portraits  # the seed's name
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from refold.domain.chat.pairing import PendingCall as PendingCall
     from refold.domain.chat.usage import Usage as Usage
     from refold.domain.chat.window import ContextWindow as ChatWindow
-    from refold.domain.concurrency.threads import to_async as to_async
     from refold.domain.errors import CallSettledError as CallSettledError
     from refold.domain.errors import ConcurrencyError as ConcurrencyError
     from refold.domain.errors import DamagedError as DamagedError
@@ -57,6 +56,15 @@ if TYPE_CHECKING:
     from refold.domain.window.items import ContextItem as BudgetItem
     from refold.domain.window.window import AgentContext as AgentContext
     from refold.domain.window.window import ContextWindow as BudgetWindow
+    from refold.infrastructure.aio import aopen as aopen
+    from refold.infrastructure.aio.siblings import AsyncBudgetWindow as AsyncBudgetWindow
+    from refold.infrastructure.aio.siblings import AsyncChat as AsyncChat
+    from refold.infrastructure.aio.siblings import AsyncMemory as AsyncMemory
+    from refold.infrastructure.aio.siblings import AsyncPool as AsyncPool
+    from refold.infrastructure.aio.siblings import AsyncQueue as AsyncQueue
+    from refold.infrastructure.aio.siblings import AsyncRun as AsyncRun
+    from refold.infrastructure.aio.siblings import AsyncStore as AsyncStore
+    from refold.infrastructure.aio.siblings import to_async as to_async
     from refold.infrastructure.memory_file import SqliteMemoryStore as SqliteMemoryStore
     from refold.infrastructure.open import open_store as open
     from refold.infrastructure.queries.approvals import PendingApproval as PendingApproval
@@ -73,6 +81,13 @@ _MODULES = {
     "AgentContext": "refold.domain.window.window",
     "AgentHandoff": "refold.domain.chat.items",
     "Approval": "refold.domain.chat.pairing",
+    "AsyncBudgetWindow": "refold.infrastructure.aio.siblings",
+    "AsyncChat": "refold.infrastructure.aio.siblings",
+    "AsyncMemory": "refold.infrastructure.aio.siblings",
+    "AsyncPool": "refold.infrastructure.aio.siblings",
+    "AsyncQueue": "refold.infrastructure.aio.siblings",
+    "AsyncRun": "refold.infrastructure.aio.siblings",
+    "AsyncStore": "refold.infrastructure.aio.siblings",
     "BudgetItem": "refold.domain.window.items:ContextItem",
     "BudgetWindow": "refold.domain.window.window:ContextWindow",
     "CallSettledError": "refold.domain.errors",
@@ -117,8 +132,9 @@ _MODULES = {
     "Usage": "refold.domain.chat.usage",
     "WhatIf": "refold.infrastructure.queries.what_if",
     "acting": "refold.domain.log.envelope",
+    "aopen": "refold.infrastructure.aio",
     "open": "refold.infrastructure.open:open_store",
-    "to_async": "refold.domain.concurrency.threads",
+    "to_async": "refold.infrastructure.aio.siblings",
 }
 
 __all__ = [
@@ -126,6 +142,13 @@ __all__ = [
     "AgentContext",
     "AgentHandoff",
     "Approval",
+    "AsyncBudgetWindow",
+    "AsyncChat",
+    "AsyncMemory",
+    "AsyncPool",
+    "AsyncQueue",
+    "AsyncRun",
+    "AsyncStore",
     "BudgetItem",
     "BudgetWindow",
     "CallSettledError",
@@ -170,6 +193,7 @@ __all__ = [
     "Usage",
     "WhatIf",
     "acting",
+    "aopen",
     "open",
     "to_async",
 ]

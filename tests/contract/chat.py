@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from refold import to_async
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, ChatRole, ImageContent
 from refold.domain.chat.rules.commands import AddItems
-from refold.domain.concurrency.threads import to_async
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, DuplicateItemError, InvalidInputError, NotFoundError
 from refold.domain.log.envelope import acting

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.concurrency.threads import to_async
+from refold import to_async
 from refold.domain.context.transaction import transaction
 from refold.domain.errors import ConcurrencyError, InvalidInputError, LimitExceededError, NotFoundError
 from refold.domain.log.ports import LiveLog
@@ -231,7 +231,7 @@ class ContainersContract(RacingContainersContract):
         async def use() -> None:
             await wrapped.append(ContextItem("a"))
             await wrapped.name_version("here")
-            assert contents(await wrapped.at("here")) == ["a"]
+            assert contents((await wrapped.at("here")).sync) == ["a"]
 
         asyncio.run(use())
         assert contents(queue_on(log)) == ["a"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from refold import to_async
 from refold.domain.chat.context import ChatContext
-from refold.domain.concurrency.threads import to_async
 from refold.domain.log.envelope import Meta, acting, current_meta
 from refold.domain.log.memory_log import MemoryLog
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from refold import to_async
 from refold.domain.chat.context import ChatContext
-from refold.domain.concurrency.threads import in_thread, to_async
+from refold.domain.concurrency.threads import in_thread
 from refold.domain.errors import DuplicateItemError
 
 from .chat_events import OPENED
@@ -51,7 +52,7 @@ def test_the_loop_goes_on() -> None:
     lags = [asyncio.run(worst_lag(chat.add_message("user", "hi"))) for _ in range(ATTEMPTS)]
 
     assert min(lags) < LAG_SECONDS_MAX
-    assert len(chat.items) == ATTEMPTS
+    assert len(chat.sync.items) == ATTEMPTS
 
 
 def test_the_measure_measures() -> None:
@@ -92,15 +93,18 @@ def test_results_and_errors_come_through() -> None:
         asyncio.run(chat.add_message("user", "other", message_id="m1"))
 
 
-def test_what_is_no_method_is_given_as_it_is() -> None:
-    """Attributes need no await, and async methods stay what they are."""
+def test_what_is_no_method() -> None:
+    """Properties that may read from disk are awaited, others are given as they are; async methods stay so."""
     wrapped = ChatContext()
     chat: Any = to_async(wrapped)
     asyncio.run(chat.add_message("user", "hi"))
 
     asyncio.run(chat.aflush())
 
-    assert (chat.version, chat.items, texts(wrapped)) == (2, wrapped.items, ["hi"])
+    async def read() -> tuple[int, list[Any]]:
+        return await chat.version, await chat.items
+
+    assert (asyncio.run(read()), chat.id, texts(wrapped)) == ((2, wrapped.items), wrapped.id, ["hi"])
 
 
 def test_what_is_not_there_is_not_there() -> None:

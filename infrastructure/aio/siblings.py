@@ -1,0 +1,483 @@
+"""
+The async siblings of the store and its contexts: a line for each name. `scripts/siblings` writes this file.
+
+Type checkers take the arguments and results from the sync classes. At run time only the names count, so that no class
+is loaded before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast, overload
+
+from .proxy import AsyncProxy, AsyncSubscription, StoreProxy, awaited, passed, plain, returning, showing, value
+
+if TYPE_CHECKING:
+    from ...domain.chat.approvals import Approvals
+    from ...domain.chat.context import ChatContext
+    from ...domain.memory.memory import Memory, MemoryScope
+    from ...domain.pool.pool import ContextPool
+    from ...domain.pool.queue import ContextQueue
+    from ...domain.trajectory.run import Run
+    from ...domain.window.window import AgentContext, ContextWindow
+    from ..projecting.worker import WorkingThread
+    from ..queries.at import StoreAt
+    from ..queries.what_if import WhatIf
+    from ..store import Store
+
+    _chat = cast("ChatContext", None)
+    _approvals = cast("Approvals", None)
+    _queue = cast("ContextQueue[Any]", None)
+    _pool = cast("ContextPool[Any]", None)
+    _budget_window = cast("ContextWindow", None)
+    _agent_context = cast("AgentContext", None)
+    _memory = cast("Memory", None)
+    _memory_scope = cast("MemoryScope", None)
+    _run = cast("Run", None)
+    _store_at = cast("StoreAt", None)
+    _what_if = cast("WhatIf", None)
+    _worker = cast("WorkingThread", None)
+    _store = cast("Store", None)
+
+
+class AsyncChat(AsyncProxy["ChatContext"]):
+    """A chat whose calls are awaited."""
+
+    id = plain(lambda: _chat.id)
+    stream = plain(lambda: _chat.stream)
+    stream_kind = plain(lambda: _chat.stream_kind)
+    root = plain(lambda: _chat.root)
+    version = value(lambda: _chat.version)
+    is_detached = plain(lambda: _chat.is_detached)
+    came_between = plain(lambda: _chat.came_between)
+    version_at = awaited(lambda: _chat.version_at)
+    name_version = awaited(lambda: _chat.name_version)
+    names = awaited(lambda: _chat.names)
+    recorded_events = awaited(lambda: _chat.recorded_events)
+    refresh = awaited(lambda: _chat.refresh)
+    rebase = awaited(lambda: _chat.rebase)
+    cleanup = awaited(lambda: _chat.cleanup)
+    flush = awaited(lambda: _chat.flush)
+    items = value(lambda: _chat.items)
+    history = awaited(lambda: _chat.history)
+    messages = awaited(lambda: _chat.messages)
+    turn_count = awaited(lambda: _chat.turn_count)
+    estimated_tokens = awaited(lambda: _chat.estimated_tokens)
+    get_by_id = awaited(lambda: _chat.get_by_id)
+    evicted_items = awaited(lambda: _chat.evicted_items)
+    pinned_ids = awaited(lambda: _chat.pinned_ids)
+    tail = awaited(lambda: _chat.tail)
+    active_config_at = awaited(lambda: _chat.active_config_at)
+    pending_calls = awaited(lambda: _chat.pending_calls)
+    approvals = showing(lambda: _chat.approvals, lambda: AsyncApprovals)
+    to_dict = awaited(lambda: _chat.to_dict)
+    to_openai_messages = awaited(lambda: _chat.to_openai_messages)
+    to_openai_responses = awaited(lambda: _chat.to_openai_responses)
+    to_anthropic_messages = awaited(lambda: _chat.to_anthropic_messages)
+    to_google_contents = passed(lambda: _chat.to_google_contents)
+    to_google_json = awaited(lambda: _chat.to_google_json)
+    replay = awaited(lambda: _chat.replay)
+    areplay = passed(lambda: _chat.areplay)
+    recorded_items = awaited(lambda: _chat.recorded_items)
+    fork = returning(lambda: _chat.fork, lambda: AsyncChat)
+    fork_filtered = returning(lambda: _chat.fork_filtered, lambda: AsyncChat)
+    fork_brief = returning(lambda: _chat.fork_brief, lambda: AsyncChat)
+    copy = returning(lambda: _chat.copy, lambda: AsyncChat)
+    add_message = awaited(lambda: _chat.add_message)
+    add_function_call = awaited(lambda: _chat.add_function_call)
+    add_function_output = awaited(lambda: _chat.add_function_output)
+    answer_call = awaited(lambda: _chat.answer_call)
+    add_handoff = awaited(lambda: _chat.add_handoff)
+    add_config_update = awaited(lambda: _chat.add_config_update)
+    add_items = awaited(lambda: _chat.add_items)
+    add_messages = awaited(lambda: _chat.add_messages)
+    record_items = awaited(lambda: _chat.record_items)
+    insert = awaited(lambda: _chat.insert)
+    insert_many = awaited(lambda: _chat.insert_many)
+    evict = awaited(lambda: _chat.evict)
+    restore = awaited(lambda: _chat.restore)
+    pin = awaited(lambda: _chat.pin)
+    unpin = awaited(lambda: _chat.unpin)
+    clear = awaited(lambda: _chat.clear)
+    truncate = returning(lambda: _chat.truncate, lambda: AsyncChat)
+    summary_failure = value(lambda: _chat.summary_failure)
+    merge = returning(lambda: _chat.merge, lambda: AsyncChat)
+    merge_result = returning(lambda: _chat.merge_result, lambda: AsyncChat)
+    merge_with_summary = returning(lambda: _chat.merge_with_summary, lambda: AsyncChat)
+    summarize = returning(lambda: _chat.summarize, lambda: AsyncChat)
+    undo_summary = awaited(lambda: _chat.undo_summary)
+    at = returning(lambda: _chat.at, lambda: AsyncChat)
+    readonly = showing(lambda: _chat.readonly, lambda: AsyncChat)
+
+
+class AsyncApprovals(AsyncProxy["Approvals"]):
+    """The approvals of a chat; calls are awaited."""
+
+    of = awaited(lambda: _approvals.of)
+    request = awaited(lambda: _approvals.request)
+    approve = awaited(lambda: _approvals.approve)
+    reject = awaited(lambda: _approvals.reject)
+    change = awaited(lambda: _approvals.change)
+    pending = awaited(lambda: _approvals.pending)
+
+
+class AsyncQueue(AsyncProxy["ContextQueue[Any]"]):
+    """A queue whose calls are awaited."""
+
+    id = plain(lambda: _queue.id)
+    stream = plain(lambda: _queue.stream)
+    stream_kind = plain(lambda: _queue.stream_kind)
+    root = plain(lambda: _queue.root)
+    version = value(lambda: _queue.version)
+    is_detached = plain(lambda: _queue.is_detached)
+    came_between = plain(lambda: _queue.came_between)
+    version_at = awaited(lambda: _queue.version_at)
+    name_version = awaited(lambda: _queue.name_version)
+    names = awaited(lambda: _queue.names)
+    recorded_events = awaited(lambda: _queue.recorded_events)
+    refresh = awaited(lambda: _queue.refresh)
+    rebase = passed(lambda: _queue.rebase)
+    cleanup = awaited(lambda: _queue.cleanup)
+    flush = awaited(lambda: _queue.flush)
+    tags = value(lambda: _queue.tags)
+    evicted = awaited(lambda: _queue.evicted)
+    clear = passed(lambda: _queue.clear)
+    evict = passed(lambda: _queue.evict)
+    restore = passed(lambda: _queue.restore)
+    change_settings = passed(lambda: _queue.change_settings)
+    to_dict = awaited(lambda: _queue.to_dict)
+    limit = value(lambda: _queue.limit)
+    items = value(lambda: _queue.items)
+    history = awaited(lambda: _queue.history)
+    append = passed(lambda: _queue.append)
+    merge = passed(lambda: _queue.merge)
+    branch = returning(lambda: _queue.branch, lambda: AsyncQueue)
+    at = returning(lambda: _queue.at, lambda: AsyncQueue)
+    readonly = showing(lambda: _queue.readonly, lambda: AsyncQueue)
+
+
+class AsyncPool(AsyncProxy["ContextPool[Any]"]):
+    """A pool whose calls are awaited."""
+
+    id = plain(lambda: _pool.id)
+    stream = plain(lambda: _pool.stream)
+    stream_kind = plain(lambda: _pool.stream_kind)
+    root = plain(lambda: _pool.root)
+    version = value(lambda: _pool.version)
+    is_detached = plain(lambda: _pool.is_detached)
+    came_between = plain(lambda: _pool.came_between)
+    version_at = awaited(lambda: _pool.version_at)
+    name_version = awaited(lambda: _pool.name_version)
+    names = awaited(lambda: _pool.names)
+    recorded_events = awaited(lambda: _pool.recorded_events)
+    refresh = awaited(lambda: _pool.refresh)
+    rebase = passed(lambda: _pool.rebase)
+    cleanup = awaited(lambda: _pool.cleanup)
+    flush = awaited(lambda: _pool.flush)
+    tags = value(lambda: _pool.tags)
+    evicted = awaited(lambda: _pool.evicted)
+    clear = passed(lambda: _pool.clear)
+    evict = passed(lambda: _pool.evict)
+    restore = passed(lambda: _pool.restore)
+    change_settings = passed(lambda: _pool.change_settings)
+    to_dict = awaited(lambda: _pool.to_dict)
+    limit = value(lambda: _pool.limit)
+    items = value(lambda: _pool.items)
+    get = awaited(lambda: _pool.get)
+    catalogue = awaited(lambda: _pool.catalogue)
+    select = passed(lambda: _pool.select)
+    add = passed(lambda: _pool.add)
+    remove = passed(lambda: _pool.remove)
+    merge = passed(lambda: _pool.merge)
+    branch = returning(lambda: _pool.branch, lambda: AsyncPool)
+    at = returning(lambda: _pool.at, lambda: AsyncPool)
+    readonly = showing(lambda: _pool.readonly, lambda: AsyncPool)
+
+
+class AsyncBudgetWindow(AsyncProxy["ContextWindow"]):
+    """A window whose calls are awaited."""
+
+    id = plain(lambda: _budget_window.id)
+    stream = plain(lambda: _budget_window.stream)
+    stream_kind = plain(lambda: _budget_window.stream_kind)
+    root = plain(lambda: _budget_window.root)
+    version = value(lambda: _budget_window.version)
+    is_detached = plain(lambda: _budget_window.is_detached)
+    came_between = plain(lambda: _budget_window.came_between)
+    version_at = awaited(lambda: _budget_window.version_at)
+    name_version = awaited(lambda: _budget_window.name_version)
+    names = awaited(lambda: _budget_window.names)
+    recorded_events = awaited(lambda: _budget_window.recorded_events)
+    refresh = awaited(lambda: _budget_window.refresh)
+    rebase = awaited(lambda: _budget_window.rebase)
+    cleanup = awaited(lambda: _budget_window.cleanup)
+    flush = awaited(lambda: _budget_window.flush)
+    max_tokens = value(lambda: _budget_window.max_tokens)
+    policy = value(lambda: _budget_window.policy)
+    items = value(lambda: _budget_window.items)
+    births = value(lambda: _budget_window.births)
+    get = awaited(lambda: _budget_window.get)
+    build = awaited(lambda: _budget_window.build)
+    estimated_tokens = awaited(lambda: _budget_window.estimated_tokens)
+    dropped = awaited(lambda: _budget_window.dropped)
+    evicted = awaited(lambda: _budget_window.evicted)
+    add = awaited(lambda: _budget_window.add)
+    put = awaited(lambda: _budget_window.put)
+    remove = awaited(lambda: _budget_window.remove)
+    evict = awaited(lambda: _budget_window.evict)
+    restore = awaited(lambda: _budget_window.restore)
+    clear = awaited(lambda: _budget_window.clear)
+    at = returning(lambda: _budget_window.at, lambda: AsyncBudgetWindow)
+    readonly = showing(lambda: _budget_window.readonly, lambda: AsyncBudgetWindow)
+
+
+class AsyncAgentContext(AsyncProxy["AgentContext"]):
+    """The context of a request, whose calls are awaited."""
+
+    trace_id = plain(lambda: _agent_context.trace_id)
+    endpoint_name = plain(lambda: _agent_context.endpoint_name)
+    session_id = plain(lambda: _agent_context.session_id)
+    user_id = plain(lambda: _agent_context.user_id)
+    metadata = plain(lambda: _agent_context.metadata)
+    context_window = showing(lambda: _agent_context.context_window, lambda: AsyncBudgetWindow)
+    memory = plain(lambda: _agent_context.memory)
+    add_context = awaited(lambda: _agent_context.add_context)
+
+
+class AsyncMemory(AsyncProxy["Memory"]):
+    """A memory whose calls are awaited."""
+
+    scope = returning(lambda: _memory.scope, lambda: AsyncMemoryScope)
+    get = passed(lambda: _memory.get)
+    search = passed(lambda: _memory.search)
+    history = passed(lambda: _memory.history)
+    put = passed(lambda: _memory.put)
+    forget = passed(lambda: _memory.forget)
+    restore = passed(lambda: _memory.restore)
+    at = returning(lambda: _memory.at, lambda: AsyncMemory)
+
+
+class AsyncMemoryScope(AsyncProxy["MemoryScope"]):
+    """A scope of a memory whose calls are awaited."""
+
+    id = plain(lambda: _memory_scope.id)
+    stream = plain(lambda: _memory_scope.stream)
+    stream_kind = plain(lambda: _memory_scope.stream_kind)
+    root = plain(lambda: _memory_scope.root)
+    version = value(lambda: _memory_scope.version)
+    is_detached = plain(lambda: _memory_scope.is_detached)
+    came_between = plain(lambda: _memory_scope.came_between)
+    version_at = awaited(lambda: _memory_scope.version_at)
+    name_version = awaited(lambda: _memory_scope.name_version)
+    names = awaited(lambda: _memory_scope.names)
+    recorded_events = awaited(lambda: _memory_scope.recorded_events)
+    refresh = awaited(lambda: _memory_scope.refresh)
+    rebase = awaited(lambda: _memory_scope.rebase)
+    cleanup = awaited(lambda: _memory_scope.cleanup)
+    flush = awaited(lambda: _memory_scope.flush)
+    scope = plain(lambda: _memory_scope.scope)
+    get = awaited(lambda: _memory_scope.get)
+    search = awaited(lambda: _memory_scope.search)
+    is_ahead = value(lambda: _memory_scope.is_ahead)
+    put = awaited(lambda: _memory_scope.put)
+    forget = awaited(lambda: _memory_scope.forget)
+    restore = awaited(lambda: _memory_scope.restore)
+    history = awaited(lambda: _memory_scope.history)
+    at = awaited(lambda: _memory_scope.at)
+
+
+class AsyncRun(AsyncProxy["Run"]):
+    """A run whose calls are awaited."""
+
+    id = plain(lambda: _run.id)
+    stream = plain(lambda: _run.stream)
+    stream_kind = plain(lambda: _run.stream_kind)
+    root = plain(lambda: _run.root)
+    version = value(lambda: _run.version)
+    is_detached = plain(lambda: _run.is_detached)
+    came_between = plain(lambda: _run.came_between)
+    version_at = awaited(lambda: _run.version_at)
+    name_version = awaited(lambda: _run.name_version)
+    names = awaited(lambda: _run.names)
+    recorded_events = awaited(lambda: _run.recorded_events)
+    refresh = awaited(lambda: _run.refresh)
+    rebase = awaited(lambda: _run.rebase)
+    cleanup = awaited(lambda: _run.cleanup)
+    flush = awaited(lambda: _run.flush)
+    user_id = plain(lambda: _run.user_id)
+    session_id = plain(lambda: _run.session_id)
+    run_id = plain(lambda: _run.run_id)
+    sub_id = plain(lambda: _run.sub_id)
+    agent = value(lambda: _run.agent)
+    is_closed = value(lambda: _run.is_closed)
+    register_query = awaited(lambda: _run.register_query)
+    register_node = awaited(lambda: _run.register_node)
+    modify_node = awaited(lambda: _run.modify_node)
+    remove_node = awaited(lambda: _run.remove_node)
+    add_edge = awaited(lambda: _run.add_edge)
+    move_pointers = awaited(lambda: _run.move_pointers)
+    restore_previous_runs = awaited(lambda: _run.restore_previous_runs)
+    get_historical_trajectory = awaited(lambda: _run.get_historical_trajectory)
+    get_all_historical_trajectories = awaited(lambda: _run.get_all_historical_trajectories)
+    init_todolist = awaited(lambda: _run.init_todolist)
+    append_todo = awaited(lambda: _run.append_todo)
+    pop_todo = awaited(lambda: _run.pop_todo)
+    return_step = awaited(lambda: _run.return_step)
+    clear_steps = awaited(lambda: _run.clear_steps)
+    record_messages = awaited(lambda: _run.record_messages)
+    steps = awaited(lambda: _run.steps)
+    messages = awaited(lambda: _run.messages)
+    context_text = awaited(lambda: _run.context_text)
+    portray_with = awaited(lambda: _run.portray_with)
+    profiling = awaited(lambda: _run.profiling)
+    wait_portraits = passed(lambda: _run.wait_portraits)
+    wait_pending_tasks = passed(lambda: _run.wait_pending_tasks)
+    finish_portraits = awaited(lambda: _run.finish_portraits)
+    node = awaited(lambda: _run.node)
+    get_IR_from_node = awaited(lambda: _run.get_IR_from_node)
+    nodes = awaited(lambda: _run.nodes)
+    versions = awaited(lambda: _run.versions)
+    history = awaited(lambda: _run.history)
+    node_at = awaited(lambda: _run.node_at)
+    graph = awaited(lambda: _run.graph)
+    get_trajectory = awaited(lambda: _run.get_trajectory)
+    get_active_branch = awaited(lambda: _run.get_active_branch)
+    rounds = value(lambda: _run.rounds)
+    initial = value(lambda: _run.initial)
+    session_root = value(lambda: _run.session_root)
+    predecessors = awaited(lambda: _run.predecessors)
+    successors = awaited(lambda: _run.successors)
+    ancestors = awaited(lambda: _run.ancestors)
+    descendants = awaited(lambda: _run.descendants)
+    lineage = awaited(lambda: _run.lineage)
+    get_next_data_node = awaited(lambda: _run.get_next_data_node)
+    get_previous_action_node = awaited(lambda: _run.get_previous_action_node)
+    at = returning(lambda: _run.at, lambda: AsyncRun)
+    diff = awaited(lambda: _run.diff)
+    readonly = showing(lambda: _run.readonly, lambda: AsyncRun)
+
+
+class AsyncStoreAt(AsyncProxy["StoreAt"]):
+    """A store as it was, whose calls are awaited."""
+
+    moment = plain(lambda: _store_at.moment)
+    chat = returning(lambda: _store_at.chat, lambda: AsyncChat)
+    queue = returning(lambda: _store_at.queue, lambda: AsyncQueue)
+    pool = returning(lambda: _store_at.pool, lambda: AsyncPool)
+    window = returning(lambda: _store_at.window, lambda: AsyncBudgetWindow)
+    memory = returning(lambda: _store_at.memory, lambda: AsyncMemory)
+    run = returning(lambda: _store_at.run, lambda: AsyncRun)
+    contexts = awaited(lambda: _store_at.contexts)
+
+
+class AsyncWhatIf(AsyncProxy["WhatIf"]):
+    """Branches in memory, whose calls are awaited."""
+
+    chat = returning(lambda: _what_if.chat, lambda: AsyncChat)
+    queue = returning(lambda: _what_if.queue, lambda: AsyncQueue)
+    pool = returning(lambda: _what_if.pool, lambda: AsyncPool)
+    keep = awaited(lambda: _what_if.keep)
+
+
+class AsyncWorker(AsyncProxy["WorkingThread"]):
+    """A worker in a thread of its own; await `stop`."""
+
+    stop = awaited(lambda: _worker.stop)
+
+
+class AsyncStore(StoreProxy):
+    """A store whose calls are awaited."""
+
+    chat = returning(lambda: _store.chat, lambda: AsyncChat)
+    queue = returning(lambda: _store.queue, lambda: AsyncQueue)
+    pool = returning(lambda: _store.pool, lambda: AsyncPool)
+    window = returning(lambda: _store.window, lambda: AsyncBudgetWindow)
+    memory = returning(lambda: _store.memory, lambda: AsyncMemory)
+    agent_context = returning(lambda: _store.agent_context, lambda: AsyncAgentContext)
+    run = returning(lambda: _store.run, lambda: AsyncRun)
+    release_runs = awaited(lambda: _store.release_runs)
+    adopt = awaited(lambda: _store.adopt)
+    now = awaited(lambda: _store.now)
+    subscribe = returning(lambda: _store.subscribe, lambda: AsyncSubscription)
+    flush = awaited(lambda: _store.flush)
+    at = returning(lambda: _store.at, lambda: AsyncStoreAt)
+    diff = awaited(lambda: _store.diff)
+    what_if = returning(lambda: _store.what_if, lambda: AsyncWhatIf)
+    name_moment = awaited(lambda: _store.name_moment)
+    moments = awaited(lambda: _store.moments)
+    contexts = awaited(lambda: _store.contexts)
+    find_contexts = awaited(lambda: _store.find_contexts)
+    validity = awaited(lambda: _store.validity)
+    entries = awaited(lambda: _store.entries)
+    lineage = awaited(lambda: _store.lineage)
+    usage = awaited(lambda: _store.usage)
+    pending_approvals = awaited(lambda: _store.pending_approvals)
+    rollup = awaited(lambda: _store.rollup)
+    search = awaited(lambda: _store.search)
+    audit = awaited(lambda: _store.audit)
+    why_gone = awaited(lambda: _store.why_gone)
+    run_nodes = awaited(lambda: _store.run_nodes)
+    run_edges = awaited(lambda: _store.run_edges)
+    run_graph = awaited(lambda: _store.run_graph)
+    audit_node = awaited(lambda: _store.audit_node)
+    add_projection = awaited(lambda: _store.add_projection)
+    rows = awaited(lambda: _store.rows)
+    projections = awaited(lambda: _store.projections)
+    events_missed = awaited(lambda: _store.events_missed)
+    rebuild = awaited(lambda: _store.rebuild)
+    check = awaited(lambda: _store.check)
+    start_projections = returning(lambda: _store.start_projections, lambda: AsyncWorker)
+    verify = awaited(lambda: _store.verify)
+
+
+# By the place of the sync class in this package.
+_SIBLINGS: dict[str, type[AsyncProxy[Any]]] = {
+    "domain.chat.context.ChatContext": AsyncChat,
+    "domain.chat.approvals.Approvals": AsyncApprovals,
+    "domain.pool.queue.ContextQueue": AsyncQueue,
+    "domain.pool.pool.ContextPool": AsyncPool,
+    "domain.window.window.ContextWindow": AsyncBudgetWindow,
+    "domain.window.window.AgentContext": AsyncAgentContext,
+    "domain.memory.memory.Memory": AsyncMemory,
+    "domain.memory.memory.MemoryScope": AsyncMemoryScope,
+    "domain.trajectory.run.Run": AsyncRun,
+    "infrastructure.queries.at.StoreAt": AsyncStoreAt,
+    "infrastructure.queries.what_if.WhatIf": AsyncWhatIf,
+    "infrastructure.projecting.worker.WorkingThread": AsyncWorker,
+    "infrastructure.store.Store": AsyncStore,
+}
+
+
+@overload
+def to_async(wrapped: ChatContext) -> AsyncChat: ...
+@overload
+def to_async(wrapped: Approvals) -> AsyncApprovals: ...
+@overload
+def to_async(wrapped: ContextQueue[Any]) -> AsyncQueue: ...
+@overload
+def to_async(wrapped: ContextPool[Any]) -> AsyncPool: ...
+@overload
+def to_async(wrapped: ContextWindow) -> AsyncBudgetWindow: ...
+@overload
+def to_async(wrapped: AgentContext) -> AsyncAgentContext: ...
+@overload
+def to_async(wrapped: Memory) -> AsyncMemory: ...
+@overload
+def to_async(wrapped: MemoryScope) -> AsyncMemoryScope: ...
+@overload
+def to_async(wrapped: Run) -> AsyncRun: ...
+@overload
+def to_async(wrapped: StoreAt) -> AsyncStoreAt: ...
+@overload
+def to_async(wrapped: WhatIf) -> AsyncWhatIf: ...
+@overload
+def to_async(wrapped: WorkingThread) -> AsyncWorker: ...
+@overload
+def to_async(wrapped: Store) -> AsyncStore: ...
+def to_async(wrapped: Any) -> Any:
+    """
+    Return the async sibling of a store, of a context, or of a memory, which shares everything with it.
+
+    Of any other object it returns a proxy whose methods and properties are awaited, without their types.
+    """
+    names = (f"{kind.__module__.partition('.')[2]}.{kind.__name__}" for kind in type(wrapped).__mro__)
+    return next((_SIBLINGS[name] for name in names if name in _SIBLINGS), AsyncProxy)(wrapped)

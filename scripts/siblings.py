@@ -1,0 +1,197 @@
+"""
+The async siblings of the store and its contexts, written from the sync classes.
+
+Each public method and property of a sync class gets one line in its sibling; the line says how it is called. The types
+of arguments and results are taken from the sync class by the type checker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TARGET = Path(__file__).parent.parent / "infrastructure" / "aio" / "siblings.py"
+
+
+class Sibling(NamedTuple):
+    """An async class: its name, its base, the module and name of the sync class, and a line about it."""
+
+    name: str
+    module: str
+    sync: str
+    about: str
+    base: str = ""
+    arguments: str = ""
+
+    @property
+    def object(self) -> str:
+        """The name of a sync object; only type checkers look it up."""
+        return "_" + re.sub("(?<!^)(?=[A-Z])", "_", self.name.removeprefix("Async")).lower()
+
+
+CHAT = "domain.chat.context"
+SIBLINGS = (
+    Sibling("AsyncChat", CHAT, "ChatContext", "A chat whose calls are awaited."),
+    Sibling("AsyncApprovals", "domain.chat.approvals", "Approvals", "The approvals of a chat; calls are awaited."),
+    Sibling("AsyncQueue", "domain.pool.queue", "ContextQueue", "A queue whose calls are awaited.", arguments="[Any]"),
+    Sibling("AsyncPool", "domain.pool.pool", "ContextPool", "A pool whose calls are awaited.", arguments="[Any]"),
+    Sibling("AsyncBudgetWindow", "domain.window.window", "ContextWindow", "A window whose calls are awaited."),
+    Sibling(
+        "AsyncAgentContext",
+        "domain.window.window",
+        "AgentContext",
+        "The context of a request, whose calls are awaited.",
+    ),
+    Sibling("AsyncMemory", "domain.memory.memory", "Memory", "A memory whose calls are awaited."),
+    Sibling("AsyncMemoryScope", "domain.memory.memory", "MemoryScope", "A scope of a memory whose calls are awaited."),
+    Sibling("AsyncRun", "domain.trajectory.run", "Run", "A run whose calls are awaited."),
+    Sibling("AsyncStoreAt", "infrastructure.queries.at", "StoreAt", "A store as it was, whose calls are awaited."),
+    Sibling("AsyncWhatIf", "infrastructure.queries.what_if", "WhatIf", "Branches in memory, whose calls are awaited."),
+    Sibling(
+        "AsyncWorker",
+        "infrastructure.projecting.worker",
+        "WorkingThread",
+        "A worker in a thread of its own; await `stop`.",
+    ),
+    Sibling("AsyncStore", "infrastructure.store", "Store", "A store whose calls are awaited.", "StoreProxy"),
+)
+# The sibling that shows a result, by the name in the annotation of the sync method.
+SHOWN = {
+    **{one.sync: one.name for one in SIBLINGS},
+    "ReadOnlyChatContext": "AsyncChat",
+    "ReadOnlyQueue": "AsyncQueue",
+    "ReadOnlyPool": "AsyncPool",
+    "ReadOnlyContextWindow": "AsyncBudgetWindow",
+    "ReadOnlyRun": "AsyncRun",
+    "MemoryAt": "AsyncMemory",
+    "Subscription": "AsyncSubscription",
+}
+# Annotations that stand for the class itself.
+ITSELF = ("Self", "ForkedChat")
+# Properties that never wait for a disk or for another thread.
+PLAIN = (
+    "id", "stream", "stream_kind", "root", "is_detached", "came_between", "readonly", "approvals",
+    "user_id", "session_id", "run_id", "sub_id", "scope", "moment",
+)  # fmt: skip
+# They are calls of the store itself, or of no use in an event loop: `attach` and `adopted_events` serve `adopt`, the
+# recorder is for sync applications, and `run_projections` blocks until it is stopped.
+LEFT_OUT = ("attach", "adopted_events", "transaction", "close", "recorder", "run_projections", "aflush")
+# Containers have them for their own modules.
+OF_CONTAINERS = (
+    "log", "births", "recorded_state", "shown_state", "repeated", "fire", "change", "added_event", "added_events",
+    "completed_events", "has_hooks", "put_in",
+)  # fmt: skip
+
+
+def _lines(sibling: Sibling) -> Iterator[str]:
+    sync: Any = getattr(import_module(f"refold.{sibling.module}"), sibling.sync)
+    yield from _field_lines(sibling, sync)
+    seen = dict.fromkeys(name for owner in reversed(sync.__mro__) for name in vars(owner))
+    for name in seen:
+        member = inspect.getattr_static(sync, name)
+        # `store.achat` and its like are made from the sync methods, which their siblings have anyway.
+        is_twin = hasattr(member, "__wrapped__") and name.startswith("a")
+        left_out = (*LEFT_OUT, *(OF_CONTAINERS if sync.__module__.endswith(("pool.pool", "pool.queue")) else ()))
+        if not name.startswith("_") and name not in left_out and not is_twin:
+            line = _line(sibling, name, member)
+            if line:
+                yield f"    {line}"
+
+
+def _field_lines(sibling: Sibling, sync: Any) -> Iterator[str]:
+    """Yield lines for the fields of a dataclass."""
+    for name, field in getattr(sync, "__dataclass_fields__", {}).items():
+        to = SHOWN.get(field.type)
+        source = f"lambda: {sibling.object}.{name}"
+        yield f"    {name} = " + (f"plain({source})" if to is None else f"showing({source}, lambda: {to})")
+
+
+def _line(sibling: Sibling, name: str, member: Any) -> str | None:
+    function = member.fget if isinstance(member, property) else member
+    if not inspect.isfunction(function):
+        return None
+    source, to = f"lambda: {sibling.object}.{name}", _shown_as(sibling, function)
+    if isinstance(member, property):
+        if name not in PLAIN:
+            return f"{name} = value({source})"
+        return f"{name} = plain({source})" if to is None else f"{name} = showing({source}, lambda: {to})"
+    if to is not None:
+        return f"{name} = returning({source}, lambda: {to})"
+    return f"{name} = {'passed' if inspect.iscoroutinefunction(function) else 'awaited'}({source})"
+
+
+def _shown_as(sibling: Sibling, function: Any) -> str | None:
+    annotation = str(inspect.signature(function).return_annotation).partition("[")[0]
+    return sibling.name if annotation in ITSELF else SHOWN.get(annotation)
+
+
+HEAD = '''"""
+The async siblings of the store and its contexts: a line for each name. `scripts/siblings` writes this file.
+
+Type checkers take the arguments and results from the sync classes. At run time only the names count, so that no class
+is loaded before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast, overload
+
+from .proxy import AsyncProxy, AsyncSubscription, StoreProxy, awaited, passed, plain, returning, showing, value
+
+if TYPE_CHECKING:
+'''
+
+TAIL = '''
+
+# By the place of the sync class in this package.
+_SIBLINGS: dict[str, type[AsyncProxy[Any]]] = {{
+{table}}}
+
+
+{overloads}def to_async(wrapped: Any) -> Any:
+    """
+    Return the async sibling of a store, of a context, or of a memory, which shares everything with it.
+
+    Of any other object it returns a proxy whose methods and properties are awaited, without their types.
+    """
+    names = (f"{{kind.__module__.partition('.')[2]}}.{{kind.__name__}}" for kind in type(wrapped).__mro__)
+    return next((_SIBLINGS[name] for name in names if name in _SIBLINGS), AsyncProxy)(wrapped)
+'''
+
+
+def text() -> str:
+    """Return the module."""
+    modules: dict[str, list[str]] = {}
+    for one in SIBLINGS:
+        modules.setdefault(one.module, []).append(one.sync)
+    imports = [
+        f"    from {'...' if module.startswith('domain') else '..'}{module.removeprefix('infrastructure.')} "
+        f"import {', '.join(sorted(names))}\n"
+        for module, names in sorted(modules.items())
+    ]
+    objects = [f'    {one.object} = cast("{one.sync}{one.arguments}", None)\n' for one in SIBLINGS]
+    overloads = [
+        f"@overload\ndef to_async(wrapped: {one.sync}{one.arguments}) -> {one.name}: ...\n" for one in SIBLINGS
+    ]
+    table = "".join(f'    "{one.module}.{one.sync}": {one.name},\n' for one in SIBLINGS)
+    classes = []
+    for one in SIBLINGS:
+        base = one.base or f'AsyncProxy["{one.sync}{one.arguments}"]'
+        body = "\n".join(_lines(one))
+        classes.append(f'\n\nclass {one.name}({base}):\n    """{one.about}"""\n\n{body}\n')
+    return (
+        HEAD
+        + "".join(imports)
+        + "\n"
+        + "".join(objects)
+        + "".join(classes)
+        + TAIL.format(table=table, overloads="".join(overloads))
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), encoding="utf-8")

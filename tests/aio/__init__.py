@@ -1,0 +1,1 @@
+"""The async side of stores and contexts."""

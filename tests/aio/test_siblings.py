@@ -1,0 +1,112 @@
+"""The async side has all that the sync side has, and its types: a wrong call is refused by the type checker."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from collections.abc import Awaitable
+from typing import Any, assert_type
+
+import pytest
+
+import refold
+from refold.domain.chat.items import ChatItem
+from refold.domain.errors import ReadOnlyError
+from refold.domain.frozen import FrozenList
+from refold.infrastructure.aio import siblings
+
+from ..support.project import ROOT
+
+
+def test_they_are_up_to_date() -> None:
+    """`scripts/siblings` would change nothing but the format."""
+    module = ROOT / "infrastructure" / "aio" / "siblings.py"
+    written = runpy.run_path(str(ROOT / "scripts" / "siblings.py"))["text"]()
+    formatted = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--stdin-filename", module, "-"],
+        input=written, capture_output=True, encoding="utf-8", cwd=ROOT, check=True,
+    ).stdout  # fmt: skip
+
+    assert module.read_text("utf-8") == formatted, "run scripts/siblings"
+
+
+async def test_calls_are_checked() -> None:
+    """
+    Arguments and results have the types of the sync calls.
+
+    mypy, which scripts/check runs, refuses each line that is marked here; an ignored error that is none is an error.
+    """
+    async with refold.aopen(":memory:") as store:
+        assert_type(store, refold.AsyncStore)
+        chat = await store.chat("a")
+        assert_type(chat, refold.AsyncChat)
+        assert_type(await chat.add_message("user", "hello"), refold.ChatMessage)
+        assert_type(await chat.at(1), refold.AsyncChat)
+        assert_type(await chat.items, FrozenList[ChatItem])
+        assert_type(await chat.rebase(lambda sync: sync.version), int)
+
+        with pytest.raises(ValueError, match="role"):
+            await chat.add_message(5, "hello")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            await chat.add_message("user", "hello", at=3)  # type: ignore[call-arg]
+        with pytest.raises(AttributeError):
+            await chat.add_telepathy()  # type: ignore[attr-defined]
+        with pytest.raises(TypeError):
+            len(chat.items)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            await refold.aopen(":memory:", lasting=True)  # type: ignore[call-arg]
+
+
+async def test_what_is_shown_through_a_sibling() -> None:
+    """Contexts that calls return are async ones, too; `self` is the same one; `sync` is what is wrapped."""
+    chat = refold.to_async(refold.ChatContext())
+    await chat.add_message("user", "hello")
+    fork, past = await chat.fork("b"), await chat.at(1)
+
+    assert isinstance(chat.sync, refold.ChatContext)
+    assert (await chat.truncate(max_items=5)) is chat
+    assert (await chat.merge(fork)) is chat  # type: ignore[arg-type]  # a type checker wants `fork.sync`
+    assert [type(one) for one in (fork, past, chat.readonly)] == [refold.AsyncChat] * 3
+    assert (await past.items, [type(one) for one in await fork.items]) == ([], [refold.ChatMessage])
+    with pytest.raises(ReadOnlyError):
+        await past.add_message("user", "never")
+
+
+class Named(refold.ChatContext):
+    """A user's own chat."""
+
+    @property
+    def title(self) -> str:
+        """Return the first words."""
+        return str(self.items[0].content[0])  # type: ignore[union-attr]
+
+    def rename(self, text: str) -> str:
+        """Add a message."""
+        return self.add_message("user", text).id
+
+
+async def test_a_class_of_ones_own() -> None:
+    """What it adds can be awaited, too; what it does not have is missing at once."""
+    chat: Any = refold.to_async(Named())
+    await chat.rename("a title")
+
+    assert isinstance(chat.title, Awaitable)
+    assert (type(chat), await chat.title) == (refold.AsyncChat, "a title")
+    with pytest.raises(AttributeError):
+        _ = chat.subtitle
+
+
+async def test_anything_else() -> None:
+    """Of another object, methods and properties are awaited, without types."""
+    moment: Any = refold.to_async(refold.Moment.parse("5"))  # type: ignore[call-overload]
+
+    assert (await moment.events, await moment.includes(moment)) == (5, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["AsyncBudgetWindow", "AsyncChat", "AsyncMemory", "AsyncPool", "AsyncQueue", "AsyncRun"]
+)
+def test_they_are_exported(name: str) -> None:
+    """For annotations in a user's program."""
+    assert getattr(refold, name) is getattr(siblings, name)

@@ -1,0 +1,156 @@
+"""A store in an event loop: opened, closed, written to in transactions, followed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import InvalidInputError, StorageClosedError, StorageUnavailableError
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store is opened."""
+    locations = {"memory": ":memory:", "sqlite": str(tmp_path / "store.db")}
+    return locations.get(request.param) or str(request.getfixturevalue("pg_url"))
+
+
+def said(items: Any) -> list[str]:
+    """Return the texts of messages."""
+    return [item.content[0] for item in items]
+
+
+async def test_opened_and_closed(location: str) -> None:
+    """By `async with`, which closes it; or awaited, and closed by hand, also twice."""
+    async with refold.aopen(location) as store:
+        await (await store.chat("a")).add_message("user", "hello")
+        rows = await store.contexts()
+    if location != ":memory:":
+        with pytest.raises(StorageClosedError):
+            await store.contexts()
+
+    assert [row.id for row in rows] == ["a"]
+    other = await refold.aopen(location, durability="enqueue")
+    await other.close()
+    await other.close()
+
+
+async def test_one_that_cannot_be_opened(tmp_path: Path) -> None:
+    """The error is that of `open`."""
+    with pytest.raises(StorageUnavailableError):
+        async with refold.aopen(tmp_path / "none.db", create=False):
+            pass
+
+
+async def test_a_transaction(location: str) -> None:
+    """Tasks within the block take part in it; all of it is one append, or nothing."""
+    async with refold.aopen(location) as store:
+        chats = [await store.chat(name, session="s") for name in "abc"]
+        before = (await store.now()).events
+        async with store.transaction():
+            await asyncio.gather(*(chat.add_message("user", chat.id) for chat in chats))
+            assert [said(await chat.items) for chat in chats] == [["a"], ["b"], ["c"]]
+            assert (await store.now()).events == before
+        assert (await store.now()).events == before + 3
+
+        async def fail() -> None:
+            async with store.transaction():
+                await chats[0].add_message("user", "never")
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            await fail()
+        assert [said(await chat.items) for chat in chats] == [["a"], ["b"], ["c"]]
+        await chats[0].add_message("user", "after it")
+        assert (await store.now()).events == before + 4
+
+
+async def test_a_transaction_has_a_key(location: str) -> None:
+    """Repeated under it, the block records nothing."""
+    async with refold.aopen(location) as store:
+        chat = await store.chat("a")
+        for _ in range(2):
+            async with store.transaction(idempotency_key="once"):
+                await chat.add_message("user", "hello", message_id="m1")
+        assert (said(await chat.items), await chat.version) == (["hello"], 2)
+
+
+async def test_transactions_do_not_nest(location: str) -> None:
+    """The inner one is refused, and the outer one goes on."""
+    async with refold.aopen(location) as store, store.transaction():
+        with pytest.raises(InvalidInputError, match="they do not nest"):
+            async with store.transaction():
+                pass
+
+
+async def test_tasks_have_transactions_of_their_own(location: str) -> None:
+    """Two that are open at once in two tasks do not see each other."""
+    async with refold.aopen(location) as store:
+        entered = asyncio.Barrier(2)
+
+        async def write(name: str) -> None:
+            chat = await store.chat(name)
+            async with store.transaction():
+                await entered.wait()
+                await chat.add_message("user", name)
+
+        await asyncio.gather(write("a"), write("b"))
+        assert sorted(row.id for row in await store.contexts()) == ["a", "b"]
+        assert [said(await (await store.chat(name)).items) for name in "ab"] == [["a"], ["b"]]
+
+
+async def test_a_merge_from_another_store(location: str) -> None:
+    """Its copy and the merge are one transaction, also where the pool has hooks in this loop."""
+    async with refold.aopen(location) as store, refold.aopen(":memory:") as elsewhere:
+        pool, other = await store.pool("p"), await elsewhere.pool("q")
+        await other.add(refold.PoolItem("a", "about a", "a1"))
+        seen: list[int] = []
+
+        async def note(*_: Any) -> None:
+            seen.append(threading.get_ident())
+
+        pool.sync.after_add(note)
+        await pool.merge(other.sync)
+        assert ([item.id for item in await pool.items], seen) == (["a1"], [threading.get_ident()])
+
+
+async def test_a_subscription(location: str) -> None:
+    """`async for`, and an awaited `ack`."""
+    async with refold.aopen(location) as store:
+        chat = await store.chat("a")
+        events = await store.subscribe(name="mail")
+        assert (await anext(events)).stream == "chat:a"
+        await events.ack()
+        await chat.add_message("user", "hello")
+        again = await store.subscribe(name="mail")
+        assert (await anext(again)).version == 2
+        again.stop()
+        assert [event async for event in again] == []
+
+
+async def test_a_cancelled_call(tmp_path: Path) -> None:
+    """It ends when its work in the thread has ended, so that a store is not closed behind it; the event is there."""
+    async with refold.aopen(tmp_path / "store.db") as store:
+        chat = await store.chat("a")
+        may_go_on, is_running = threading.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def change(sync: refold.ChatContext) -> None:
+            loop.call_soon_threadsafe(is_running.set)
+            may_go_on.wait(10)
+            sync.add_message("user", "hello")
+
+        task = asyncio.create_task(chat.rebase(change))
+        await is_running.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert said(await chat.items) == ["hello"]

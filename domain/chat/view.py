@@ -132,7 +132,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
             ordinal = items.named(address.name)
             return None if ordinal is None else items.arrival(ordinal)
         younger = items.arena.first_younger(address.time.timestamp(), items.reach)
-        return self._journal.version if younger == items.reach else items.arrival(younger) - 1
+        if younger == items.reach:
+            return self._journal.version
+        # Edits between the two items happened later, as far as anybody knows.
+        before = items.arrival(younger) - 1
+        return min(before, items.arrival(younger - 1)) if younger else before
 
     def evicted_items(self) -> list[EvictedItem]:
         """Return the items that left the view and are not back, in the order in which they left."""

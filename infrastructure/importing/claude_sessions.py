@@ -24,6 +24,8 @@ MESSAGE_TYPES = ("user", "assistant")
 TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 # Fields of the first line that describe the whole session.
 ATTRIBUTES = ("sessionId", "agentId", "cwd", "gitBranch", "version")
+# The fields of a compaction with the first and the last line that it left as they are.
+SEGMENT = ("headUuid", "tailUuid")
 # No line has this uuid: it stands for a line that cannot be found.
 LOST = ""
 Rank = tuple[float, int]
@@ -32,7 +34,8 @@ Rank = tuple[float, int]
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """
     A line with a message, and the line that it follows (`parent`). `agent` is the sub-agent that it belongs to, empty
-    if that has no name, or None for the main session. `beside` is the line without its message.
+    if that has no name, or None for the main session. `beside` is the line without its message. If the conversation was
+    compacted before the line, `keeps` are the lines before it that the model still saw, and else None.
     """
 
     number: int
@@ -43,6 +46,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     message: dict[str, Any]
     beside: dict[str, Any]
+    keeps: frozenset[str] | None = None
 
     @property
     def message_id(self) -> str | None:
@@ -62,6 +66,8 @@ class SessionFile(msgspec.Struct, kw_only=True):
 
     lines: dict[str, Line] = msgspec.field(default_factory=dict)
     links: dict[str, str | None] = msgspec.field(default_factory=dict)
+    # The places where the conversation was compacted, and the lines that the model still saw behind them.
+    boundaries: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
     titles: list[str] = msgspec.field(default_factory=list)
     passed_over: Counter[str] = msgspec.field(default_factory=Counter)
     repeated: int = 0
@@ -80,6 +86,8 @@ def read_lines(entries: Iterable[tuple[int, Any]]) -> SessionFile:
         fields = Fields(f"line {number}", entry)
         if entry.get("type") in MESSAGE_TYPES:
             line = _line(number, fields, time)
+            if entry.get("isCompactSummary") is True or line.parent in file.boundaries:
+                line = msgspec.structs.replace(line, keeps=file.boundaries.get(line.parent or LOST, frozenset()))
             time = line.created_at
             # A line that was written twice is the same line.
             file.repeated += line.uuid in file.lines
@@ -116,9 +124,27 @@ def _pass_over(file: SessionFile, fields: Fields) -> None:
     uuid = value.get("uuid")
     if isinstance(uuid, str):
         parents = [value.get(name) for name in ("parentUuid", "logicalParentUuid")]
+        is_boundary = value.get("subtype") == "compact_boundary"
         # A compacted conversation continues the earlier one, even if the line does not name its parent.
-        beginning = LOST if value.get("subtype") == "compact_boundary" else None
+        beginning = LOST if is_boundary else None
+        if is_boundary:
+            file.boundaries[uuid] = _kept_lines(file, value.get("compactMetadata"))
         file.links.setdefault(uuid, next((one for one in parents if isinstance(one, str) and one), beginning))
+
+
+def _kept_lines(file: SessionFile, metadata: Any) -> frozenset[str]:
+    """Return the lines that a compaction left as they are: those named, or those from a first to a last one."""
+    metadata = metadata if isinstance(metadata, dict) else {}
+    named, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
+    if isinstance(named, dict):
+        uuids = named.get("allUuids") or named.get("uuids")
+        return frozenset(uuid for uuid in uuids if isinstance(uuid, str)) if isinstance(uuids, list) else frozenset()
+    places = {uuid: place for place, uuid in enumerate(file.lines)}
+    ends = segment if isinstance(segment, dict) else {}
+    head, tail = (places.get(str(ends.get(name))) for name in SEGMENT)
+    if head is None or tail is None:
+        return frozenset()
+    return frozenset(uuid for uuid, place in places.items() if head <= place <= tail)
 
 
 def _uuid(fields: Fields) -> str:
@@ -350,6 +376,10 @@ def _notes(file: SessionFile, order: Order) -> list[str]:
     notes = []
     if not file.lines:
         notes.append("it has no line with a message")
+    compacted = sum(line.keeps is not None for line in file.lines.values())
+    if compacted:
+        times = "once" if compacted == 1 else f"{compacted:,} times"
+        notes.append(f"the conversation was compacted {times}: what the model no longer saw has left the view")
     if file.passed_over:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(file.passed_over.items()))
         notes.append(f"lines without a message were passed over: {kinds}")

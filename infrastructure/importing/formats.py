@@ -47,6 +47,7 @@ EXPECTED = {
     "tau": "runs: objects with traj",
 }
 KEYS_SHOWN_MAX = 5
+REPLACEMENT = "\ufffd"
 UNSAFE = re.compile(r"[^\w.:+-]+")
 
 
@@ -55,10 +56,13 @@ class Document:
     The values of a file: one, or one per line (`lines` then has their numbers, from 1).
 
     `may_hold_surrogates` is False if no text can hold a lone surrogate: UTF-8 has none, so JSON needs an escape for it.
+    `unfinished` is the fault of a last line without an end, as in a file that is being written; its value is missing.
     """
 
-    def __init__(self, values: list[Any], text: str, lines: list[int] | None = None) -> None:
-        self.values, self.lines = values, lines
+    def __init__(
+        self, values: list[Any], text: str, lines: list[int] | None = None, unfinished: InvalidInputError | None = None
+    ) -> None:
+        self.values, self.lines, self.unfinished = values, lines, unfinished
         self.may_hold_surrogates = SURROGATE_ESCAPE.search(text) is not None
 
 
@@ -88,8 +92,7 @@ def read_document(path: Path) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        # The byte order mark that some editors write is not part of the text.
-        return read_bounded(path).decode("utf-8-sig")
+        return _decoded(read_bounded(path))
     except FileNotFoundError as error:
         raise InvalidInputError(f"there is no file {path}: check the name") from error
     except IsADirectoryError as error:
@@ -106,12 +109,24 @@ def _read_text(path: Path) -> str:
         raise InvalidInputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
+def _decoded(data: bytes) -> str:
+    try:
+        # The byte order mark that some editors write is not part of the text.
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data" or b"\n" not in data:
+            raise
+        # The last line is being written: it becomes one that is no JSON.
+        return data[: error.start].decode("utf-8-sig") + REPLACEMENT
+
+
 def _json_lines(path: Path, text: str) -> Document | None:
     """Return the values of JSON Lines; None if the first line is no JSON value, so that the document is broken."""
     values: list[Any] = []
     numbers: list[int] = []
     # Not splitlines(): it also splits at characters that JSON allows in texts.
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -119,9 +134,12 @@ def _json_lines(path: Path, text: str) -> Document | None:
         except json.JSONDecodeError as error:
             if not values:
                 return None
-            raise InvalidInputError(
+            fault = InvalidInputError(
                 f"{path} is not JSON Lines: {_fault(error)} at line {number}, column {error.colno}"
-            ) from error
+            )
+            if number == len(lines):
+                return Document(values, text, numbers, fault)
+            raise fault from error
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"{path}, line {number}: {_fault(error)}") from error
         numbers.append(number)

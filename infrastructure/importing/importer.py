@@ -13,7 +13,7 @@ which other items were added in the store. A session is written in one append.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -31,6 +31,9 @@ from ..store import Store
 from .claude_sessions import Branch, fork_names, named_forks, new_branches
 from .formats import Format
 from .runs import ImportedContext, ImportReport, Outcome, Progress, Run, read_runs
+
+# The reason with which items leave the view where a session was compacted.
+COMPACTED = "compacted"
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,18 +297,31 @@ class _Writer:
         """Write a branch to an existing or a new context."""
         is_new = context_id not in self._chats
         chat = self._chats[context_id] = self._begun(context_id, branch) if is_new else self._chats[context_id]
-        version = chat.version
         groups = [self._items[line.uuid] for line in branch.lines]
-        chat.record_items([item for group in groups for item in group], expected_version=version)
+        waiting: list[ChatItemEvent] = []
         for line, group in zip(branch.lines, groups, strict=True):
-            version += len(group)
-            self._places[line.uuid] = (context_id, version)
+            if line.keeps is not None:
+                chat.record_items(waiting, expected_version=chat.version)
+                waiting = []
+                self._compact(chat, line.keeps)
+            waiting += group
+            self._places[line.uuid] = (context_id, chat.version + len(waiting))
+        chat.record_items(waiting, expected_version=chat.version)
         self._told[context_id] = ImportedContext(
             id=context_id,
             outcome="added" if is_new else "extended",
             messages=sum(bool(group[0].origin and group[0].origin.starts) for group in groups),
             items=sum(map(len, groups)),
         )
+
+    def _compact(self, chat: ChatContext, keeps: Iterable[str]) -> None:
+        """Take out of the view the items that the model no longer saw, except pinned ones."""
+        kept = {item.id for uuid in keeps for item in self._items.get(uuid, ())}
+        staying = {*kept, *chat.pinned_ids()}
+        # A call and its output leave together, or stay.
+        calls = {call_id for item in chat.items if item.id in staying and (call_id := getattr(item, "call_id", None))}
+        left = [item for item in chat.items if item.id not in staying and getattr(item, "call_id", None) not in calls]
+        chat.evict([item.id for item in left], reason=COMPACTED)
 
     def told(self) -> list[ImportedContext]:
         """Return the outcome for each context."""

@@ -21,12 +21,21 @@ from ...domain.formats.receive import at_field
 from ...domain.ids import stream_id
 from ...domain.log.admission import admitted
 from .claude_sessions import PlacedLine, Session, fork_names, named_forks, new_branches, sessions_in
-from .formats import Conversation, Document, Format, conversations_in, entries_of, is_session, read_document, safe_id
+from .formats import (
+    REPLACEMENT,
+    Conversation,
+    Document,
+    Format,
+    conversations_in,
+    entries_of,
+    is_session,
+    read_document,
+    safe_id,
+)
 
 Outcome = Literal["added", "extended", "unchanged"]
 Progress = Callable[[int, int], None]
 LONE = re.compile("[\ud800-\udfff]")
-REPLACEMENT = "\ufffd"
 
 
 class ImportedContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +170,8 @@ def _runs_of(path: Path, format: Format, prefix: str | None, mend: bool) -> list
     document = read_document(path)
     if format == "claude-code" or (format == "auto" and is_session(document)):
         return _sessions_of(path, document, prefix, mend)
+    if document.unfinished is not None:
+        raise document.unfinished
     try:
         conversations = conversations_in(document, format)
     except InvalidInputError as error:
@@ -246,6 +257,8 @@ def _sessions_of(path: Path, document: Document, prefix: str | None, mend: bool)
         runs = [_run_of_session(path, session, prefix) for session in sessions]
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}, {error}") from error
+    if document.unfinished is not None:
+        notes.append("its last line is not complete yet: it is left for the next import")
     return _noted(runs, path, notes)
 
 

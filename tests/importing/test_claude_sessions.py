@@ -252,15 +252,47 @@ def test_who_goes_back_before_a_result_leaves_it(store: refold.Store, path: Path
 
 
 def test_what_was_made_compact_goes_on(store: refold.Store, path: Path) -> None:
-    """The summary follows what it tells of, whether or not the line between them says so."""
+    """The summary follows what it tells of, which the model no longer saw, whether or not the line between says so."""
     session = Writing()
     last = session.talk(None, "one", "1")
     for logical in ({"logicalParentUuid": last["uuid"] if last else ""}, {}):
         boundary = session.line("system", None, subtype="compact_boundary", **logical)
         last = session.talk(boundary, "summary", "so far")
+    report = brought_in(store, path, session)
+
+    assert kept_words(store) == {SESSION: "summary | so far"}
+    chat = store.chat(SESSION)
+    assert [(one.how, one.reason) for one in chat.evicted_items()] == [("evict", "compacted")] * 4
+    noted = f"{path}: the conversation was compacted 2 times: what the model no longer saw has left the view"
+    assert noted in report.notes
+    assert {context.outcome for context in brought_in(store, path, session).contexts} == {"unchanged"}
+    again = session.talk(session.line("system", None, subtype="compact_boundary"), "anew", "ok")
+    session.talk(again, "more")
+    brought_in(store, path, session)
+    assert kept_words(store) == {SESSION: "anew | ok | more"}
+    chat.refresh()
+    assert [item.id for item in chat.at("happened:2027-01-15T08:00:02Z").items] == [
+        one.item.id for one in chat.evicted_items()[:2]
+    ]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"preservedSegment": {"headUuid": "l3", "anchorUuid": "l4", "tailUuid": "l4"}},
+        {"preservedMessages": {"anchorUuid": "l4", "uuids": ["l3", "l4"]}},
+    ],
+)
+def test_what_a_compaction_left_stays_in_the_view(store: refold.Store, path: Path, kept: dict[str, Any]) -> None:
+    """The model saw the last messages as they were, and so does the context; the rest left."""
+    session = Writing()
+    session.talk(None, "one", "1", "two", "2")
+    boundary = session.line("system", None, subtype="compact_boundary", compactMetadata=kept)
+    summary = session.user(boundary, "summary", isCompactSummary=True)
+    session.assistant(summary, "so far")
     brought_in(store, path, session)
 
-    assert kept_words(store) == {SESSION: "one | 1 | summary | so far | summary | so far"}
+    assert kept_words(store) == {SESSION: "two | 2 | summary | so far"}
 
 
 def test_sub_agents_have_contexts_of_their_own(store: refold.Store, path: Path) -> None:
@@ -415,12 +447,29 @@ def test_a_line_that_cannot_be(store: refold.Store, path: Path, fields: dict[str
     assert store.now() == before
 
 
-def test_broken_json_is_refused(store: refold.Store, path: Path) -> None:
-    """A line that was cut off, say: the error has file, line and column."""
+def test_a_file_that_is_being_written(store: refold.Store, path: Path) -> None:
+    """All complete lines are taken; a last line without an end, cut even within a character, is left for next time."""
     session = Writing()
-    session.talk(None, "one", "1")
+    session.talk(None, "one", "1", "zwölf")
+    whole = session.save(path).read_bytes()
+    for end in (whole.index(b"zw") + 3, -1):
+        path.write_bytes(whole.rstrip(b"\n")[:end])
+        report = import_file(store, path)
+        assert report.notes == (f"{path}: its last line is not complete yet: it is left for the next import",)
+        assert kept_words(store) == {SESSION: "one | 1"}
+    path.write_bytes(whole)
+
+    assert [(one.outcome, one.messages) for one in import_file(store, path).contexts] == [("extended", 1)]
+    assert kept_words(store) == {SESSION: "one | 1 | zwölf"}
+
+
+def test_broken_json_is_refused(store: refold.Store, path: Path) -> None:
+    """A line that was cut off before others, say: the error has file, line and column."""
+    session = Writing()
+    session.talk(None, "one", "1", "two")
     broken = session.save(path)
-    broken.write_text(broken.read_text()[:-20])
+    lines = broken.read_text().splitlines()
+    broken.write_text("\n".join([lines[0], lines[1][:-20], lines[2], ""]))
 
     with pytest.raises(InvalidInputError, match=rf"{SESSION}.jsonl is not JSON Lines: .* at line 2, column \d+"):
         import_file(store, broken)

@@ -52,6 +52,8 @@ def test_validity_of_a_changed_call(store: refold.Store) -> None:
         stays = store.validity(one.id)
         for version in range(one.version + 1):
             assert ids_seen(stays, version) == [item.id for item in one.at(version).items]
+    counted = {row.id: (row.items, row.tokens) for row in store.contexts()}
+    assert counted == {one.id: (len(one.items), one.estimated_tokens()) for one in (chat, fork)}
     assert [hit.version for hit in store.search("seven", context="a")] == [5]
     gone = store.why_gone("a", chat.at(3).items[1].id)
     assert (gone.how, gone.reason) == ("change", "too much")

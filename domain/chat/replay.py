@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ..errors import InvalidInputError
-from .events import ITEM_EVENTS, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
+from .events import ITEM_EVENTS, CallChanged, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
 from .items import ChatItem
 from .rules.commands import Truncate
 from .rules.decide import CHAT
@@ -253,22 +253,40 @@ def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:
     state: ChatState = CHAT.initial_state
     seen: set[str] = set()
     was_model = False
+    changed = _changed_calls(events)
     for version, event in enumerate(events, first_version):
         before = state.items
         state = CHAT.fold(state, [event])
-        if isinstance(recorded_event(event), Summarized):
-            # A summary is about items of the history; it is not one of them.
+        if isinstance(recorded_event(event), Summarized | CallChanged):
+            # A summary is about items of the history, not one of them. A changed call takes the place of one, below.
             seen.update(item.id for item in state.items)
             continue
         new = tuple(item for item in _added(event, before, state.items) if item.id not in seen)
         if not new:
             continue
         seen.update(item.id for item in new)
+        new = tuple(changed.get(item.id, item) for item in new) if changed else new
         # Consecutive items of the model are one answer, and so one call.
         is_model = _is_model(new[0])
         # Calls of a parent are not counted here.
         yield _Step(version, new, before, is_model and not was_model and version > 0)
         was_model = _is_model(new[-1])
+
+
+def _changed_calls(events: Sequence[Any]) -> dict[str, FunctionCalled]:
+    """
+    Return the calls that a person changed, by the ids of the items whose place they took.
+
+    A model is asked only after the change, so it never saw the arguments that it had written itself.
+    """
+    changed: dict[str, FunctionCalled] = {}
+    asked: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, FunctionCalled):
+            asked[event.call_id] = event.id
+        elif isinstance(event, CallChanged) and event.item.call_id in asked:
+            changed[asked[event.item.call_id]] = event.item
+    return changed
 
 
 def _added(event: Any, before: Items, after: Items) -> Sequence[ChatItemEvent]:

@@ -179,6 +179,24 @@ async def test_a_policy_that_need_not_be_awaited() -> None:
     assert (await chat.areplay("items:2")).calls == chat.replay("items:2").calls
 
 
+def test_a_changed_call_is_seen_as_it_was_sent() -> None:
+    """The model was asked only after the change; a rejected call is seen with its output."""
+    chat = talk("uCC")
+    chat.approvals.request("C1")
+    chat.approvals.change("C1", {"sum": 7}, by="mia")
+    chat.approvals.reject("C2", by="mia")
+    chat.answer_call("C1", "paid")
+    chat.add_message("assistant", "done")
+
+    replay = chat.replay("all")
+
+    assert [(call.tokens_now, call.cached_now) for call in replay.calls] == [
+        (call.tokens_then, call.cached_then) for call in replay.calls
+    ]
+    last = replay.calls[-1].version
+    assert replay.seen(last) == replay.seen(last, then=True) == chat.items[:-1]
+
+
 def test_a_policy_that_is_to_be_awaited() -> None:
     """`replay` says where it belongs, at its first call, and leaves nothing behind that was never awaited."""
     chat, asked = talk("u", "A", "u", "A"), list[int]()

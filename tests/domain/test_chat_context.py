@@ -94,15 +94,15 @@ def test_messages_and_turns() -> None:
     assert chat.turn_count() == 1
 
 
-def test_a_context_is_not_a_container() -> None:
-    """V2.5: no length, no iteration, always true, equal to itself alone."""
-    chat: Any = ChatContext()
+def test_a_context_is_true_and_itself() -> None:
+    """V2.5, and as a container beyond the seed: it has a length and can be gone through, and is true all the same."""
+    chat = ChatContext()
 
     assert chat
     assert chat != ChatContext()
-    for use in (len, iter):
-        with pytest.raises(TypeError):
-            use(chat)
+    assert (len(chat), list(chat)) == (0, [])
+    said = chat.add_message("user", "hi")
+    assert (len(chat), list(chat)) == (1, [said])
 
 
 def test_an_item_by_its_id() -> None:

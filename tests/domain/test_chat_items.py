@@ -223,9 +223,9 @@ def test_an_item_of_an_event_is_an_item(event: Any) -> None:
 
 
 def test_items_are_made_of_fields_only() -> None:
-    """An item made from its event has exactly the fields of its model."""
+    """An item made from its event has exactly the fields of its model, and the version with which it came."""
     for made in map(item_of, map(recorded_form, ITEMS)):
-        assert set(made.__dict__) == set(type(made).model_fields)
+        assert set(made.__dict__) == {*type(made).model_fields, "version"}
 
 
 def test_the_default_of_an_image_costs_nothing() -> None:

@@ -16,6 +16,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "add_handoff": ("b",),
     "add_config_update": ("x",),
     "add_items": ([],),
+    "add_messages": ([{"role": "user", "content": "hi"}],),
     "record_items": ([],),
     "name_version": ("start",),
 }

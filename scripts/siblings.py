@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
-
-TARGET = Path(__file__).parent.parent / "infrastructure" / "aio" / "siblings.py"
 
 
 class Sibling(NamedTuple):
@@ -77,6 +75,8 @@ PLAIN = (
     "id", "stream", "stream_kind", "root", "is_detached", "came_between", "readonly", "approvals",
     "user_id", "session_id", "run_id", "sub_id", "scope", "moment",
 )  # fmt: skip
+# Methods that only return an object for `async with`.
+ENTERED = ("stream_message",)
 # They are calls of the store itself, or of no use in an event loop: `attach` and `adopted_events` serve `adopt`, the
 # recorder is for sync applications, and `run_projections` blocks until it is stopped.
 LEFT_OUT = ("attach", "adopted_events", "transaction", "close", "recorder", "run_projections", "aflush")
@@ -119,6 +119,8 @@ def _line(sibling: Sibling, name: str, member: Any) -> str | None:
         if name not in PLAIN:
             return f"{name} = value({source})"
         return f"{name} = plain({source})" if to is None else f"{name} = showing({source}, lambda: {to})"
+    if name in ENTERED:
+        return f"{name} = plain({source})"
     if to is not None:
         return f"{name} = returning({source}, lambda: {to})"
     return f"{name} = {'passed' if inspect.iscoroutinefunction(function) else 'awaited'}({source})"
@@ -194,4 +196,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(text(), encoding="utf-8")
+    sys.stdout.write(text())

@@ -106,6 +106,7 @@ class AsyncChat(AsyncProxy["ChatContext"]):
     summarize = returning(lambda: _chat.summarize, lambda: AsyncChat)
     undo_summary = awaited(lambda: _chat.undo_summary)
     at = returning(lambda: _chat.at, lambda: AsyncChat)
+    seen = returning(lambda: _chat.seen, lambda: AsyncChat)
     readonly = showing(lambda: _chat.readonly, lambda: AsyncChat)
 
 

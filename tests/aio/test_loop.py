@@ -138,7 +138,7 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "add_function_call": ("lookup", "{}"),
     "add_function_output": ("lookup", "done", "c1"),
     "answer_call": ("c1", "done"),
-    **dict.fromkeys(("of", "request", "approve", "reject"), ("c1",)),
+    **dict.fromkeys(("of", "request", "approve", "reject", "seen"), ("c1",)),
     "AsyncApprovals.change": ("c1", "{}"),
     "add_handoff": ("billing",),
     **dict.fromkeys(("add_items", "insert_many"), ([MESSAGE],)),

@@ -61,7 +61,7 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
 @click.option(
     "--pending",
     type=click.Choice(get_args(PendingRule)),
-    help="With --as PROVIDER: how calls without an output are sent.  [default: stub]",
+    help="With --as PROVIDER: how calls without an output are sent; it includes --valid.  [default: stub]",
 )
 @click.option("--evicted", is_flag=True, help="What left the view, and why, instead of what is in it.")
 @click.option("--ids", is_flag=True, help="The id of each item, too.")
@@ -94,9 +94,10 @@ def command(
 
     With --as json, or --json: {context, kind, version, head, at, opened: {user, session, agent, source, parent,
     attributes}, items: [{version, stream, position, recorded_at, actor, pinned, item}]}; an item has the fields of
-    ChatContext.to_dict(). A queue and a pool have limit and tags too, and their items {id, description, content,
-    content_type}. With --evicted each has {how, reason, version} under `left`. A run has in the place of items {round,
-    sub, closed, goes_back_over, root, initial, pointers, nodes, edges, steps, messages}.
+    ChatContext.to_dict(), and a call has {pending, approval} beside it. A queue and a pool have limit and tags too, and
+    their items {id, description, content, content_type}. With --evicted each has {how, reason, version} under `left`. A
+    run has in the place of items {round, sub, closed, goes_back_over, root, initial, pointers, nodes, edges, steps,
+    messages}.
     """
     _check(reference, moment, form, valid, evicted, tail)
     if pending and form not in PROVIDERS:
@@ -113,7 +114,7 @@ def command(
             _check_run(view, evicted=evicted, tail=tail)
             print_run(view, as_json=as_json or form == "json")
         elif isinstance(view, SeenChat) and form in PROVIDERS:
-            print_for(form, view.chat, is_exact=not valid, pending=pending or "stub", tail=tail)
+            print_for(form, view.chat, is_exact=not (valid or pending), pending=pending or "stub", tail=tail)
         else:
             shown = shown_of(view, evicted=evicted, tail=tail)
             print_shown(shown, ids=ids, as_json=as_json or form == "json")

@@ -83,7 +83,7 @@ def test_a_request_with_calls_that_wait(asking: Path) -> None:
     """They are left out, or the command fails and names them; without a provider the option means nothing."""
     left = refold("show", "support-42", "--as", "openai", "--pending", "omit", db=asking).json
     refused = refold("show", "support-42", "--as", "google", "--pending", "refuse", db=asking)
-    stubbed = refold("show", "support-42", "--as", "anthropic", "--valid", db=asking).out
+    stubbed = refold("show", "support-42", "--as", "anthropic", "--pending", "stub", db=asking).out
 
     assert [message["role"] for message in left] == ["user"]
     assert refused.fault.startswith("no output is recorded for refund (c1), refund (c2), refund (c3): ")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..domain.arguments import require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
-from ..domain.concurrency.threads import finished_in_thread
+from ..domain.concurrency.threads import in_thread
 from ..domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError, StorageReadOnlyError
 from ..domain.ids import require_name, split_stream_id
 from ..domain.kinds import KINDS
@@ -181,7 +181,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         while not self._stopped.is_set():
             if (event := self._take()) is not None:
                 return event
-            await finished_in_thread(self._fetch)
+            await in_thread(self._fetch)
         raise StopAsyncIteration
 
     def _take(self) -> RecordedEvent | None:

@@ -17,11 +17,23 @@ Owner = TypeVar("Owner")
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Run `call` in a thread and return what it returns."""
+    """
+    Run `call` in a thread and return what it returns.
+
+    A caller that is cancelled still waits for the end: the thread cannot be stopped, and must not work on behind it.
+    """
     # The import of asyncio takes a third of the time of `import refold`, and sync users never need it.
     import asyncio
 
-    return await asyncio.to_thread(call, *args, **kwargs)
+    work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled():
+            # No other code will read the result.
+            work.exception()
+        raise
 
 
 def awaited(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]:
@@ -37,18 +49,3 @@ def awaited(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[
     call.__name__, call.__doc__ = f"a{name}", f"`{name}()` for a running event loop."
     call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
     return call
-
-
-async def finished_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Like `in_thread`, but a caller that is cancelled still waits for the end: the thread cannot be stopped."""
-    import asyncio
-
-    work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        if not work.cancelled():
-            # No other code will read the result.
-            work.exception()
-        raise

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..canonical import FINGERPRINT_BYTES, fingerprint, require_given_key
-from ..concurrency.threads import finished_in_thread
+from ..concurrency.threads import in_thread
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
@@ -306,4 +306,4 @@ class AsyncTransaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await finished_in_thread(self._manager.__exit__, kind, error, trace)
+        await in_thread(self._manager.__exit__, kind, error, trace)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..canonical import Without, require_unicode
 from ..concurrency.locks import renew_in_child, synchronized
-from ..concurrency.threads import finished_in_thread
+from ..concurrency.threads import in_thread
 from ..content import stored_content
 from ..context.context import Context, Home, detached_home
 from ..context.journal import Journal, Outcome
@@ -352,7 +352,7 @@ class Memory:
 
     async def _waiting(self, work: Callable[[], T]) -> T:
         """Run work that may wait for a disk in a thread, so that the event loop goes on; run other work directly."""
-        return work() if self._home.is_detached else await finished_in_thread(work)
+        return work() if self._home.is_detached else await in_thread(work)
 
 
 class InMemoryMemoryStore(Memory):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ..arguments import require_callable
 from ..canonical import require_short, require_unicode
-from ..concurrency.threads import finished_in_thread, in_thread
+from ..concurrency.threads import in_thread
 from ..content import plain_content, stored_content, typed_content
 from ..context.context import Context, Home, Past, detached_home, detached_journal
 from ..context.decider import Decider
@@ -93,7 +93,7 @@ async def repeated(journal: Journal[ContainerState], change: Change, key: str | 
     """Return the outcome that was recorded under this key, if any: the change itself may not be possible any more."""
     open_transaction = current_transaction(journal.log)
     has_key = key is not None if open_transaction is None else open_transaction.idempotency_key is not None
-    return await finished_in_thread(partial(journal.repeated, change.call, key)) if has_key else None
+    return await in_thread(partial(journal.repeated, change.call, key)) if has_key else None
 
 
 async def _prepared(
@@ -117,7 +117,7 @@ def _version_told(now: ContainerState, told: ContainerState) -> int:
 async def _waiting(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:
     """Run `work` in a thread if it may wait for a disk, else directly."""
     may_wait = not container.is_detached and (journal.durability == "commit" or not journal.is_loaded)
-    return await finished_in_thread(work) if may_wait else work()
+    return await in_thread(work) if may_wait else work()
 
 
 class NotALimitError(RefusedError, TypeError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from ..concurrency.threads import finished_in_thread
+from ..concurrency.threads import in_thread
 from ..context.adopt import adopted_copy
 from ..context.context import Home
 from ..context.journal import Journal
@@ -183,7 +183,7 @@ ConflictRule = str | Callable[[str, "ContextItem[Any] | None", "ContextItem[Any]
 
 async def reading(container: Container[Any], read: Callable[[], R]) -> R:
     """Read a container in a thread if that may wait for a disk, else directly."""
-    return read() if container.is_detached else await finished_in_thread(read)
+    return read() if container.is_detached else await in_thread(read)
 
 
 async def merge_into(

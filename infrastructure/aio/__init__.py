@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any, ParamSpec
 
-from ...domain.concurrency.threads import finished_in_thread
+from ...domain.concurrency.threads import in_thread
 from ..open import open_store
 from ..store import Store
 from .siblings import AsyncStore
@@ -25,7 +25,15 @@ class AsyncOpening:
         return self._made().__await__()
 
     async def _made(self) -> AsyncStore:
-        return AsyncStore(await finished_in_thread(self._open))
+        opened: list[Store] = []
+        try:
+            await in_thread(lambda: opened.append(self._open()))
+        except BaseException:
+            # The task was cancelled, and nobody gets the store.
+            for store in opened:
+                await in_thread(store.close)
+            raise
+        return AsyncStore(opened[0])
 
     async def __aenter__(self) -> AsyncStore:
         self._opened = await self

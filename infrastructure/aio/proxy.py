@@ -12,7 +12,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from ...domain.concurrency.threads import finished_in_thread
+from ...domain.concurrency.threads import in_thread
 from ...domain.context.transaction import AsyncTransaction
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class _Member:
             given = [_sync(one) for one in args], {name: _sync(one) for name, one in kwargs.items()}
             if inspect.iscoroutinefunction(found):
                 return self._shown(proxy, await found(*given[0], **given[1]))
-            return self._shown(proxy, await finished_in_thread(found, *given[0], **given[1]))
+            return self._shown(proxy, await in_thread(found, *given[0], **given[1]))
 
         call.__name__, call.__doc__ = self._name, found.__doc__
         return call
@@ -93,7 +93,7 @@ class _Value(Awaitable[R]):
         self._read = read
 
     def __await__(self) -> Generator[Any, None, R]:
-        return finished_in_thread(self._read).__await__()
+        return in_thread(self._read).__await__()
 
 
 class _Plain(_Member):
@@ -199,7 +199,7 @@ class StoreProxy(AsyncProxy["Store"]):
 
     async def close(self) -> None:
         """Flush what is queued, then close the database; may be called twice."""
-        await finished_in_thread(self.sync.close)
+        await in_thread(self.sync.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -154,3 +154,22 @@ async def test_a_cancelled_call(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert said(await chat.items) == ["hello"]
+
+
+async def test_cancelled_while_it_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store that nobody gets is closed."""
+    closed: list[refold.Store] = []
+    close = refold.Store.close
+
+    def note(store: refold.Store) -> None:
+        close(store)
+        closed.append(store)
+
+    monkeypatch.setattr(refold.Store, "close", note)
+    opening = asyncio.ensure_future(refold.aopen(tmp_path / "store.db"))
+    await asyncio.sleep(0)
+    opening.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert len(closed) == 1

@@ -671,22 +671,22 @@ class ChatContext(ChatView["ChatContext"]):
         *,
         reason: str | None = None,
         counter: TokenCounter = DEFAULT,
+        whole_turns: bool = True,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Self:
         """
-        Take the oldest items out of the view until both limits hold, and return self.
+        Take the oldest turns out of the view until both limits hold, and return self.
 
-        Protected are: the first instructions, the first summary, the last user message, all handoffs and config
-        updates, calls of the running turn that wait for their output, and pinned items. A call leaves together with its
-        output. `counter` counts the tokens of a text. `restore()` puts the items back.
+        Of the last turn, whole answers leave. Protected are: the first instructions, the first summary, the last user
+        message, handoffs, config updates, answers with a call that waits for its output, and pinned items. Without
+        `whole_turns` single items leave, a call with its output. `counter` counts the tokens of a text.
 
         Raises:
-            InvalidInputError: a limit is negative or no whole number.
-            ConcurrencyError: another writer came first.
+            InvalidInputError: a limit is negative or no whole number. ConcurrencyError: another writer came first.
         """
         require_limits(max_items=max_items, max_tokens=max_tokens)
-        command = Truncate(max_items, max_tokens, reason, require_callable(counter, "the counter"))
+        command = Truncate(max_items, max_tokens, reason, require_callable(counter, "the counter"), whole_turns)
         call = Without(command, "counter")
         self._record(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
         return self

@@ -32,8 +32,8 @@ class Compressible(Protocol):
     async def summarize(self, llm: LLM, *, keep_recent_turns: int = 3) -> Any:
         """Replace all but the last turns by a summary."""
 
-    def truncate(self, max_items: int | None = None, max_tokens: int | None = None) -> Any:
-        """Evict the oldest items until the rest is within both limits."""
+    def truncate(self, max_items: int | None = None, max_tokens: int | None = None, *, whole_turns: bool = True) -> Any:
+        """Evict the oldest turns, or else items, until the rest is within both limits."""
 
 
 class ContextWindow:
@@ -42,7 +42,7 @@ class ContextWindow:
 
     `max_tokens` and `max_context_items` limit the context; None means no limit. The last `keep_recent_turns` user turns
     are never summarised. `max_tool_calls_per_turn` limits the loop that runs tools. `summary_llm` writes the summaries;
-    without it the model of the conversation does.
+    without it the model of the conversation does. With `whole_turns=False` single items are truncated, as in the seed.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class ContextWindow:
         keep_recent_turns: int = 3,
         max_tool_calls_per_turn: int = 10,
         summary_llm: LLM | None = None,
+        whole_turns: bool = True,
     ) -> None:
         require_limits(max_tokens=max_tokens, max_context_items=max_context_items)
         require_limits(keep_recent_turns=keep_recent_turns, max_tool_calls_per_turn=max_tool_calls_per_turn)
@@ -61,6 +62,7 @@ class ContextWindow:
         self.keep_recent_turns = keep_recent_turns
         self.max_tool_calls_per_turn = max_tool_calls_per_turn
         self.summary_llm = summary_llm
+        self.whole_turns = whole_turns
 
     async def manage(self, ctx: Compressible, llm: LLM | None) -> None:
         """
@@ -74,7 +76,7 @@ class ContextWindow:
         if self._needs_summary(ctx):
             await self._summarize(ctx, self.summary_llm or llm)
         if self.max_tokens is not None or self.max_context_items is not None:
-            ctx.truncate(max_items=self.max_context_items, max_tokens=self.max_tokens)
+            ctx.truncate(max_items=self.max_context_items, max_tokens=self.max_tokens, whole_turns=self.whole_turns)
 
     def _needs_summary(self, ctx: Compressible) -> bool:
         has_old_turns = ctx.turn_count() > self.keep_recent_turns + 1

@@ -222,7 +222,7 @@ def test_a_database_of_no_known_shape(database: Path) -> None:
 
 def test_a_server_that_is_not_there() -> None:
     """A URL is a server's address."""
-    assert refold("contexts", "--db", "mysql://here").fault.startswith("'mysql://here' is no location")
+    assert refold("contexts", "--db", "mysql://here").fault.startswith("a location that begins with 'mysql' is none")
 
 
 def test_a_store_that_is_open(database: Path) -> None:

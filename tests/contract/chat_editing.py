@@ -110,19 +110,22 @@ class ChatEditingContract:
         require_same_from_log(log, chat)
 
     def test_truncating(self, log: LiveLog) -> None:
-        """The oldest go, pairs whole; what is protected stays; it is one event, and comes back with restore."""
+        """The oldest turns go; what is protected stays; it is one event, and comes back with restore."""
         items = [message("s", "system"), message("u1"), call("c1"), output("c1"), message("a1", "assistant")]
         chat = begun(log, *items, config("cfg", "Be brief."), message("u2"), call("c2"), message("a2", "assistant"))
         version = chat.version
-        chat.truncate(max_items=6)
+        chat.truncate(max_items=6, whole_turns=False)
         assert (ids(chat), chat.version) == ("s a1 cfg u2 c2 a2", version + 1)
+        chat.restore()
+        chat.truncate(max_items=6)
+        assert (ids(chat), chat.version) == ("s cfg u2 c2 a2", version + 3)
         chat.truncate(max_tokens=1)
         assert ids(chat) == "s cfg u2 c2"
         chat.restore()
         chat.restore()
         assert ids(chat) == "s u1 c1 oc1 a1 cfg u2 c2 a2"
         chat.truncate()
-        assert chat.version == version + 4
+        assert chat.version == version + 6
         require_same_from_log(log, chat)
 
     def test_an_unknown_id(self, log: LiveLog) -> None:

@@ -103,8 +103,8 @@ def test_truncated_before_each_call(turns: list[str], limit: int, unit: str) -> 
 
 def test_the_cache_by_hand() -> None:
     """
-    Four tokens an item and one for every four characters. Under items:2 the first item leaves before the second call:
-    its prompt begins with what was second, so that nothing of it was cached.
+    Four tokens an item and one for every four characters. Under items:2 the first turn leaves before the second call:
+    its prompt begins with what was third, so that nothing of it was cached.
     """
     chat = ChatContext()
     chat.record_items([said("u1", "x" * 8), said("a1", "x" * 4, role="assistant")])
@@ -115,12 +115,12 @@ def test_the_cache_by_hand() -> None:
 
     assert [(call.version, call.tokens_then, call.tokens_now) for call in replay.calls] == [
         (3, 6, 6),
-        (5, 6 + 5 + 8, 5 + 8),
-        (7, 6 + 5 + 8 + 5 + 4, 5 + 4),
+        (5, 6 + 5 + 8, 8),
+        (7, 6 + 5 + 8 + 5 + 4, 4),
     ]
     assert [(call.cached_then, call.cached_now) for call in replay.calls] == [(0, 0), (6, 0), (19, 0)]
-    assert (replay.tokens_then, replay.tokens_now, replay.cached_then, replay.cached_now) == (53, 28, 25, 0)
-    assert [seen(replay, version) for version in (3, 5, 7)] == ["u1", "a1 u2", "a2 u3"]
+    assert (replay.tokens_then, replay.tokens_now, replay.cached_then, replay.cached_now) == (53, 18, 25, 0)
+    assert [seen(replay, version) for version in (3, 5, 7)] == ["u1", "u2", "u3"]
 
 
 def test_a_cache_that_ends_in_the_middle() -> None:

@@ -20,11 +20,11 @@ from tests.support.effort import calls_of
 # A letter an item: users, assistants, instructions, summaries, handoffs, config updates; a call and an output under
 # each of three ids, so that ids repeat, and outputs come first, twice or never.
 HISTORY = st.lists(st.text("uasSmhcABC123", max_size=7), max_size=10)
-ITEMS, TOKENS = st.integers(0, 12), st.integers(0, 120)
+ITEMS, TOKENS, WAY = st.integers(0, 12), st.integers(0, 120), st.booleans()
 LIMITS = (
-    st.builds(Truncate, max_items=ITEMS)
-    | st.builds(Truncate, max_tokens=TOKENS)
-    | st.builds(Truncate, max_items=ITEMS, max_tokens=TOKENS)
+    st.builds(Truncate, max_items=ITEMS, whole_turns=WAY)
+    | st.builds(Truncate, max_tokens=TOKENS, whole_turns=WAY)
+    | st.builds(Truncate, max_items=ITEMS, max_tokens=TOKENS, whole_turns=WAY)
 )
 
 
@@ -60,7 +60,7 @@ def test_as_a_context_is_truncated(history: list[str], limits: Truncate) -> None
         before = list(chat.recorded_items())
 
         gone.update(left := rolling.truncate())
-        chat.truncate(limits.max_items, limits.max_tokens)
+        chat.truncate(limits.max_items, limits.max_tokens, whole_turns=limits.whole_turns)
 
         after = chat.recorded_items()
         assert [one for place, one in enumerate(rolling.items) if place not in gone] == list(after)

@@ -64,7 +64,7 @@ def test_truncation(context: Items, max_items: int, max_tokens: int) -> None:
     by_items: dict[str, Any] = {"max_items": max_items}
     by_tokens: dict[str, Any] = {"max_tokens": max_tokens}
     for limits in (by_items, by_tokens, by_items | by_tokens):
-        ours = shown(chat_of(context).truncate(**limits), ids(context))
+        ours = shown(chat_of(context).truncate(**limits, whole_turns=False), ids(context))
 
         assert ours == told(truncating.truncated(context, **limits, on=truncating.NUMBERS))
 

@@ -108,7 +108,7 @@ class EditingMachine(EditingLife):
         pinned = [item_id for item_id in model.pinned if item_id not in model.gone]
         self.act(
             number,
-            lambda chat: chat.truncate(items_max, tokens_max),
+            lambda chat: chat.truncate(items_max, tokens_max, whole_turns=False),
             lambda m: (items_max is not None or tokens_max is not None) and m.truncate(items_max, tokens_max),
         )
         assert {*pinned} <= {item.id for item in self.chats[self.pick(number)].items}

@@ -114,12 +114,17 @@ class Clear(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """Take the oldest items out of the view until the limits hold; `counter` counts the tokens of a text."""
+    """
+    Take the oldest items out of the view until the limits hold; `counter` counts the tokens of a text.
+
+    Whole turns leave, or, without `whole_turns`, single items, each call with its output.
+    """
 
     max_items: int | None = None
     max_tokens: int | None = None
     reason: str | None = None
     counter: Callable[[str], int] = DEFAULT
+    whole_turns: bool = True
 
 
 class Summarize(msgspec.Struct, frozen=True):

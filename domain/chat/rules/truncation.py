@@ -1,9 +1,11 @@
-"""Truncation: the oldest items leave until limits hold, once in a context or many times in a replay."""
+"""Truncation: the oldest turns or items leave until limits hold, once in a context or many times in a replay."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import takewhile
 
 from ..events import (
     ChatEvent,
@@ -12,6 +14,7 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
     HandedOff,
+    MessageAdded,
     is_instructions,
     is_summary,
     is_user,
@@ -25,11 +28,14 @@ from .edits import evicted
 
 def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event with which the oldest unprotected items leave until both limits hold.
+    Return the event with which the oldest unprotected turns leave until both limits hold.
+
+    A turn goes from a user message to the next one. If only the last turn is left, its oldest answers leave one by one,
+    each with its parallel calls and their outputs.
 
     Protected are the first instructions, the first summary, the last user message, all handoffs and config updates,
-    calls that wait for their output, and pinned items. A call leaves together with its output. Then calls without
-    outputs and outputs without calls leave too.
+    answers with a call that waits for its output, and pinned items; of a pinned call or output also the answer and its
+    user message. Then calls without outputs and outputs without calls leave too.
     """
     if command.max_items is None and command.max_tokens is None:
         return []
@@ -44,6 +50,8 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     return [evicted(items, [order[place] for place in leaving], how="truncate", reason=command.reason)]
 
 
+# Marks the end of the links between items.
+NONE = -1
 # Item places in order. Finding the first and the last, and removing any, take constant time.
 Places = OrderedDict[int, None]
 
@@ -74,6 +82,12 @@ class Truncation:
         self._has_instructions = self._has_summary = False
         # Whether two calls of the running turn have one id.
         self._is_repeating = False
+        # The user messages. For each item the place before and the place after it in the view, without handoffs and
+        # config updates: an answer is found by its neighbours, whatever was removed between them.
+        self._users: list[int] = []
+        self._previous: list[int] = []
+        self._following: list[int] = []
+        self._newest = NONE
 
     def add(self, items: Iterable[ChatItemEvent], tokens: int | None = None) -> None:
         """Put items at the end; `tokens` is their sum if it is known."""
@@ -81,6 +95,7 @@ class Truncation:
             place = len(self.items)
             self.items.append(item)
             self._shown[place] = None
+            self._link(item, place)
             if isinstance(item, FunctionCalled):
                 self._loose[place] = None
                 self._add_call(item.call_id, place)
@@ -92,11 +107,31 @@ class Truncation:
                     self._loose[place] = None
                 if is_user(item):
                     self._last_user, self._is_repeating = place, False
+                    self._users.append(place)
             if tokens is None:
                 size = estimate_tokens(item, self._limits.counter)
                 self._sizes.append(size)
                 self.tokens += size
         self.tokens += tokens or 0
+
+    def _link(self, item: ChatItemEvent, place: int) -> None:
+        self._following.append(NONE)
+        if isinstance(item, HandedOff | ConfigUpdated):
+            self._previous.append(NONE)
+            return
+        self._previous.append(self._newest)
+        if self._newest != NONE:
+            self._following[self._newest] = place
+        self._newest = place
+
+    def _unlink(self, place: int) -> None:
+        before, behind = self._previous[place], self._following[place]
+        if before != NONE:
+            self._following[before] = behind
+        if behind != NONE:
+            self._previous[behind] = before
+        elif self._newest == place:
+            self._newest = before
 
     def _add_call(self, call_id: str, place: int) -> None:
         calls = self._under(self._calls, call_id)
@@ -111,12 +146,17 @@ class Truncation:
         return places
 
     def pin(self, places: Iterable[int]) -> None:
-        """Protect these items from truncation, and the calls and outputs that belong to them."""
+        """Protect these items from truncation, and those that belong to them."""
         pinned = set(places)
         if pinned:
             pairs = pair_calls(self.items)
             partners = map(pairs.partner, pinned)
-            self._pinned = frozenset(pinned.union(place for place in partners if place is not None))
+            pinned.update([place for place in partners if place is not None])
+            if self._limits.whole_turns:
+                calls = [place for place in pinned if isinstance(self.items[place], FunctionCalled)]
+                pinned |= self._with_answers(calls)
+                pinned.update([user for call in calls if (user := self._user_of(call)) is not None])
+            self._pinned = frozenset(pinned)
             for place in self._pinned:
                 self._loose.pop(place, None)
 
@@ -136,7 +176,8 @@ class Truncation:
         """Remove the oldest items until the limits hold; return the places of all removed items, in order."""
         # Every other id has a call followed by an output: no call waits under it, and no output is alone.
         self._touched = {call_id for call_id in self._touched if self._is_open(call_id)}
-        kept = self._awaited() | self._pinned
+        awaited = self._awaited()
+        kept = {*self._pinned, *(self._with_answers(awaited) if self._limits.whole_turns else awaited)}
         leaving = self._oldest(kept)
         return sorted([*leaving, *self._orphans(kept)])
 
@@ -192,21 +233,67 @@ class Truncation:
         leaving: list[int] = []
         held: list[int] = []
         while self._loose and self._is_over():
-            place, _ = self._loose.popitem(last=False)
+            oldest = next(iter(self._loose))
             # Protected only for now: it is put back below, because a later truncation may remove it.
-            if place == self._last_user or place in kept:
-                held.append(place)
+            if oldest == self._last_user or oldest in kept:
+                del self._loose[oldest]
+                held.append(oldest)
                 continue
-            leaving.append(self._take_out(place))
-            item = self.items[place]
-            if isinstance(item, FunctionCalled):
-                outputs = self._outputs.get(item.call_id, ())
-                output = next((one for one in outputs if one > place and one not in self._pinned), None)
-                leaving += [] if output is None else [self._take_out(output)]
+            for place in self._unit(oldest):
+                # The output of a call is gone already, and some items are protected.
+                if place in self._loose:
+                    output = self._output_of(place)
+                    leaving.append(self._take_out(place))
+                    leaving += [] if output is None or output in kept else [self._take_out(output)]
         for place in reversed(held):
             self._loose[place] = None
             self._loose.move_to_end(place, last=False)
         return leaving
+
+    def _unit(self, oldest: int) -> list[int]:
+        """Return the places of the items that leave together with the oldest one, and its own."""
+        if not self._limits.whole_turns:
+            return [oldest]
+        if self._last_user is None or oldest > self._last_user:
+            return self._answer(oldest)
+        end = self._users[bisect_right(self._users, oldest)]
+        return list(takewhile(lambda place: place < end, self._loose))
+
+    def _answer(self, place: int) -> list[int]:
+        """Return the places of the answer of the model that an item belongs to: a message, and parallel calls."""
+        if _is_spoken(self.items[place]) and self._is_call(self._following[place]):
+            place = self._following[place]
+        if not self._is_call(place):
+            return [place]
+        while self._is_call(self._previous[place]):
+            place = self._previous[place]
+        before = self._previous[place]
+        found = [before] if before != NONE and _is_spoken(self.items[before]) else []
+        while self._is_call(place):
+            found.append(place)
+            place = self._following[place]
+        return found
+
+    def _is_call(self, place: int) -> bool:
+        return place != NONE and isinstance(self.items[place], FunctionCalled)
+
+    def _output_of(self, place: int) -> int | None:
+        """Return the place of the first output behind a call with its id."""
+        item = self.items[place]
+        if not isinstance(item, FunctionCalled):
+            return None
+        outputs = self._outputs.get(item.call_id, ())
+        return next((output for output in outputs if output > place and output not in self._pinned), None)
+
+    def _with_answers(self, calls: Iterable[int]) -> set[int]:
+        """Return calls with all items of their answers, and the outputs of those."""
+        whole = {place for call in calls for place in self._answer(call)}
+        return whole.union(output for place in whole if (output := self._output_of(place)) is not None)
+
+    def _user_of(self, place: int) -> int | None:
+        """Return the user message of the turn that an item belongs to."""
+        index = bisect_right(self._users, place)
+        return self._users[index - 1] if index else None
 
     def _orphans(self, kept: set[int]) -> list[int]:
         """Remove calls without any output and outputs without any call, compared by their call ids."""
@@ -224,8 +311,14 @@ class Truncation:
         self.tokens -= self._size(place)
         del self._shown[place]
         self._loose.pop(place, None)
+        self._unlink(place)
         if isinstance(item, FunctionCalled | FunctionReturned):
             same = self._calls if isinstance(item, FunctionCalled) else self._outputs
             del same[item.call_id][place]
             self._touched.add(item.call_id)
         return place
+
+
+def _is_spoken(item: ChatItemEvent) -> bool:
+    """Whether an item is a message of the model, which may be the beginning of an answer with calls."""
+    return isinstance(item, MessageAdded) and item.role == "assistant" and not is_summary(item)

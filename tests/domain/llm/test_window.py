@@ -37,9 +37,9 @@ class Context:
             raise self.error
         return self
 
-    def truncate(self, max_items: int | None = None, max_tokens: int | None = None) -> Any:
+    def truncate(self, max_items: int | None = None, max_tokens: int | None = None, *, whole_turns: bool = True) -> Any:
         """Note the limits."""
-        self.calls.append((max_items, max_tokens))
+        self.calls.append((max_items, max_tokens) if whole_turns else (max_items, max_tokens, "items"))
         return self
 
 
@@ -60,6 +60,7 @@ def test_settings() -> None:
         "keep_recent_turns": 3,
         "max_tool_calls_per_turn": 10,
         "summary_llm": None,
+        "whole_turns": True,
     }
     with pytest.raises(TypeError):
         ContextWindow(1_000)  # type: ignore[call-arg]
@@ -141,7 +142,8 @@ def conversation() -> ChatContext:
     ("settings", "shown", "asked"),
     [
         ({"max_context_items": 6, "keep_recent_turns": 2}, "m0 SUM m9 m10 m11 m12", 1),
-        ({"max_context_items": 6, "keep_recent_turns": 5}, "m0 m8 m9 m10 m11 m12", 0),
+        ({"max_context_items": 6, "keep_recent_turns": 5, "whole_turns": False}, "m0 m8 m9 m10 m11 m12", 0),
+        ({"max_context_items": 6, "keep_recent_turns": 5}, "m0 m9 m10 m11 m12", 0),
         ({"max_context_items": 0}, "m0 SUM m11", 1),
         ({"max_tokens": 10_000}, "m0 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m12", 0),
     ],

@@ -54,7 +54,7 @@ def truncation(items: Sequence[Item], limits: str, recorded: Any, *, name: str =
     return Question(
         f"{name} {limits}",
         recorded,
-        lambda: shown(chat_of(items).truncate(**wanted), _ids(items)),
+        lambda: shown(chat_of(items).truncate(**wanted, whole_turns=False), _ids(items)),
         _by(truncating.NUMBERS, lambda on: told(truncating.truncated(items, **wanted, on=on))),
     )
 
@@ -134,7 +134,7 @@ def _window(items: Sequence[Item], settings: str, recorded: Any) -> Question:
 
     def ask() -> Any:
         chat, model = chat_of(items), SummaryModel()
-        asyncio.run(ContextWindow(**wanted).manage(chat, model))
+        asyncio.run(ContextWindow(**wanted, whole_turns=False).manage(chat, model))
         return [shown(chat, _ids(items)), len(model.asked)]
 
     def model(on: Collection[str]) -> Any:

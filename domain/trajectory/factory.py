@@ -26,11 +26,13 @@ class RunFactory:
     """
     Opens the runs of one log, a store's or one in memory; may be called from any thread.
 
-    All callers get the same object for a run, as long as it is referenced; after that it is released.
+    All callers get the same object for a run, as long as it is referenced; after that it is released. The objects are
+    of the class `runs`.
     """
 
-    def __init__(self, home: Home | None = None) -> None:
+    def __init__(self, home: Home | None = None, runs: type[Run] = Run) -> None:
         self._home = detached_home() if home is None else home
+        self._class = runs
         self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
         self._subs: dict[RunId, int] = {}
         self._after_fork()
@@ -148,7 +150,7 @@ class RunFactory:
     def _kept(self, journal: Journal[RunState], identity: RunId) -> Run:
         # The opening is never queued, since all queued events of the run depend on it.
         journal.durability = self._home.durability
-        run = Run(journal, self._home, identity)
+        run = self._class(journal, self._home, identity)
         self._runs[identity] = run
         return run
 

@@ -281,14 +281,14 @@ class Run(Context[RunState]):
 
     def remove_node(
         self,
-        name: str,
+        graph_node_label: str,
         *,
         reason: str | None = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
         """Remove a node and its edges; its history stays, and its predecessors replace it as pointers."""
-        self._record(RemoveNode(name, reason), expected_version, idempotency_key, catch_up=False)
+        self._record(RemoveNode(graph_node_label, reason), expected_version, idempotency_key, catch_up=False)
 
     def add_edge(
         self,
@@ -630,7 +630,9 @@ class Run(Context[RunState]):
         graph = self._graph
         return self._typed_node(graph.resolve(name))
 
-    get_IR_from_node = node  # the seed's name
+    def get_IR_from_node(self, graph_node_label: str) -> BaseIR:
+        """Return a node; `node` is the same."""
+        return self.node(graph_node_label)
 
     def nodes(self, node_type: str | None = None) -> list[str]:
         """Return the names of all nodes of the graph, or of those of a type, in the order of registration."""
@@ -759,7 +761,7 @@ class Run(Context[RunState]):
         vertices = [one for one in named if graph.is_there(one)]
         return self._names(self._in_order(graph.leading_to(vertices, over_bridges=False) | set(vertices)))
 
-    def get_next_data_node(self, name: str) -> list[BaseIR]:
+    def get_next_data_node(self, action_node_label: str) -> list[BaseIR]:
         """
         Return the data that an action led to, including the columns of tables.
 
@@ -767,12 +769,12 @@ class Run(Context[RunState]):
             InvalidInputError: it is not an action.
         """
         graph = self._graph
-        ref = graph.resolve(name)
+        ref = graph.resolve(action_node_label)
         if graph.type_of(ref) != "Action":
-            raise InvalidInputError(f"{name} is no Action: only actions are followed to their data")
+            raise InvalidInputError(f"{action_node_label} is no Action: only actions are followed to their data")
         return self._beyond_tables(ref, graph.successors, DATA)
 
-    def get_previous_action_node(self, name: str) -> list[BaseIR]:
+    def get_previous_action_node(self, data_node_label: str) -> list[BaseIR]:
         """
         Return the actions that led to data, directly or through the table of a column.
 
@@ -780,7 +782,9 @@ class Run(Context[RunState]):
             InvalidInputError: it is not a data node.
         """
         graph = self._graph
-        return self._beyond_tables(_require_data(graph, graph.resolve(name)), graph.predecessors, ("Action",))
+        return self._beyond_tables(
+            _require_data(graph, graph.resolve(data_node_label)), graph.predecessors, ("Action",)
+        )
 
     def _beyond_tables(
         self, start: Ref, edges_of: Callable[[Ref], Iterable[Edge]], wanted: Container[str]

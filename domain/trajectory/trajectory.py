@@ -358,7 +358,7 @@ def _drawing_id(node: TrajectoryNode) -> str:
     return f"r{node.run_id}s{node.sub_id}v{version}"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Return `text` with a sign for each invisible character that has an effect; line breaks stay."""
     if text.isprintable():
         return text
@@ -396,7 +396,7 @@ def _dot_edge_attributes(edge: TrajectoryEdge) -> str:
 
 
 def _dot_quoted(text: str) -> str:
-    return f'"{_visible(text).translate(ESCAPES)}"'
+    return f'"{visible(text).translate(ESCAPES)}"'
 
 
 def _mermaid_statements(graph: Trajectory) -> Iterator[str]:
@@ -419,7 +419,7 @@ def _arrow(edge: TrajectoryEdge) -> str:
 
 
 def _mermaid_quoted(text: str) -> str:
-    lines = _visible(text).split("\n")
+    lines = visible(text).split("\n")
     return '"' + LINE_BREAK.join(MEANING.sub(_number, line) for line in lines) + '"'
 
 

@@ -119,6 +119,22 @@ def write_round_files(run: Run, session_root: str | os.PathLike[str]) -> RoundPa
     return paths
 
 
+def write_graph_file(run: Run, session_root: str | os.PathLike[str]) -> Path:
+    """Write the file of the graph alone; otherwise as `write_round_files`."""
+    record = export_round(run)
+    path = round_paths(session_root, record.run_id, record.sub_id).graph
+    replace_files({path: _encoded(_graph_form(record))})
+    return path
+
+
+def write_meta_file(run: Run, session_root: str | os.PathLike[str]) -> Path:
+    """Write the file beside the graph alone; otherwise as `write_round_files`."""
+    record = export_round(run)
+    path = round_paths(session_root, record.run_id, record.sub_id).meta
+    replace_files({path: _encoded(_meta_form(record))})
+    return path
+
+
 def _graph_form(record: RoundRecord) -> dict[str, Any]:
     """Return a round in networkx's node-link form."""
     header = GraphHeader(format=FORMAT, **{key: getattr(record, key) for key in ROUND_KEYS})

@@ -6,18 +6,24 @@ An import only adds rounds: a round that is in the store is never changed by a f
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Literal
 
 import msgspec
 
+from ...domain.context.transaction import current_or_new_transaction
 from ...domain.errors import InvalidInputError, NotFoundError, RefusedError
 from ...domain.log.envelope import acting
+from ...domain.log.ports import Log
+from ...domain.trajectory.factory import RunFactory
 from ...domain.trajectory.identity import RunId
 from ...domain.trajectory.rounds import IMPORTED, are_same, export_round, import_round
 from ..exchange.rehearsal import require_projectable, store_above
 from ..store import Store
 from .files import ReadRound, read_round_files, rounds_in
+
+logger = logging.getLogger("refold.trajectory")
 
 
 class ImportedRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +72,25 @@ def import_round_files(
         if identity not in present:
             _rehearse(above, read, identity)
     return tuple(_imported(store, read, identity, is_present=identity in present) for identity, read in found)
+
+
+def import_missing_rounds(runs: RunFactory, log: Log, session_root: str | os.PathLike[str], current: RunId) -> None:
+    """
+    Make runs from the files of the rounds before `current` that are not in the log, as far as they can be read.
+
+    `current` names the agent whose rounds are wanted. A file that cannot be read is skipped, with a warning.
+    """
+    for number, sub_id in rounds_in(session_root):
+        identity = current._replace(run_id=number)
+        if sub_id != current.sub_id or number >= current.run_id or log.head(identity.stream):
+            continue
+        try:
+            read = read_round_files(session_root, number, sub_id)
+            _require_session(read, identity)
+            with acting(actor="import"), current_or_new_transaction(log):
+                import_round(runs.run(*identity, agent=read.record.agent), read.record)
+        except RefusedError as error:
+            logger.warning("round %s of %s is not restored: %s", number, session_root, error)
 
 
 def _require_session(read: ReadRound, identity: RunId) -> None:

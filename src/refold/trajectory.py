@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from refold.domain.messages import (
+    AIMessage,
+    HumanMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    build_current_context,
+    clean_messages,
+    message_from_dict,
+    message_to_dict,
+)
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.history import AttributeVersion, ChangedAttribute, NodeVersion, TrajectoryDiff
 from refold.domain.trajectory.identity import RunId
@@ -24,7 +35,15 @@ from refold.domain.trajectory.nodes import (
 )
 from refold.domain.trajectory.run import QueuedStep, ReadOnlyRun, Run
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge, TrajectoryNode
-from refold.infrastructure.context_factory import ContextFactory, ContextInitOptions, build_context_init_options
+from refold.infrastructure.context_factory import (
+    Context,
+    ContextFactory,
+    ContextInitOptions,
+    TodoListManager,
+    TodoNode,
+    build_context_init_options,
+)
+from refold.infrastructure.message_files import read_messages_file, write_messages_file
 from refold.infrastructure.round_files import (
     ImportedRound,
     ReadRound,
@@ -36,10 +55,11 @@ from refold.infrastructure.round_files import (
     write_round_files,
 )
 
-# The seed's name of a run.
-Context = Run
+# The seed's names of three functions.
+serialize_message, deserialize_message, sanitize_messages = message_to_dict, message_from_dict, clean_messages
 
 __all__ = [
+    "AIMessage",
     "ActionNode",
     "AttributeVersion",
     "BaseIR",
@@ -50,8 +70,10 @@ __all__ = [
     "ContextInitOptions",
     "DataNode",
     "FileNode",
+    "HumanMessage",
     "ImportedRound",
     "KnowledgeNode",
+    "Message",
     "NodeNotFoundError",
     "NodeVersion",
     "QueryNode",
@@ -66,7 +88,11 @@ __all__ = [
     "ScriptNode",
     "SkillNode",
     "StateNode",
+    "SystemMessage",
     "TableNode",
+    "TodoListManager",
+    "TodoNode",
+    "ToolMessage",
     "ToolNode",
     "Trajectory",
     "TrajectoryDiff",
@@ -74,9 +100,18 @@ __all__ = [
     "TrajectoryNode",
     "UnknownAttributeError",
     "build_context_init_options",
+    "build_current_context",
+    "clean_messages",
+    "deserialize_message",
     "import_round_files",
     "load_meta_from_json",
+    "message_from_dict",
+    "message_to_dict",
+    "read_messages_file",
     "read_round_files",
     "round_paths",
+    "sanitize_messages",
+    "serialize_message",
+    "write_messages_file",
     "write_round_files",
 ]

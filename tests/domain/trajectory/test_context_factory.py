@@ -41,7 +41,7 @@ def test_one_context_for_each_round_and_agent() -> None:
     others = [ContextFactory.get_context(*key) for key in (("mia", "s", 0, 1), ("mia", "s", 1, 0), ("bob", "s", 0, 0))]
 
     assert isinstance(main, Context)
-    assert Context is Run
+    assert issubclass(Context, Run)
     assert ContextFactory.get_context("mia", "s", 0, 0) is main
     assert len({id(one) for one in (main, *others)}) == 4
 

@@ -16,7 +16,7 @@ from ..domain.log.envelope import Event, RecordedEvent
 
 ROLLUP_EVENTS = 1_024
 # Fields with text from people, models and functions; names and ids do not count as text.
-TEXT_FIELDS = ("content", "arguments", "output", "instructions", "reason")
+TEXT_FIELDS = ("content", "arguments", "output", "instructions", "reason", "text")
 
 
 class RollupRow(msgspec.Struct, frozen=True, kw_only=True):

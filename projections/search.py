@@ -24,7 +24,7 @@ from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.memory import events as memory
 from ..domain.pool import events as pool
 from ..domain.window import events as window
-from ..domain.words import words_of
+from ..domain.words import WORDS_BYTES_MAX, words_of
 from .contract import SearchedRow
 from .json_texts import RUN_EVENTS, leaves_of, texts_of_run_event
 
@@ -66,12 +66,20 @@ class Search:
     row = SearchRow
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the reference of the event if it added an item."""
+        """Return the reference of the event that added the item, if the event added one or a piece of one."""
+        if isinstance(event.event, chat.PIECES):
+            return (f"{event.stream}@{event.event.item.version}",)
         source = _SOURCES.get(type(event.event))
         return () if source is None or source.item_of(event.event) is None else (event.reference,)
 
-    def evolve(self, key: str, row: SearchRow | None, event: RecordedEvent) -> SearchRow:
-        """Return the row of the item that `event` added."""
+    def evolve(self, key: str, row: SearchRow | None, event: RecordedEvent) -> SearchRow | None:
+        """Return the row of the item to which `event` added something."""
+        if isinstance(event.event, chat.PIECES):
+            # A piece ends behind a word, so that its words are those of the whole text.
+            words = f"{row.words} {words_of(event.event.text)}".strip() if row is not None else ""
+            # Only a long text has to be looked at again as a whole.
+            is_short = len(words) * 4 <= WORDS_BYTES_MAX
+            return row and msgspec.structs.replace(row, words=words if is_short else words_of(words))
         passage = passage_of(event.event)
         assert passage is not None
         return SearchRow(

@@ -20,12 +20,14 @@ import msgspec
 from ..domain.canonical import parse_json
 from ..domain.chat.events import (
     ITEM_EVENTS,
+    UNFINISHED,
     ChatItemEvent,
     Forked,
     FunctionCalled,
     InstructionsReplaced,
     ItemInserted,
     MessageAdded,
+    MessageFinished,
     Summarized,
     added_item,
 )
@@ -80,7 +82,16 @@ class UsageByContext:
     row = UsageRow
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
-        (*ITEM_EVENTS, ItemInserted, InstructionsReplaced, Summarized, Forked, MessageRecorded, PortraitWritten)
+        (
+            *ITEM_EVENTS,
+            ItemInserted,
+            InstructionsReplaced,
+            Summarized,
+            Forked,
+            MessageFinished,
+            MessageRecorded,
+            PortraitWritten,
+        )
     )
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
@@ -120,6 +131,7 @@ class _Said(NamedTuple):
     calls: int = 0
     item: ChatItemEvent | None = None
     texts: tuple[str, ...] = ()
+    size: int = 0
 
     @property
     def model(self) -> str:
@@ -129,7 +141,7 @@ class _Said(NamedTuple):
     @property
     def tokens(self) -> int:
         """The estimated tokens."""
-        return sum(map(SCRIPTS, self.texts)) if self.item is None else estimate_tokens(self.item)
+        return sum(map(SCRIPTS, self.texts), self.size) if self.item is None else estimate_tokens(self.item)
 
 
 def _said(event: RecordedEvent) -> _Said | None:
@@ -139,6 +151,12 @@ def _said(event: RecordedEvent) -> _Said | None:
             return _Said(actor, model, is_models=True, texts=(description,))
         case MessageRecorded():
             return _message(recorded, actor)
+        case MessageAdded(incomplete=reason) if reason == UNFINISHED:
+            # It counts when it is finished: then its size is known, and the model that wrote it.
+            return None
+        case MessageFinished(role=role, agent_id=agent, metrics=metrics, tokens=tokens):
+            counted = usage_in(parse_json(metrics)) if metrics else NO_USAGE
+            return _Said(agent or actor, None, counted, role == "assistant", messages=1, size=tokens)
     item = added_item(recorded)
     model = recorded.model if isinstance(recorded, Summarized) else None
     return None if item is None else _item(item, item.agent_id or actor, model)

@@ -16,6 +16,7 @@ import msgspec
 from ..domain.chat.describe import left_by
 from ..domain.chat.events import (
     ITEM_EVENTS,
+    PIECES,
     VIEW_EVENTS,
     CallChanged,
     ChatItemEvent,
@@ -83,13 +84,15 @@ class Validity:
     version = 1
     row = ValidityRow
     stays_in_slice = True
-    events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS))
+    events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS, *PIECES))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the keys of the item that the event added, of the items it removed or restored, and of its mark."""
         recorded, stream = event.event, event.stream
         if isinstance(recorded, ITEM_EVENTS):
             return (item_key(stream, Ref(event.version)),)
+        if isinstance(recorded, PIECES):
+            return (item_key(stream, recorded.item),)
         keys = dict.fromkeys(item_key(stream, ref) for ref in _touched(recorded))
         if added_item(recorded) is not None:
             keys[item_key(stream, Ref(event.version))] = None
@@ -97,8 +100,10 @@ class Validity:
             keys[mark_key(stream, event.version)] = None
         return tuple(keys)
 
-    def evolve(self, key: str, row: ValidityRow | None, event: RecordedEvent) -> ValidityRow:
+    def evolve(self, key: str, row: ValidityRow | None, event: RecordedEvent) -> ValidityRow | None:
         recorded, stream = event.event, event.stream
+        if isinstance(recorded, PIECES):
+            return row and msgspec.structs.replace(row, tokens=row.tokens + recorded.change.tokens)
         item = added_item(recorded)
         if item is not None and key == item_key(stream, Ref(event.version)):
             return _born(key, item, event)

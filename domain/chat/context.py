@@ -44,7 +44,7 @@ from .items import (
     FunctionCallOutput,
     items_from_dict,
 )
-from .merge_source import fork_point_with, items_at, other_as_given, require_chat, require_merge, seen_from
+from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
 from .rules.calls import output_of, version_before
 from .rules.commands import (
     AddItems,
@@ -69,6 +69,7 @@ from .rules.decide import CHAT
 from .rules.summaries import SummaryPlan, plan_summary
 from .state.fold import ChatState, tool_definitions
 from .state.sequence import Items
+from .stream import MessageStream
 from .summarising import (
     OTHERS_SUMMARY,
     SUMMARY,
@@ -82,7 +83,7 @@ from .summarising import (
     summary_prompt,
 )
 from .tokens import DEFAULT, TokenCounter
-from .usage import Usage, metrics_of
+from .usage import NOT_GIVEN, Usage, metrics_given, metrics_of
 from .view import ChatView
 from .views import MADE_UP, as_given, item_of, items_added, items_as_given, make_event, recorded_form
 
@@ -93,8 +94,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", bound=ChatItem)
 Made = TypeVar("Made", bound="ChatContext")
-USAGE_ARGUMENTS = ("model", "cost", "input_tokens", "output_tokens", "cached_tokens")
-NOT_GIVEN = (None,) * len(USAGE_ARGUMENTS)
 REFUSAL = (
     "This ChatContext is read-only. To modify it, create a mutable copy with ctx.copy() or ctx.fork() "
     "and modify that instead."
@@ -233,7 +232,7 @@ class ChatContext(ChatView["ChatContext"]):
         about: dict[str, Any] = {}
         given = (model, cost, input_tokens, output_tokens, cached_tokens)
         if usage is not None or given != NOT_GIVEN:
-            about["metrics"] = metrics_of(None, usage, **dict(zip(USAGE_ARGUMENTS, given, strict=True)))
+            about["metrics"] = metrics_given(usage, given)
         event = make_event(
             MessageAdded,
             id=message_id or self._system.new_id("msg_"),
@@ -249,6 +248,16 @@ class ChatContext(ChatView["ChatContext"]):
         if replace and isinstance(event, MessageAdded) and event.role == "system":
             return self._replace_instructions(event, expected_version, idempotency_key, made_up)
         return self._add(ChatMessage, event, expected_version, idempotency_key, made_up)
+
+    def stream_message(self, role: ChatRole | str = "assistant", *, agent_id: str | None = None) -> MessageStream:
+        """
+        Return a message that is written piece by piece: `with chat.stream_message() as out: out.write(delta)`.
+
+        Raises:
+            pydantic.ValidationError: the role is invalid (a ValueError).
+            InvalidInputError: the role is that of instructions, which are in force as a whole.
+        """
+        return MessageStream(self._record, self._writer.place.stream, role, agent_id, self._system)
 
     def add_function_call(
         self,
@@ -892,17 +901,8 @@ class ChatContext(ChatView["ChatContext"]):
             return
 
         def command(side: OtherSide) -> Merge:
-            found = fork_point_with(side, self._writer) if base == "auto" else None
-            return Merge(
-                stream=self._writer.place.stream,
-                other=side,
-                base=found,
-                base_items=None if found is None else items_at(found, self._writer),
-                how=how,
-                instructions=instructions,
-                rule=rule,
-                agent_id=agent_id,
-            )
+            about = {"how": how, "instructions": instructions, "rule": rule, "agent_id": agent_id}
+            return merge_with(side, self._writer, has_base=base == "auto", **about)
 
         def brings_something(side: OtherSide) -> bool:
             return bool(CHAT.decide(command(side), self._writer.state))

@@ -26,6 +26,7 @@ from ..context.description import (
 from ..log.envelope import Event
 from ..spans import refs_of, span_of
 from .events import (
+    UNFINISHED,
     ApprovalRequested,
     CallApproved,
     CallChanged,
@@ -49,6 +50,8 @@ from .events import (
     ItemsUnpinned,
     Merged,
     MessageAdded,
+    MessageExtended,
+    MessageFinished,
     Named,
     Opened,
     Summarized,
@@ -87,6 +90,12 @@ def describe(event: ChatEvent) -> Change:
             return Change(lambda _: in_pairs(**about), opened=opened)
         case Named():
             return named_version(event.name, event.version)
+        case MessageExtended(item=item, text=text):
+            return Change(lambda _: f"{place_of(item)} goes on: {text}")
+        case MessageFinished(item=item, text=text, incomplete=reason):
+            end = "is complete" if reason is None else f"is incomplete: {reason}"
+            facts = (Fact("incomplete", UNFINISHED, reason, item),)
+            return Change(lambda _: joined([f"{place_of(item)} {end}", text]), facts=facts)
         case _:
             return _edited(event)
 
@@ -215,10 +224,10 @@ def speaker_of(item: ChatItemEvent) -> str:
 def body_of(item: ChatItemEvent) -> str:
     """Return the text of an item, in full."""
     match item:
-        case MessageAdded(content=str(text)):
-            return text
-        case MessageAdded(content=parts):
-            return "\n".join(part if isinstance(part, str) else _image(part) for part in parts)
+        case MessageAdded(content=content, incomplete=reason):
+            parts = (content,) if isinstance(content, str) else content
+            texts = [part if isinstance(part, str) else _image(part) for part in parts]
+            return "\n".join(texts if reason is None else [*texts, f"[incomplete: {reason}]"])
         case FunctionCalled(name=name, arguments=arguments):
             return f"{name}({arguments})"
         case FunctionReturned(name=name, output=output):

@@ -7,14 +7,15 @@ as `bytes` in its canonical form. Items are events: an added item is stored once
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import ValidationError
 
 from ..canonical import parse_json
 from ..errors import InvalidInputError
-from ..log.admission import JsonObject, StreamName, VersionName, VersionNumber, one_of
+from ..log.admission import JsonObject, StreamName, Total, VersionName, VersionNumber, one_of
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 from .items import ChatRole, ImageContent
@@ -22,6 +23,8 @@ from .items import ChatRole, ImageContent
 # The number of items in `tail`: more than a page or the end of a prompt shows.
 TAIL_ITEMS = 64
 INSTRUCTION_ROLES = ("system", "developer")
+# Why a message is incomplete that is being written, or whose writer ended before it was complete.
+UNFINISHED = "its writer has not finished it"
 
 
 # `gc=False` throughout: frozen structs that hold only values cannot be part of a cycle, and a long history loads
@@ -80,7 +83,12 @@ class _ItemEvent(_Event, frozen=True, kw_only=True, gc=False):
 
 
 class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.message_added.v1"):
-    """A message: text, or parts of text and images."""
+    """
+    A message: text, or parts of text and images.
+
+    `incomplete` says why it is not complete. A message that is written piece by piece begins so; pieces follow in
+    events of their own. `until`, the version of the last of them, is not stored: the fold sets it.
+    """
 
     role: Annotated[str, one_of(*(role.value for role in ChatRole))]
     content: str | tuple[str | Image, ...]
@@ -90,6 +98,8 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.me
     metrics: JsonObject = b""
     audio_instructions: str | None = None
     text_instructions: str | None = None
+    incomplete: str | None = None
+    until: VersionNumber = 0
 
 
 class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_called.v1"):
@@ -130,6 +140,32 @@ class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.c
     tools: tuple[str, ...] | None = None
     tool_schemas: JsonObject = b""
     settings: JsonObject = b""
+
+
+class MessageExtended(_Event, frozen=True, kw_only=True, gc=False, tag="chat.message_extended.v1"):
+    """Text was added to a message of this context that is written piece by piece."""
+
+    item: Ref
+    text: str
+    change: Totals = Totals()
+
+
+class MessageFinished(_Event, frozen=True, kw_only=True, gc=False, tag="chat.message_finished.v1"):
+    """
+    The last piece of a message was written; `incomplete` says why more should have come, None that it is complete.
+
+    `tokens` is the estimate of the whole message. Its role and its agent are repeated, so that it can be counted
+    without the event that began it.
+    """
+
+    item: Ref
+    role: Annotated[str, one_of(*(role.value for role in ChatRole))]
+    text: str = ""
+    incomplete: str | None = None
+    agent_id: str | None = None
+    metrics: JsonObject = b""
+    tokens: Total = 0
+    change: Totals = Totals()
 
 
 class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
@@ -265,6 +301,13 @@ class SummaryUndone(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.s
     change: Totals
 
 
+class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An item that was written piece by piece, as it is with the pieces up to a version of its stream."""
+
+    item: Ref
+    until: VersionNumber
+
+
 class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v1"):
     """
     The context was created as a child of `parent` at `version`, whose past it keeps.
@@ -272,7 +315,8 @@ class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v
     `lineage` has all ancestors, the root first and the parent last, each up to the version that counts here. `carried`
     names the items that were carried over, in their order here; None means all, unchanged. `config` is an item of the
     child itself; it is there if the carried items would not leave the same instructions and tools in force. `root`
-    decides the slice. `change` is the total of the items with which the child begins.
+    decides the slice. `change` is the total of the items with which the child begins. `extents` are those of carried
+    items that were written piece by piece.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("parent",)
@@ -289,6 +333,7 @@ class Forked(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.forked.v
     user: str | None = None
     session: str | None = None
     agent: str | None = None
+    extents: tuple[Extent, ...] = ()
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -304,7 +349,8 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
 
     `how` is `full`, `result` (only its last answer) or `summary` (the message after this event summarises it). `placed`
     names the merged items, `told` the summarised ones. `evicted` names items that the other side had evicted since
-    `base`, the last version that both share; they stay here. The merged items got `agent_id`.
+    `base`, the last version that both share; they stay here. The merged items got `agent_id`. `extents` are those of
+    merged items that were written piece by piece.
     """
 
     STREAM_FIELDS: ClassVar[tuple[str, ...]] = ("source",)
@@ -318,6 +364,7 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
     evicted: tuple[Span, ...] = ()
     agent_id: str | None = None
     change: Totals = Totals()
+    extents: tuple[Extent, ...] = ()
 
 
 class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.conflict_resolved.v1"):
@@ -355,7 +402,9 @@ EditEvent = (
     | Merged
     | ConflictResolved
 )
-ChatEvent = Opened | ChatItemEvent | Named | EditEvent
+Piece = MessageExtended | MessageFinished
+PIECES = Piece.__args__
+ChatEvent = Opened | ChatItemEvent | Piece | Named | EditEvent
 EDIT_EVENTS = EditEvent.__args__
 VIEW_EVENTS = (
     ItemInserted,
@@ -378,6 +427,32 @@ def added_item(event: object) -> ChatItemEvent | None:
     if isinstance(event, ItemInserted | InstructionsReplaced | CallChanged | Summarized):
         return event.item
     return event.config if isinstance(event, Forked) else None
+
+
+def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:
+    """Return a message after pieces, each with its version."""
+    parts = message.content if isinstance(message.content, tuple) else (message.content,)
+    text = "".join([piece.text for _, piece in pieces])
+    if text:
+        parts = (*parts[:-1], parts[-1] + text) if parts and isinstance(parts[-1], str) else (*parts, text)
+    until, last = pieces[-1]
+    changed: dict[str, Any] = {"content": parts, "until": until}
+    if isinstance(last, MessageFinished):
+        changed |= {"incomplete": last.incomplete, "interrupted": last.incomplete is not None}
+        changed |= {"metrics": last.metrics} if last.metrics else {}
+    return msgspec.structs.replace(message, **changed)
+
+
+def extents_of(items: Iterable[tuple[Ref, ChatItemEvent]]) -> tuple[Extent, ...]:
+    """Return the extents of those items, given with their names, that were written piece by piece."""
+    messages = ((ref, item.until) for ref, item in items if isinstance(item, MessageAdded))
+    return tuple(Extent(ref, until) for ref, until in messages if until)
+
+
+def with_agent(item: ChatItemEvent, agent_id: str) -> ChatItemEvent:
+    """Return an item as a new one with another agent's id."""
+    new: dict[str, Any] = {"until": 0} if isinstance(item, MessageAdded) else {}
+    return msgspec.structs.replace(item, agent_id=agent_id, **new)
 
 
 def is_instructions(item: ChatItemEvent) -> bool:

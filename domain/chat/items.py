@@ -43,7 +43,7 @@ FIELDS = {
     "agent_config_update": ("instructions", "tools"),
 }  # fmt: skip
 # Fields that the seed's form does not have, and that are there if they are not None.
-SETTINGS = ("tool_schemas", "settings")
+OPTIONAL = {"message": ("incomplete",), "agent_config_update": ("tool_schemas", "settings")}
 
 
 def data_url_of(picture: object, options: EncodeOptions) -> str:
@@ -236,7 +236,7 @@ ChatContent = str | ImageContent
 
 
 class ChatMessage(_Item):
-    """A message of a role."""
+    """A message of a role; `incomplete` says why it is not complete."""
 
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("msg_"))
     type: Literal["message"] = "message"
@@ -248,6 +248,7 @@ class ChatMessage(_Item):
     metrics: Annotated[dict[str, Any] | None, Frozen] = None
     audio_instructions: str | None = None
     text_instructions: str | None = None
+    incomplete: str | None = None
 
     @property
     def text(self) -> str:
@@ -369,8 +370,10 @@ def items_to_dict(items: Iterable[ChatItem]) -> dict[str, Any]:
 
 def _plain_item(item: ChatItem) -> dict[str, Any]:
     fields = {field: _plain(getattr(item, field)) for field in COMMON + FIELDS[item.type]}
-    if isinstance(item, AgentConfigUpdate):
-        fields |= {field: _plain(value) for field in SETTINGS if (value := getattr(item, field)) is not None}
+    for field in OPTIONAL.get(item.type, ()):
+        value = getattr(item, field)
+        if value is not None:
+            fields[field] = _plain(value)
     return fields
 
 
@@ -430,7 +433,7 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
     content = entry["content"]
     if isinstance(content, list):
         content = [ImageContent.model_validate(part) if isinstance(part, dict) else part for part in content]
-    kept = {name: entry[name] for name in FIELDS["message"][4:] if name in entry}
+    kept = {name: entry[name] for name in (*FIELDS["message"][4:], *OPTIONAL["message"]) if name in entry}
     return ChatMessage(
         **_common(entry),
         **kept,
@@ -443,7 +446,7 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
 
 def _other(model: Callable[..., ChatItem], kind: str) -> Callable[[Mapping[str, Any]], ChatItem]:
     def make(entry: Mapping[str, Any]) -> ChatItem:
-        names = (*FIELDS[kind], *SETTINGS) if model is AgentConfigUpdate else FIELDS[kind]
+        names = (*FIELDS[kind], *OPTIONAL.get(kind, ()))
         return model(**_common(entry), **{name: entry[name] for name in names if name in entry})
 
     return make

@@ -13,7 +13,7 @@ from ..context.journal import Journal
 from ..context.transaction import current_or_new_transaction
 from ..errors import InvalidInputError
 from ..spans import Segment
-from .rules.commands import MergeRule, OtherSide
+from .rules.commands import Merge, MergeRule, OtherSide
 from .rules.decide import CHAT
 from .rules.merging import fork_point
 from .state.fold import ChatState
@@ -99,6 +99,13 @@ def fork_point_with(side: OtherSide, journal: Journal[ChatState]) -> Segment | N
     own = Segment(journal.place.stream, journal.version)
     ours = (*journal.state.ancestry, own)
     return fork_point(ours, (*side.ancestry, Segment(side.stream, side.version)))
+
+
+def merge_with(side: OtherSide, writer: Journal[ChatState], *, has_base: bool, **about: Any) -> Merge:
+    """Return the command that merges the other side; with `has_base` from the last version that both share."""
+    base = fork_point_with(side, writer) if has_base else None
+    base_items = None if base is None else items_at(base, writer)
+    return Merge(stream=writer.place.stream, other=side, base=base, base_items=base_items, **about)
 
 
 def items_at(base: Segment, journal: Journal[ChatState]) -> Items:

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ..errors import InvalidInputError
-from .events import ITEM_EVENTS, CallChanged, ChatItemEvent, FunctionCalled, MessageAdded, Summarized
+from .events import (
+    ITEM_EVENTS,
+    PIECES,
+    CallChanged,
+    ChatItemEvent,
+    Forked,
+    FunctionCalled,
+    MessageAdded,
+    Piece,
+    Summarized,
+    written,
+)
 from .items import ChatItem
 from .rules.commands import Truncate
 from .rules.decide import CHAT
@@ -194,7 +205,7 @@ def replayed(
     `events` are those of a context, completed; the first has version `first_version`. Events of its parents have
     versions below 1. The events are added to `scratch`, an empty context.
     """
-    steps = _steps(events, first_version)
+    steps = _steps(_whole(events), first_version)
     if isinstance(policy, _KeepNewest):
         history = Truncation(policy.limits)
         truncated = TruncatedPrompts(history)
@@ -247,6 +258,27 @@ async def replay_awaited(replay: Replay, turns: Iterator[Any]) -> Replay:
         if inspect.isawaitable(turn):
             await turn
     return replay
+
+
+def _whole(events: Sequence[Any]) -> Sequence[Any]:
+    """Return events in which a message that was written piece by piece is whole from the beginning."""
+    if not any(isinstance(event, PIECES) for event in events):
+        return events
+    whole = list(events)
+    pieces: dict[int, list[tuple[int, Piece]]] = {}
+    begins = 0
+    for place, event in enumerate(events):
+        if isinstance(recorded_event(event), Forked):
+            # The versions of a fork begin again with 1, behind the events of its parents.
+            begins = place
+        elif isinstance(event, PIECES):
+            pieces.setdefault(begins + event.item.version - 1, []).append((place - begins + 1, event))
+            whole[place] = msgspec.structs.replace(event, text="")
+    for place, some in pieces.items():
+        begun = whole[place] if place < len(whole) else None
+        if isinstance(begun, MessageAdded):
+            whole[place] = written(begun, some)
+    return whole
 
 
 def _steps(events: Sequence[Any], first_version: int) -> Iterator[_Step]:

@@ -49,6 +49,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_USAGE = Usage()
+ARGUMENTS = ("model", "cost", "input_tokens", "output_tokens", "cached_tokens")
+NOT_GIVEN = (None,) * len(ARGUMENTS)
 
 
 def usage_in(about: Mapping[str, Any]) -> Usage:
@@ -89,6 +91,11 @@ def _imported(rest: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     whole = anthropic.get("whole", rest.get("whole"))
     return _mapping(whole) or _mapping(anthropic.get("message")) or _mapping(_mapping(rest.get("message")).get("set"))
+
+
+def metrics_given(usage: object, given: tuple[Any, ...]) -> dict[str, Any] | None:
+    """Return `metrics_of` a usage and the arguments of a call, in the order of ARGUMENTS."""
+    return metrics_of(None, usage, **dict(zip(ARGUMENTS, given, strict=True)))
 
 
 def metrics_of(given: Mapping[str, Any] | None = None, usage: object = None, **named: Any) -> dict[str, Any] | None:

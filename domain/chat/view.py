@@ -15,6 +15,7 @@ from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
 from ..frozen import FrozenList
 from ..ids import Happened, OfItem, split_stream_id, stream_id
 from ..log.envelope import RecordedEvent
+from ..spans import Ref
 from ..totals import Totals
 from .approvals import Approvals
 from .events import ChatItemEvent, Forked, MessageAdded
@@ -296,8 +297,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         from .replay import policy_of, replayed
 
         self.flush()
-        journal = self._journal
-        own, events = journal.events(until=self.version), journal.completed(self.version)
+        own, events = self._journal.events(until=self.version), self._journal.completed(self.version)
         wanted = policy_of(policy) if isinstance(policy, str) else require_callable(policy, "the policy")
         return replayed(events, len(own) - len(events) + 1, wanted, self._empty())
 
@@ -324,7 +324,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         source = self._source
         if source.is_loaded:
             return source.state.items[-count:]
-        found = last_items(source.journal.log, self.stream, self._last_events, count)
+        found = last_items(source.journal.log, Ref(self.version, self.stream), self._last_events, count)
         # An edit may name fewer items than asked for; then the whole context is loaded.
         return source.state.items[-count:] if found is None else found
 

@@ -153,6 +153,7 @@ def _message(event: MessageAdded, version: int | None) -> ChatMessage:
         "extra": _frozen_json(extra) if extra else NO_EXTRA, "confidence": event.confidence,
         "metrics": _frozen_json(metrics) if metrics else None,
         "audio_instructions": event.audio_instructions, "text_instructions": event.text_instructions,
+        "incomplete": event.incomplete,
     }, _MESSAGE_FIELDS)  # fmt: skip
 
 
@@ -236,6 +237,7 @@ def _record_message(item: ChatMessage, origin: Origin | None) -> MessageAdded:
         metrics=b"" if metrics is None else canonical_json(metrics, what=f"metrics of message {item.id!r}"),
         audio_instructions=item.audio_instructions,
         text_instructions=item.text_instructions,
+        incomplete=item.incomplete,
     )
 
 

@@ -83,6 +83,7 @@ class AsyncChat(AsyncProxy["ChatContext"]):
     fork_brief = returning(lambda: _chat.fork_brief, lambda: AsyncChat)
     copy = returning(lambda: _chat.copy, lambda: AsyncChat)
     add_message = awaited(lambda: _chat.add_message)
+    stream_message = plain(lambda: _chat.stream_message)
     add_function_call = awaited(lambda: _chat.add_function_call)
     add_function_output = awaited(lambda: _chat.add_function_output)
     answer_call = awaited(lambda: _chat.answer_call)

@@ -97,6 +97,8 @@ def _said(item: Item) -> bytes:
 
 def _said_in_chat(item: ChatItemEvent) -> bytes:
     bare = msgspec.structs.replace(item, id="", created_at=0.0, origin=None)
+    if isinstance(bare, MessageAdded):
+        bare = msgspec.structs.replace(bare, until=0)
     if isinstance(bare, MessageAdded) and not isinstance(bare.content, str):
         parts = (msgspec.structs.replace(p, id="") if isinstance(p, Image) else p for p in bare.content)
         bare = msgspec.structs.replace(bare, content=tuple(parts))

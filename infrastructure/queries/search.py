@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from ...domain.chat.events import PIECES, MessageAdded, MessageFinished, Piece, written
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.ids import split_stream_id, stream_id
+from ...domain.log.envelope import Event
 from ...domain.log.ports import Log
+from ...domain.spans import Ref
 from ...domain.words import Term, parse_query, snippet_of
 from ...projections.contract import Found, SearchQuery
 from ...projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
 from ..log.row_faults import NUMBER_MAX, REBUILD
 from ..opening import first_event
 from ..projecting.runner import ProjectionRunner
+
+# The events that are read at once to put a message together.
+PIECES_READ = 256
 
 
 def search(
@@ -41,11 +47,26 @@ def _streams(log: Log, context: str, kinds: tuple[str, ...]) -> dict[str, int]:
     return streams
 
 
+def _written(log: Log, stream: str, version: int) -> list[Event]:
+    """Return the event that added an item; a message that was written piece by piece has its pieces."""
+    events = log.read_events(stream, after=version - 1, until=version)
+    first = events[0] if events else None
+    if not isinstance(first, MessageAdded) or first.incomplete is None:
+        return events
+    pieces: list[tuple[int, Piece]] = []
+    head, after = log.head(stream), version
+    while after < head and not (pieces and isinstance(pieces[-1][1], MessageFinished)):
+        until = min(head, after + PIECES_READ)
+        read = enumerate(log.read_events(stream, after=after, until=until), after + 1)
+        pieces += [(number, one) for number, one in read if isinstance(one, PIECES) and one.item == Ref(version)]
+        after = until
+    return [written(first, pieces)] if pieces else events
+
+
 def _hit(log: Log, found: Found, term: Term) -> SearchHit:
     row = found.row
     # The text is read from the log, because the index holds only its words.
-    passages = map(passage_of, log.read_events(row.stream, after=row.version - 1, until=row.version))
-    passage = next(passages, None)
+    passage = next(map(passage_of, _written(log, row.stream, row.version)), None)
     if passage is None:
         raise DamagedError(f"row {row.key!r} of search", f"{row.stream}@{row.version} has no text", remedy=REBUILD)
     return SearchHit(

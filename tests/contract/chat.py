@@ -24,6 +24,7 @@ from .chat_calls import ChatCallsContract
 from .chat_editing import ChatEditingContract
 from .chat_forking import ChatForkingContract
 from .chat_merging import ChatMergingContract
+from .chat_streaming import ChatStreamingContract
 from .chat_summaries import ChatSummariesContract
 from .writing import at_once, check_chain, said
 
@@ -43,6 +44,7 @@ class ChatContextContract(
     ChatEditingContract,
     ChatForkingContract,
     ChatMergingContract,
+    ChatStreamingContract,
     ChatSummariesContract,
 ):
     """What holds for a chat context, whatever log it lies in. Needs the fixture `log`."""

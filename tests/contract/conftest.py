@@ -2,7 +2,7 @@
 
 import pytest
 
-CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging", "chat_summaries")
+CHAT = ("chat", "chat_checking", "chat_editing", "chat_forking", "chat_merging", "chat_streaming", "chat_summaries")
 CONTAINERS = ("containers", "containers_racing", "containers_shared")
 RUNS = ("runs", "runs_shared", "runs_threads")
 LOGS = (

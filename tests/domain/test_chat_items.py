@@ -87,6 +87,7 @@ def test_defaults_of_a_message() -> None:
         "metrics": None,
         "audio_instructions": None,
         "text_instructions": None,
+        "incomplete": None,
     }
 
 

@@ -308,3 +308,19 @@ def test_a_row_says_where_it_is_from(store: refold.Store) -> None:
             item=chat.items[0].id,
         )
     ]
+
+
+def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
+    """It is found by words of every piece and across pieces, while it grows and later, with the text around them."""
+    chat = store.chat("a")
+    with chat.stream_message() as out:
+        for piece in ("The parcel ", "left Köln on ", "Monday."):
+            out.write(piece)
+            out.flush()
+            store.search("parcel")
+        [growing] = store.search('"parcel left"')
+    chat.add_message("user", "Which Monday?")
+
+    [hit] = store.search('"on monday"')
+    assert (growing.version, hit.version, hit.item) == (2, 2, out.message_id)
+    assert (growing.snippet, hit.snippet) == ("The parcel left Köln on Monday.",) * 2

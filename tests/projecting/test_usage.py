@@ -234,3 +234,18 @@ async def test_in_an_event_loop(store: refold.Store) -> None:
     await store.achat("a")
 
     assert await store.ausage() == store.usage() == []
+
+
+def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
+    """It counts once, when it is finished, for the model that is known then."""
+    chat = store.chat("a", agent="triage")
+    with chat.stream_message(agent_id="solver") as out:
+        out.write("It is ")
+        out.flush()
+        assert store.usage() == []
+        out.write("on its way")
+        out.use({"prompt_tokens": 100}, model="m1", cost=0.5)
+
+    [row] = store.usage()
+    assert used(row) == ("solver", "m1", 1, 0, 0, 8, 100, 0, 0)
+    assert row.cost == Decimal("0.5")

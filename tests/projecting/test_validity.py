@@ -211,3 +211,25 @@ async def test_in_an_event_loop(store: refold.Store) -> None:
     await refold.to_async(chat).add_message("user", "hello")
 
     assert await store.avalidity("a") == store.validity("a")
+
+
+def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
+    """One interval from its beginning on; tokens in all rows are those of the context, at every version."""
+    chat = store.chat("a")
+    with chat.stream_message() as out:
+        for piece in ("four four ", "four four ", "four four"):
+            out.write(piece)
+            out.flush()
+    chat.evict(out.message_id)
+
+    [interval] = store.validity("a")
+    assert (interval.v0, interval.v1, interval.tokens) == (2, 7, 4 + 29 // 4)
+    assert [row.tokens for row in store.contexts()] == [chat.estimated_tokens()] == [0]
+    views = [chat.at(version) for version in range(1, chat.version + 1)]
+    assert [view.estimated_tokens() for view in views] == [sum(map(tokens_of, view.items)) for view in views]
+
+
+def tokens_of(item: object) -> int:
+    """Return the estimate of a message with one text."""
+    assert isinstance(item, ChatMessage)
+    return 4 + len("".join(map(str, item.content))) // 4

@@ -61,6 +61,21 @@ class DecideCall(msgspec.Struct, frozen=True):
     changed: FunctionCalled | None = None
 
 
+class WritePiece(msgspec.Struct, frozen=True):
+    """
+    Add text to a message that is written piece by piece.
+
+    The last piece has `is_last`. `incomplete` is then the reason why more should have come, or None.
+    """
+
+    stream: str
+    item_id: str
+    text: str
+    is_last: bool = False
+    incomplete: str | None = None
+    metrics: bytes = b""
+
+
 class NameVersion(msgspec.Struct, frozen=True):
     """Give a version a name."""
 
@@ -185,6 +200,7 @@ Decision = (
     | Begin
     | AnswerCall
     | DecideCall
+    | WritePiece
     | NameVersion
     | InsertItems
     | ReplaceInstructions

@@ -32,6 +32,7 @@ from .commands import (
     TellOther,
     Truncate,
     UndoSummary,
+    WritePiece,
 )
 from .edits import (
     clear,
@@ -42,6 +43,7 @@ from .edits import (
     replace_instructions,
     require_ids,
     restore_items,
+    write_piece,
 )
 from .merging import merge, tell_other
 from .summaries import decide_summary, undo_summary
@@ -76,6 +78,8 @@ def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolv
             return answer_call(command, state.items)
         case DecideCall():
             return decide_call(command, state.items)
+        case WritePiece():
+            return [write_piece(command, state)]
         case NameVersion(name=name, version=version):
             return _name(require_name(name), version, state)
         case InsertItems(stream=stream, items=items):

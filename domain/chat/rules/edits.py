@@ -10,8 +10,9 @@ from itertools import accumulate
 import msgspec
 
 from ...canonical import require_short
-from ...errors import DuplicateItemError, InvalidInputError, NotFoundError
+from ...errors import DecisionRefusedError, DuplicateItemError, InvalidInputError, NotFoundError
 from ...spans import OWN, Ref, Span, joined_spans
+from ...totals import Totals
 from ..events import (
     ChatEvent,
     ChatItemEvent,
@@ -25,11 +26,15 @@ from ..events import (
     ItemsRestored,
     ItemsUnpinned,
     MessageAdded,
+    MessageExtended,
+    MessageFinished,
+    written,
 )
 from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
+from .commands import WritePiece
 
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
@@ -75,7 +80,40 @@ def _is_same(known: ChatItemEvent, item: ChatItemEvent) -> bool:
     """Compare without time and origin, which are information about an item and not its content."""
     if type(known) is not type(item):
         return False
+    if isinstance(item, MessageAdded) and isinstance(known, MessageAdded):
+        item = msgspec.structs.replace(item, until=known.until)
     return known == msgspec.structs.replace(item, created_at=known.created_at, origin=known.origin)
+
+
+def write_piece(command: WritePiece, state: ChatState) -> MessageExtended | MessageFinished:
+    """
+    Return the event that adds a piece to a message; one that left the view goes on to be written.
+
+    Raises:
+        DecisionRefusedError: the message is not one that this context is writing.
+    """
+    items = state.items
+    ordinal = items.ordinal(command.item_id)
+    message = None if ordinal is None else items.arena.items[ordinal]
+    if ordinal is None or not isinstance(message, MessageAdded) or message.incomplete is None:
+        raise DecisionRefusedError(f"{command.stream}: message {command.item_id!r} is not being written")
+    place = items.ref(ordinal)
+    if place.stream:
+        raise DecisionRefusedError(f"message {command.item_id!r} is written in {place.stream}: write it there")
+    piece: MessageExtended | MessageFinished = MessageExtended(item=place, text=command.text)
+    if command.is_last:
+        piece = MessageFinished(
+            item=place,
+            role=message.role,
+            agent_id=message.agent_id,
+            text=command.text,
+            incomplete=command.incomplete,
+            metrics=command.metrics,
+        )
+    whole = totals_of(written(message, [(state.version + 1, piece)]))
+    change = whole + -totals_of(message) if items.shows(ordinal) else Totals()
+    counted = {"tokens": whole.tokens} if command.is_last else {}
+    return msgspec.structs.replace(piece, change=change, **counted)
 
 
 class ByTime:

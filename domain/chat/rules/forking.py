@@ -23,6 +23,7 @@ from ..events import (
     FunctionReturned,
     HandedOff,
     MessageAdded,
+    extents_of,
     is_instructions,
     is_user,
 )
@@ -171,13 +172,15 @@ def forked_from(
     opened = state.opened
     own = Segment(parent.stream, state.version)
     change = items.totals if carried is None else items.total_of(carried)
+    named = None if carried is None else items.spans(carried, own=parent.stream)
+    taken = list(zip(refs_of(named or ()), map(items.arena.items.__getitem__, carried or ()), strict=True))
     event = Forked(
         parent=parent.stream,
         version=state.version,
         lineage=(*state.ancestry, own),
         root=parent.root,
         how=how,
-        carried=None if carried is None else items.spans(carried, own=parent.stream),
+        carried=named,
         pinned=items.spans([o for o in carried if items.is_pinned(o)], own=parent.stream) if carried else (),
         config=config,
         change=change + totals_of(config) if config else change,
@@ -185,8 +188,8 @@ def forked_from(
         session=opened.session if opened else None,
         agent=agent or (opened.agent if opened else None),
         tail=tail_of(items, own=parent.stream) if carried is None else None,
+        extents=extents_of(taken),
     )
     if carried is None:
         return event
-    taken = zip(refs_of(event.carried or ()), map(items.arena.items.__getitem__, carried), strict=True)
     return Resolved(event, tuple(TakenItem(ref, item) for ref, item in taken))

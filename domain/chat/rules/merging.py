@@ -22,8 +22,10 @@ from ..events import (
     Merged,
     MessageAdded,
     Placement,
+    extents_of,
     is_instructions,
     is_summary,
+    with_agent,
 )
 from ..pairing import pair_calls
 from ..state.fold import ChatState, Resolved, TakenItem
@@ -79,6 +81,7 @@ def merge(command: Merge, state: ChatState) -> list[ChatEvent | Resolved]:
         evicted=_evicted_there(command, ours),
         agent_id=command.agent_id,
         change=other.items.total_of(wanted),
+        extents=extents_of((_ref_here(command, ordinal), other.items.arena.items[ordinal]) for ordinal in wanted),
     )
     return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
 
@@ -200,7 +203,7 @@ def _placed(
 def _taken(command: Merge, ordinal: int) -> TakenItem:
     item = command.other.items.arena.items[ordinal]
     if command.agent_id is not None:
-        item = msgspec.structs.replace(item, agent_id=command.agent_id)
+        item = with_agent(item, command.agent_id)
     return TakenItem(_ref_here(command, ordinal), item)
 
 

@@ -8,7 +8,7 @@ uses only the items below its count. Indexes of ids and running totals are compu
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
 
@@ -36,11 +36,14 @@ class Arena:
         "_taken",
         "_totals",
         "_where",
+        "is_closed",
         "items",
     )
 
     def __init__(self) -> None:
         self.items: list[ChatItemEvent] = []
+        # Whether another arena continues this one, so that nothing may be added here.
+        self.is_closed = False
         # Runs of items with consecutive versions: the first ordinal of each, and its origin and first version.
         self._starts: list[int] = []
         self._where: list[tuple[Birthplace, int]] = []
@@ -86,6 +89,27 @@ class Arena:
         for place, by_version in self._by_place.items():
             copy._by_place[place] = [run for run in by_version if run[1] < count]
         copy._taken = [run for run in self._taken if run[0] < count]
+        return copy
+
+    def rewritten(self, changed: Mapping[int, ChatItemEvent], count: int) -> Arena:
+        """
+        Return an arena with the first `count` items, of which some have a new form. It continues this one.
+
+        All that does not depend on the form of items is shared, so that the cost is that of copying two lists.
+        """
+        if count < len(self.items) or self.is_closed:
+            copy = self.first(count)
+        else:
+            self._index()
+            copy = Arena()
+            copy.items = self.items.copy()
+            copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
+            copy._taken = self._taken
+            copy._lock, copy._ids, copy._calls, copy._indexed = self._lock, self._ids, self._calls, self._indexed
+            copy._newest, self.is_closed = self._newest, True
+            copy._totals = self._totals[: min(changed) + 1]
+        for ordinal, item in changed.items():
+            copy.items[ordinal] = item
         return copy
 
     def birth(self, ordinal: int) -> tuple[Birthplace, int]:

@@ -20,6 +20,7 @@ from ...totals import Totals
 from ..describe import left_by
 from ..events import (
     ITEM_EVENTS,
+    PIECES,
     ApprovalRequested,
     CallApproved,
     CallChanged,
@@ -39,13 +40,15 @@ from ..events import (
     MessageAdded,
     Named,
     Opened,
+    Piece,
     Placement,
     Summarized,
     SummaryUndone,
     is_instructions,
+    written,
 )
 from ..pairing import Approval
-from .arena import Birthplace
+from .arena import Birthplace, totals_of
 from .sequence import Edits, Gone, Items
 
 _IS_ITEM = frozenset(ITEM_EVENTS)
@@ -68,9 +71,12 @@ class ItemsBuilder:
         self._is_own = not items.reach
         self._edits: Edits | None = None
         self._change = Totals()
+        # Pieces of messages, each with its version, by ordinal: a text is put together once, not at every piece.
+        self._pieces: dict[int, list[tuple[int, Piece]]] = {}
 
     def built(self) -> Items:
         """Return the items in their present state."""
+        self._put_pieces()
         if self._edits is None:
             return self._items
         arena, count = self._items.arena, self._items.reach
@@ -84,6 +90,31 @@ class ItemsBuilder:
     def append(self, items: Sequence[ChatItemEvent], version: int) -> None:
         """Put items of the own stream at the end."""
         self._items = self._items.plus(items, version)
+
+    def write(self, piece: Piece, version: int) -> None:
+        """Add a piece to a message of the own stream."""
+        ordinal = self.ordinal(piece.item)
+        if ordinal is not None and isinstance(self._items.arena.items[ordinal], MessageAdded):
+            self._pieces.setdefault(ordinal, []).append((version, piece))
+
+    def _put_pieces(self) -> None:
+        if not self._pieces:
+            return
+        known = self._items.arena.items
+        changed: dict[int, ChatItemEvent] = {}
+        for ordinal, pieces in self._pieces.items():
+            message = known[ordinal]
+            assert isinstance(message, MessageAdded), "only a message is written piece by piece"
+            changed[ordinal] = written(message, pieces)
+        self._pieces = {}
+        if self._is_own:
+            for ordinal, item in changed.items():
+                known[ordinal] = item
+            return
+        if self._edits is not None and self._are_counted:
+            shown = [ordinal for ordinal in changed if ordinal not in self._edits.gone]
+            self._change += sum((totals_of(changed[ordinal]) for ordinal in shown), -self._items.total_of(shown))
+        self._items = self._items.rewritten(changed)
 
     def insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
         """Insert an item of the own stream directly before another one."""
@@ -110,6 +141,7 @@ class ItemsBuilder:
 
     def hide(self, ordinals: Iterable[int], gone: Gone) -> None:
         """Take items out of the view."""
+        self._put_pieces()
         edits = self._own_edits()
         leaving = [ordinal for ordinal in ordinals if ordinal not in edits.gone]
         edits.gone.update(dict.fromkeys(leaving, gone))
@@ -117,6 +149,7 @@ class ItemsBuilder:
 
     def show(self, ordinals: Iterable[int]) -> None:
         """Put items back into the view."""
+        self._put_pieces()
         edits = self._own_edits()
         back = [ordinal for ordinal in ordinals if edits.gone.pop(ordinal, None) is not None]
         self._count(back, 1)
@@ -138,6 +171,7 @@ class ItemsBuilder:
 
     def start_again(self, taken: Iterable[TakenItem]) -> None:
         """Continue as a context that holds only these items of other streams."""
+        self._pieces = {}
         self._items = self._from = Items()
         self._edits, self._change = None, Totals()
         self.take(taken, 1)
@@ -292,6 +326,8 @@ class _Fold:
             self._opened = recorded
         elif isinstance(recorded, Named):
             self._names = {**self._names, recorded.name: recorded.version}
+        elif isinstance(recorded, PIECES):
+            self._items.write(recorded, version)
         elif isinstance(recorded, Forked):
             self._fork(recorded, taken)
             return 1

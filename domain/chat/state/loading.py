@@ -19,15 +19,20 @@ from ...named_events import Seen
 from ...spans import OWN, Ref, Segment, Span
 from ..events import (
     ITEM_EVENTS,
+    PIECES,
     TAIL_ITEMS,
     VIEW_EVENTS,
     ChatEvent,
     ChatItemEvent,
+    Extent,
     Forked,
     ItemInserted,
     Merged,
+    MessageAdded,
     Opened,
     added_item,
+    with_agent,
+    written,
 )
 from .fold import ChatState, Resolved, TakenItem, fold, recorded_event
 from .sequence import Items
@@ -104,7 +109,8 @@ def _resolved(log: Seen, events: Sequence[Any]) -> Sequence[ChatEvent | Resolved
     found = iter(_read_spans(log, [span for spans in named.values() for span in spans]))
     resolved = list(events)
     for place, spans in named.items():
-        resolved[place] = _resolved_with(events[place], [one for _ in spans for one in next(found)])
+        taken = _written(log, [one for _ in spans for one in next(found)], events[place].extents)
+        resolved[place] = _resolved_with(events[place], taken)
     return resolved
 
 
@@ -117,8 +123,32 @@ def _named_by(event: Merged | Forked) -> Sequence[Span] | None:
 def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolved:
     agent_id = event.agent_id if isinstance(event, Merged) else None
     if agent_id is not None:
-        taken = [TakenItem(one.ref, msgspec.structs.replace(one.item, agent_id=agent_id)) for one in taken]
+        taken = [TakenItem(one.ref, with_agent(one.item, agent_id)) for one in taken]
     return Resolved(event, tuple(taken))
+
+
+def _written(log: Seen, taken: Sequence[TakenItem], extents: Sequence[Extent]) -> Sequence[TakenItem]:
+    """Return items of other streams; those that were written piece by piece with their pieces."""
+    if not extents:
+        return taken
+    until = {extent.item: extent.until for extent in extents}
+    begun = [one for one in taken if one.ref in until]
+    found = log.read_ranges([Range(one.ref.stream, one.ref.version, until[one.ref]) for one in begun])
+    whole = {
+        one.ref: TakenItem(one.ref, _with_pieces(one.item, one.ref.version, events))
+        for one, events in zip(begun, found, strict=True)
+    }
+    return [whole.get(one.ref, one) for one in taken]
+
+
+def _with_pieces(item: ChatItemEvent, version: int, events: Sequence[Any]) -> ChatItemEvent:
+    """Return a message with its pieces among the events after its version."""
+    pieces = [
+        (number, event)
+        for number, event in enumerate(events, version + 1)
+        if isinstance(event, PIECES) and event.item == Ref(version, OWN)
+    ]
+    return written(item, pieces) if pieces and isinstance(item, MessageAdded) else item
 
 
 def _read_spans(log: Seen, spans: Sequence[Span]) -> list[list[TakenItem]]:
@@ -188,25 +218,45 @@ def _with(event: ChatEvent | Resolved, tail: tuple[Span, ...]) -> ChatEvent | Re
 
 
 def last_items(
-    log: Seen, stream: str, last_events: Callable[[int], Sequence[Any]], wanted: int
+    log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
 ) -> list[ChatItemEvent] | None:
     """
     Return the last `wanted` items of a context, or None if its last events do not show them.
 
-    `last_events` reads the last events of the context.
+    `place` is the stream of the context and its version; `last_events` reads the last events up to that.
     """
+    found = _last_taken(log, place, last_events, wanted)
+    if found is None:
+        return None
+    begun = {one.ref for one in found if isinstance(one.item, MessageAdded) and one.item.incomplete is not None}
+    if not begun:
+        return [one.item for one in found]
+    if any(ref.stream != place.stream for ref in begun):
+        # Only the fold knows up to which piece a message of another stream counts.
+        return None
+    first = min(ref.version for ref in begun)
+    events = last_events(place.version - first)
+    return [
+        _with_pieces(one.item, one.ref.version, events[one.ref.version - first :]) if one.ref in begun else one.item
+        for one in found
+    ]
+
+
+def _last_taken(
+    log: Seen, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
+) -> list[TakenItem] | None:
     # Usually the last events are the items. After many edits, the newest edit among a few events already names the end.
     looked_at = min(wanted, FIRST_LOOK_EVENTS)
     while True:
         events = last_events(looked_at)
-        newest: list[ChatItemEvent] = []
-        for event in reversed(events):
+        newest: list[TakenItem] = []
+        for version, event in zip(range(place.version, 0, -1), reversed(events), strict=False):
             if isinstance(event, Opened):
                 return newest[::-1]
             if isinstance(event, VIEW_EVENTS):
-                return _joined(log, stream, event.tail, newest, wanted)
+                return _joined(log, place.stream, event.tail, newest, wanted)
             if isinstance(event, ITEM_EVENTS):
-                newest.append(event)
+                newest.append(TakenItem(Ref(version, place.stream), event))
                 if len(newest) == wanted:
                     return newest[::-1]
         if len(events) < looked_at:
@@ -215,8 +265,8 @@ def last_items(
 
 
 def _joined(
-    log: Seen, stream: str, tail: tuple[Span, ...] | None, newest: list[ChatItemEvent], wanted: int
-) -> list[ChatItemEvent] | None:
+    log: Seen, stream: str, tail: tuple[Span, ...] | None, newest: list[TakenItem], wanted: int
+) -> list[TakenItem] | None:
     """Return the items that an edit names, and those appended since (`newest`, the last one first)."""
     if tail is None:
         return None
@@ -225,7 +275,7 @@ def _joined(
     if missing > sum(len(run) for _, run in runs) == TAIL_ITEMS:
         return None
     items = chain.from_iterable(read_runs(log, _last(runs, missing)))
-    return [*(taken.item for taken in items), *reversed(newest)]
+    return [*items, *reversed(newest)]
 
 
 def _last(runs: Sequence[tuple[str, range]], wanted: int) -> list[tuple[str, range]]:

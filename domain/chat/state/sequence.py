@@ -9,7 +9,7 @@ resulting order is computed in one pass when it is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import overload
 
@@ -365,7 +365,7 @@ class Items(Sequence[ChatItemEvent]):
         if not self.reach:
             # All contexts share the empty state, so it gets a new arena.
             return Arena()
-        is_free = not self.is_borrowed and len(self.arena.items) == self.reach
+        is_free = not self.is_borrowed and not self.arena.is_closed and len(self.arena.items) == self.reach
         return self.arena if is_free else self.arena.first(self.reach)
 
     def plus(self, added: Sequence[ChatItemEvent], version: int) -> Items:
@@ -382,6 +382,16 @@ class Items(Sequence[ChatItemEvent]):
             order = order if len(order) == self._shown and not self.is_borrowed else order[: self._shown]
             order.extend(range(self.reach, count))
         return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=self._basis)
+
+    def rewritten(self, changed: Mapping[int, ChatItemEvent]) -> Items:
+        """Return these items, of which some have a new form; values from before keep the old one."""
+        arena = self.arena.rewritten(changed, self.reach)
+        basis = None
+        if self._basis is not None and (known := self.known_totals()) is not None:
+            shown = [ordinal for ordinal in changed if self.shows(ordinal)]
+            basis = (self.reach, known + -self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
+        order = None if self._order is None else self._order[: self._shown]
+        return Items(arena, self.reach, self.edits, lineage=self.lineage, order=order, basis=basis)
 
     def borrowed(self) -> Items:
         """Return these items for a trial: appending to them leaves this arena unchanged."""
@@ -428,7 +438,11 @@ class RunningTokens:
     def total(self, items: Items) -> int:
         """Return the estimated tokens of all these items."""
         if items.arena is not self._arena:
-            self._arena, self._tokens, self._seen = items.arena, [], None
+            # An arena that continues the last one has a new form of a few items.
+            last = self._arena.items if self._arena is not None else []
+            kept = zip(last, items.arena.items, self._tokens, strict=False)
+            self._tokens = [known if old is new else estimate_tokens(new, self._counter) for old, new, known in kept]
+            self._arena, self._seen = items.arena, None
         known = len(self._tokens)
         self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
         if self._seen is not None and items.continues(self._seen):

@@ -1,0 +1,199 @@
+"""When the text of a message that is written piece by piece is recorded."""
+
+from typing import Any
+
+import pytest
+
+from refold.domain.chat.context import ChatContext
+from refold.domain.chat.events import PIECES
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.stream import PIECE_BYTES_MAX, MessageStream
+from refold.domain.errors import DecisionRefusedError, InvalidInputError, ReadOnlyError
+
+from .fakes import CountingSystem
+
+
+class Clock(CountingSystem):
+    """Time stands still unless it is set."""
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.time
+
+
+def content(item: object) -> Any:
+    """Return the content of a message."""
+    assert isinstance(item, ChatMessage)
+    return item.content
+
+
+def write_both(out: MessageStream, *texts: Any) -> None:
+    """Write texts in one block."""
+    with out:
+        for text in texts:
+            out.write(text)
+
+
+def pieces(chat: ChatContext) -> list[str]:
+    """Return the texts of the recorded pieces."""
+    return [one.event.text for one in chat.history() if isinstance(one.event, PIECES)]
+
+
+def test_a_piece_a_quarter_of_a_second() -> None:
+    """Text waits until the last piece is 250 ms old, and ends behind a word; the end records the rest."""
+    clock = Clock()
+    chat = ChatContext(system=clock)
+    with chat.stream_message() as out:
+        for delta in ("It ", "is ", "on"):
+            out.write(delta)
+        before = pieces(chat)
+        clock.time += 0.25
+        out.write(" its w")
+        out.write("ay")
+
+        assert (before, pieces(chat)) == ([], ["It is on its "])
+    assert pieces(chat) == ["It is on its ", "way"]
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """Then text is recorded at once, and not when the old time comes again."""
+    clock = Clock()
+    chat = ChatContext(system=clock)
+    with chat.stream_message() as out:
+        out.write("It ")
+        clock.time -= 3_600
+        out.write("is ")
+
+        assert pieces(chat) == ["It is "]
+
+
+@pytest.mark.parametrize(("delta", "count"), [("x" * 20, 205), ("ä" * 10, 205), ("x" * 9_000, 1)])
+def test_a_piece_of_four_kilobytes(delta: str, count: int) -> None:
+    """Of UTF-8; a text without a blank is cut anywhere, and a large one is one piece."""
+    chat = ChatContext(system=Clock())
+    with chat.stream_message() as out:
+        for _ in range(count - 1):
+            out.write(delta)
+        before = pieces(chat)
+        out.write(delta)
+
+        assert (before, [len(one.encode()) >= PIECE_BYTES_MAX for one in pieces(chat)]) == ([], [True])
+
+
+def test_ten_thousand_deltas() -> None:
+    """They are a few events, whose texts are the whole text."""
+    chat = ChatContext(system=Clock())
+    with chat.stream_message() as out:
+        for number in range(10_000):
+            out.write(f"{number:>19} ")
+
+    assert len(pieces(chat)) == 10_000 * 20 // PIECE_BYTES_MAX + 1
+    assert chat.messages()[0].content == ["".join(pieces(chat))] == ["".join(f"{n:>19} " for n in range(10_000))]
+
+
+def test_nothing_written() -> None:
+    """It is no message, unless there is a usage to be kept; before the first text the prompt is as it was."""
+    chat = ChatContext()
+    with chat.stream_message() as out:
+        out.write("")
+        assert chat.items == []
+    with pytest.raises(KeyError), chat.stream_message():
+        raise KeyError("no answer")
+    assert chat.version == 1
+    with chat.stream_message("user") as out:
+        out.use(input_tokens=5)
+
+    assert [(one.role.value, one.content, one.incomplete) for one in chat.messages()] == [("user", [""], None)]
+
+
+async def test_in_an_event_loop() -> None:
+    """The same, awaited."""
+    clock = Clock()
+    chat = ChatContext(system=clock)
+    async with chat.stream_message() as out:
+        await out.awrite("It ")
+        clock.time += 1
+        await out.awrite("is ")
+        await out.awrite("shipped.")
+
+    assert pieces(chat) == ["It is ", "shipped."]
+
+
+def test_an_old_view_keeps_the_old_form() -> None:
+    """Of one arena the live context continues, and a fork that shares it; counters of tokens count it again."""
+    chat = ChatContext()
+    chat.add_message("user", "Where?")
+    with chat.stream_message() as out:
+        out.write("one ")
+        out.flush()
+        child, old, count = chat.fork(), chat.at(chat.version), chat.estimated_tokens(len)
+        out.write("two ")
+        out.flush()
+        child.add_message("user", "And?")
+
+        assert [one.messages()[1].content for one in (chat, child, old)] == [["one two "], ["one "], ["one "]]
+        assert chat.estimated_tokens(len) == count + 4
+    assert old.messages()[1].content == ["one "]
+
+
+@pytest.mark.parametrize(
+    ("written", "error"), [(5, InvalidInputError), ("\ud800", InvalidInputError), (None, InvalidInputError)]
+)
+def test_what_is_no_text(written: Any, error: type[Exception]) -> None:
+    """It is refused, and leaves no trace in the message but its reason."""
+    chat = ChatContext()
+    out = chat.stream_message()
+    with pytest.raises(error):
+        write_both(out, "It ", written)
+
+    assert chat.messages()[0].content == ["It "]
+    assert str(chat.messages()[0].incomplete).startswith("InvalidInputError: ")
+
+
+def test_what_is_no_stream() -> None:
+    """Instructions are in force as a whole; a view is read only; nothing is written before or behind the block."""
+    chat = ChatContext()
+    with pytest.raises(InvalidInputError, match="add_message"):
+        chat.stream_message("system")
+    with pytest.raises(ValueError, match="role"):
+        chat.stream_message("robot")
+    with pytest.raises(ReadOnlyError):
+        chat.readonly.stream_message()
+    with pytest.raises(DecisionRefusedError, match="not open"):
+        chat.stream_message().write("x")
+    assert chat.version == 1
+
+
+def test_a_replay_has_the_whole_message() -> None:
+    """It was complete before the model was called again."""
+    chat = ChatContext()
+    chat.add_message("user", "Where?")
+    with chat.stream_message() as out:
+        for word in ("on ", "its ", "way"):
+            out.write(word)
+            out.flush()
+    chat.add_message("user", "When?")
+    chat.add_message("assistant", "Soon.")
+    child = chat.fork()
+    child.add_message("user", "Thanks.")
+    child.add_message("assistant", "Welcome.")
+
+    for replay in (chat.replay("all"), chat.replay("items:10")):
+        assert [call.version for call in replay.calls] == [3, 9]
+        assert content(replay.seen(9)[1]) == ["on its way"]
+    last = child.replay("all")
+    assert content(last.seen(last.calls[-1].version)[1]) == ["on its way"]
+
+
+def test_it_is_the_same_item_elsewhere() -> None:
+    """Plain data have the mark of an incomplete one, and adding the same item again adds nothing."""
+    chat = ChatContext()
+    with chat.stream_message() as out:
+        out.write("one ")
+        out.flush()
+        plain = chat.to_dict()
+        assert "incomplete" in plain["items"][0]
+        assert ChatContext.from_dict(plain).items == chat.items
+    assert "incomplete" not in chat.to_dict()["items"][0]
+    version = chat.version
+    assert (chat.add_items(chat.items), chat.version) == ([], version)

@@ -83,7 +83,8 @@ class Truncation:
         # Whether two calls of the running turn have one id.
         self._is_repeating = False
         # The user messages. For each item the place before and the place after it in the view, without handoffs and
-        # config updates: an answer is found by its neighbours, whatever was removed between them.
+        # config updates: an answer is found by its neighbours, whatever was removed between them. Most truncations end
+        # before the last turn, so items are linked when an answer is asked for.
         self._users: list[int] = []
         self._previous: list[int] = []
         self._following: list[int] = []
@@ -95,7 +96,6 @@ class Truncation:
             place = len(self.items)
             self.items.append(item)
             self._shown[place] = None
-            self._link(item, place)
             if isinstance(item, FunctionCalled):
                 self._loose[place] = None
                 self._add_call(item.call_id, place)
@@ -114,17 +114,20 @@ class Truncation:
                 self.tokens += size
         self.tokens += tokens or 0
 
-    def _link(self, item: ChatItemEvent, place: int) -> None:
-        self._following.append(NONE)
-        if isinstance(item, HandedOff | ConfigUpdated):
-            self._previous.append(NONE)
-            return
-        self._previous.append(self._newest)
-        if self._newest != NONE:
-            self._following[self._newest] = place
-        self._newest = place
+    def _link(self) -> None:
+        for place in range(len(self._previous), len(self.items)):
+            self._following.append(NONE)
+            if place not in self._shown or isinstance(self.items[place], HandedOff | ConfigUpdated):
+                self._previous.append(NONE)
+                continue
+            self._previous.append(self._newest)
+            if self._newest != NONE:
+                self._following[self._newest] = place
+            self._newest = place
 
     def _unlink(self, place: int) -> None:
+        if place >= len(self._previous):
+            return
         before, behind = self._previous[place], self._following[place]
         if before != NONE:
             self._following[before] = behind
@@ -261,6 +264,7 @@ class Truncation:
 
     def _answer(self, place: int) -> list[int]:
         """Return the places of the answer of the model that an item belongs to: a message, and parallel calls."""
+        self._link()
         if _is_spoken(self.items[place]) and self._is_call(self._following[place]):
             place = self._following[place]
         if not self._is_call(place):

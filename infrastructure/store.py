@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..domain.arguments import require_instance
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM
-from ..domain.concurrency.threads import awaited
+from ..domain.concurrency.threads import in_thread
 from ..domain.context.context import Context, Home
 from ..domain.context.decider import trusted
 from ..domain.context.journal import Journal
@@ -87,8 +87,7 @@ class Store:
     """
     Contexts in an SQLite file, in PostgreSQL or in memory, with the same calls for all three.
 
-    Its methods may be called from any thread. Those that use the disk have a twin with the prefix `a` for use in a
-    running event loop.
+    Its methods may be called from any thread. In a running event loop use an `AsyncStore`, as `refold.aopen` gives it.
     """
 
     def __init__(
@@ -151,8 +150,6 @@ class Store:
         )
         return ChatContext(journal=self._journal(context_id, Opening("chat", CHAT, opened, Open), create, durability))
 
-    achat = awaited(chat)
-
     def queue(
         self,
         context_id: str,
@@ -181,8 +178,6 @@ class Store:
         opening = settings.opening(ContextQueue, user=user, session=session, agent=agent)
         return settings.container_on(self._journal(context_id, opening, create, durability), ContextQueue)
 
-    aqueue = awaited(queue)
-
     def pool(
         self,
         context_id: str,
@@ -208,8 +203,6 @@ class Store:
         settings = ContainerSettings(limit, None if tags is None else require_tags(tags))
         opening = settings.opening(ContextPool, user=user, session=session, agent=agent)
         return settings.container_on(self._journal(context_id, opening, create, durability), ContextPool)
-
-    apool = awaited(pool)
 
     def window(
         self,
@@ -240,8 +233,6 @@ class Store:
         settings = WindowSettings(max_tokens, policy, counter)
         opening = window_opening(settings, user=user, session=session, agent=agent)
         return settings.window_on(self._journal(context_id, opening, create, durability))
-
-    awindow = awaited(window)
 
     def memory(self, *, durability: Durability | None = None) -> Memory:
         """Return the memory of this store, which has records in scopes."""
@@ -304,8 +295,6 @@ class Store:
             memory=self._memory(durability, trace),
         )
 
-    aagent_context = awaited(agent_context)
-
     def run(
         self,
         user_id: str,
@@ -330,8 +319,6 @@ class Store:
             NotFoundError: it does not exist and `create` is False; with `sub_id=None` it never exists.
         """
         return self._runs.run(user_id, session_id, run_id, sub_id, agent=agent, restore=restore, create=create)
-
-    arun = awaited(run)
 
     @property
     def _runs(self) -> RunFactory:
@@ -394,8 +381,6 @@ class Store:
         if kind == "run":
             self._runs.keep(cast("Any", context))
         return context
-
-    aadopt = awaited(adopt)
 
     def transaction(self, *, idempotency_key: str | None = None) -> AbstractContextManager[Transaction]:
         """
@@ -532,8 +517,6 @@ class Store:
         """Return the catalogue row of every context, ordered by kind and id."""
         return self._runner.rows(CATALOGUE)
 
-    acontexts = awaited(contexts)
-
     def find_contexts(
         self,
         *,
@@ -559,8 +542,6 @@ class Store:
         wish = Wish(kind=kind, user=user, session=session, agent=agent, since=since, until=until)
         return context_page(self._runner, wish, limit=limit, cursor=cursor)
 
-    afind_contexts = awaited(find_contexts)
-
     def validity(self, context_id: str) -> list[Interval]:
         """
         Return the intervals in which each item of a chat was in the view, from version `v0` on and before `v1`.
@@ -576,8 +557,6 @@ class Store:
         stream = context_named(self.log, context_id, ("chat",))
         self._runner.catch_up(VALIDITY)
         return intervals(self._projections, stream)
-
-    avalidity = awaited(validity)
 
     def entries(
         self, context: str, at: int | str | datetime | Moment | None = None, *, with_gone: bool = False
@@ -603,8 +582,6 @@ class Store:
         stays = (stay for stay in entry_stays(self._projections, stream) if stay.v0 <= version)
         return [stay for stay in stays if with_gone or holds(stay, version)]
 
-    aentries = awaited(entries)
-
     def lineage(self, context: str | None = None) -> list[LineageRow]:
         """
         Return the forks and merges of all contexts, or those from and into one, as edges, oldest first.
@@ -617,8 +594,6 @@ class Store:
         rows: list[LineageRow] = self._runner.rows(LINEAGE)
         chosen = (row for row in rows if stream in (None, row.source, row.target))
         return sorted(chosen, key=lambda row: (row.recorded_at, row.key))
-
-    alineage = awaited(lineage)
 
     def usage(
         self,
@@ -638,8 +613,6 @@ class Store:
         last = None if until is None else day_named(until)
         return summed_by(self._runner.rows(USAGE), by, since=first, until=last)
 
-    ausage = awaited(usage)
-
     def pending_approvals(self) -> list[PendingApproval]:
         """
         Return the calls of all chats that wait for a person's decision, the longest waiting first.
@@ -649,8 +622,6 @@ class Store:
         from .queries.approvals import pending_approvals
 
         return pending_approvals(self._runner.rows(APPROVALS), lambda context_id: self.chat(context_id, create=False))
-
-    apending_approvals = awaited(pending_approvals)
 
     def rollup(self) -> list[RollupRow]:
         """Return the summary of the log, one row for every 1,024 positions of a slice."""
@@ -674,8 +645,6 @@ class Store:
         from .queries.search import search
 
         return search(self.log, self._runner, query, kind=kind, context=context, limit=limit)
-
-    asearch = awaited(search)
 
     # Audits
 
@@ -721,8 +690,6 @@ class Store:
         with trusted(stream):
             return transitions_of(self.log, changes)
 
-    aaudit = awaited(audit)
-
     def why_gone(self, context: str, item: str) -> WhyGone:
         """
         Return why an item is not in a context: the event that removed it, here or in the context it was forked from.
@@ -742,8 +709,6 @@ class Store:
             raise InvalidInputError(f"{stream} holds no items: `audit` tells what became of its nodes")
         self._runner.catch_up(VALIDITY)
         return why_gone(self.log, self._projections, stream, item)
-
-    awhy_gone = awaited(why_gone)
 
     def _changes(self, stream: str) -> list[AuditEntry]:
         from .queries.audit import config_changes, context_changes, run_changes
@@ -783,8 +748,6 @@ class Store:
 
         return run_nodes(self._runner, Selected(user_id, session_id, run_id, sub_id), node_type)
 
-    arun_nodes = awaited(run_nodes)
-
     def run_edges(
         self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int | None = None
     ) -> list[EdgeRow]:
@@ -797,8 +760,6 @@ class Store:
         from .queries.runs import Selected, run_edges
 
         return run_edges(self._runner, Selected(user_id, session_id, run_id, sub_id))
-
-    arun_edges = awaited(run_edges)
 
     def run_graph(self, user_id: str, session_id: str, run_id: int | None = None, sub_id: int = 0) -> Trajectory:
         """
@@ -813,8 +774,6 @@ class Store:
         from .queries.runs import Selected, run_graph
 
         return run_graph(self._runner, Selected(user_id, session_id, run_id, sub_id))
-
-    arun_graph = awaited(run_graph)
 
     def audit_node(
         self,
@@ -840,8 +799,6 @@ class Store:
         from .queries.node_audit import AskedNode, audit_node
 
         return audit_node(self._runner, AskedNode(node, user_id, session_id, run_id, sub_id), attribute)
-
-    aaudit_node = awaited(audit_node)
 
     # Projections
 
@@ -969,7 +926,9 @@ class Store:
 
     # The end
 
-    aflush = awaited(flush)
+    async def aflush(self) -> None:
+        """`flush()` for a running event loop."""
+        await in_thread(self.flush)
 
     def close(self) -> None:
         """Flush what is queued, then close the database; may be called twice."""
@@ -979,8 +938,6 @@ class Store:
             self.flush()
         finally:
             self.log.close()
-
-    aclose = awaited(close)
 
     def __enter__(self) -> Store:
         return self

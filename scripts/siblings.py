@@ -93,10 +93,8 @@ def _lines(sibling: Sibling) -> Iterator[str]:
     seen = dict.fromkeys(name for owner in reversed(sync.__mro__) for name in vars(owner))
     for name in seen:
         member = inspect.getattr_static(sync, name)
-        # `store.achat` and its like are made from the sync methods, which their siblings have anyway.
-        is_twin = hasattr(member, "__wrapped__") and name.startswith("a")
         left_out = (*LEFT_OUT, *(OF_CONTAINERS if sync.__module__.endswith(("pool.pool", "pool.queue")) else ()))
-        if not name.startswith("_") and name not in left_out and not is_twin:
+        if not name.startswith("_") and name not in left_out:
             line = _line(sibling, name, member)
             if line:
                 yield f"    {line}"

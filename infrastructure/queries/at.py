@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from ...domain.concurrency.threads import awaited
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
 from ...domain.log.ports import LiveLog
@@ -211,8 +210,6 @@ class StoreAt:
     def contexts(self) -> list[CatalogueRow]:
         """Return the catalogue row of each context that existed then, ordered by kind and id."""
         return [row for now in self._store.contexts() if (row := self._row_then(now)) is not None]
-
-    acontexts = awaited(contexts)
 
     def _row_then(self, now: CatalogueRow) -> CatalogueRow | None:
         """Return the row of a context then; None if it did not exist. Only a context that changed since is read."""

@@ -80,15 +80,6 @@ def fields(node: ast.ClassDef) -> dict[str, str]:
     }
 
 
-def twins(node: ast.ClassDef) -> dict[str, str]:
-    """Return the methods of a class that are twins of others, for a running event loop."""
-    return {
-        ast.unparse(one.targets[0]): ast.unparse(one.value)
-        for one in node.body
-        if isinstance(one, ast.Assign) and ast.unparse(one.value).startswith("awaited(")
-    }
-
-
 def compared(node: Definition, *, with_init: bool) -> Any:
     """Return all of a definition that the reference must have right."""
     if not isinstance(node, ast.ClassDef):
@@ -98,7 +89,7 @@ def compared(node: Definition, *, with_init: bool) -> Any:
         for name, method in definitions(node.body).items()
         if not isinstance(method, ast.ClassDef) and (not name.startswith("_") or (with_init and name == "__init__"))
     }
-    return fields(node), methods, twins(node)
+    return fields(node), methods
 
 
 @pytest.mark.parametrize("name", documented())

@@ -113,7 +113,7 @@ async def test_pools_and_their_settings(store: refold.Store) -> None:
             store.audit("docs", item="readme")] == [
         ("pool.added.v1", None, "one"), ("pool.replaced.v1", "one", "two"), ("pool.removed.v1", "two", None),
     ]  # fmt: skip
-    assert told(await store.aaudit("docs", "limit")) == [(4, None, "limit", None, 2)]
+    assert told(await refold.to_async(store).audit("docs", "limit")) == [(4, None, "limit", None, 2)]
 
 
 async def test_items_without_ids(store: refold.Store) -> None:

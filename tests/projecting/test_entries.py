@@ -263,7 +263,7 @@ def test_ids_that_begin_alike(store: refold.Store) -> None:
 
 
 async def test_in_an_event_loop(store: refold.Store) -> None:
-    """The twin answers the same."""
-    await (await store.apool("a")).add(item(1))
+    """The async side answers the same."""
+    await store.pool("a").add(item(1))
 
-    assert await store.aentries("a", 2, with_gone=True) == store.entries("a") != []
+    assert await refold.to_async(store).entries("a", 2, with_gone=True) == store.entries("a") != []

@@ -87,7 +87,7 @@ async def test_pools_and_queues(store: refold.Store) -> None:
     await pool.merge(branch)
     queue = store.queue("notes").branch()
 
-    assert edges(await store.alineage()) == [
+    assert edges(await refold.to_async(store).lineage()) == [
         ("branched", "", "pool:docs@1", f"pool:{branch.id}@1"),
         ("merged", "", f"pool:{branch.id}@2", "pool:docs@2"),
         ("branched", "", "queue:notes@1", f"queue:{queue.id}@1"),

@@ -141,7 +141,8 @@ def test_what_is_not_there(store: refold.Store) -> None:
 
 
 def test_in_an_event_loop(store: refold.Store) -> None:
-    """The twin answers the same."""
+    """The async side answers the same."""
     table(store)
 
-    assert asyncio.run(store.aaudit_node("Table(orders)", "path")) == store.audit_node("Table(orders)", "path")
+    found = asyncio.run(refold.to_async(store).audit_node("Table(orders)", "path"))
+    assert found == store.audit_node("Table(orders)", "path")

@@ -217,12 +217,12 @@ def test_what_is_not_there(store: refold.Store) -> None:
 
 
 def test_in_an_event_loop(store: refold.Store) -> None:
-    """The twins answer the same."""
+    """The async side answers the same."""
     orders(store)
 
     async def asked() -> tuple[Any, ...]:
-        place = ("mia", "s1")
-        return await store.arun_nodes(*place), await store.arun_edges(*place, 0), await store.arun_graph(*place)
+        opened, place = refold.to_async(store), ("mia", "s1")
+        return await opened.run_nodes(*place), await opened.run_edges(*place, 0), await opened.run_graph(*place)
 
     assert asyncio.run(asked()) == (
         store.run_nodes("mia", "s1"), store.run_edges("mia", "s1"), store.run_graph("mia", "s1"),

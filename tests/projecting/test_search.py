@@ -270,10 +270,10 @@ def test_only_a_search_makes_the_index(store: refold.Store) -> None:
 
 
 def test_in_an_event_loop(store: refold.Store) -> None:
-    """The twin finds the same."""
+    """The async side finds the same."""
     told(store, "plum")
 
-    assert asyncio.run(store.asearch("plum", limit=3)) == store.search("plum")
+    assert asyncio.run(refold.to_async(store).search("plum", limit=3)) == store.search("plum")
 
 
 def test_a_file_that_may_only_be_read(tmp_path: Path) -> None:

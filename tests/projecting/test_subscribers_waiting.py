@@ -67,7 +67,7 @@ def test_a_store_that_is_closed(place: str) -> None:
 
 async def test_in_an_event_loop(store: refold.Store) -> None:
     """The loop goes on while a subscriber waits, and what is written meanwhile arrives."""
-    chat = await store.achat("a")
+    chat = store.chat("a")
     ticks = 0
 
     async def tick() -> None:
@@ -96,7 +96,7 @@ async def test_in_an_event_loop(store: refold.Store) -> None:
 async def test_cancelled_while_it_waits(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can be gone on with afterwards: nothing is missed, nothing comes twice, however often that happens."""
     monkeypatch.setattr(subscription_module, "PAGE_EVENTS", 3)
-    chat = await store.achat("a")
+    chat = store.chat("a")
     events = store.subscribe()
     seen: list[int] = []
 

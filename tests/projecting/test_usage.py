@@ -230,10 +230,10 @@ def test_no_day(store: refold.Store, day: Any) -> None:
 
 
 async def test_in_an_event_loop(store: refold.Store) -> None:
-    """The twin answers the same."""
-    await store.achat("a")
+    """The async side answers the same."""
+    store.chat("a")
 
-    assert await store.ausage() == store.usage() == []
+    assert await refold.to_async(store).usage() == store.usage() == []
 
 
 def test_a_message_written_piece_by_piece(store: refold.Store) -> None:

@@ -206,11 +206,11 @@ def test_no_such_chat(store: refold.Store) -> None:
 
 
 async def test_in_an_event_loop(store: refold.Store) -> None:
-    """The twin answers the same."""
-    chat = await store.achat("a")
+    """The async side answers the same."""
+    chat = store.chat("a")
     await refold.to_async(chat).add_message("user", "hello")
 
-    assert await store.avalidity("a") == store.validity("a")
+    assert await refold.to_async(store).validity("a") == store.validity("a")
 
 
 def test_a_message_written_piece_by_piece(store: refold.Store) -> None:

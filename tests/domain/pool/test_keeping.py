@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold import to_async
 from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
 from refold.domain.hooks.hook import ContextPoolHook, ContextQueueHook, Hook
 from refold.domain.hooks.registry import HookRegistry
@@ -48,11 +49,12 @@ async def test_other_settings_are_refused(store: Store) -> None:
 
 
 async def test_from_a_running_loop(store: Store) -> None:
-    """The twins do the same."""
-    queue, pool = await store.aqueue("a", limit=2), await store.apool("a")
-    adopted = await store.aadopt(await queue_of(3, "x"), "b")
+    """The async side does the same."""
+    opened = to_async(store)
+    queue, pool = await opened.queue("a", limit=2), await opened.pool("a")
+    adopted = await opened.adopt(await queue_of(3, "x"), "b")
 
-    assert (queue.limit, pool.stream, contents(adopted)) == (2, "pool:a", ["x"])
+    assert (await queue.limit, pool.stream, contents(adopted)) == (2, "pool:a", ["x"])
 
 
 async def test_a_detached_container_is_adopted(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold import Store
+from refold import Store, to_async
 from refold.domain.errors import ConcurrencyError, InvalidInputError, NotFoundError
 from refold.domain.window.items import ContextItem
 from refold.domain.window.window import ContextWindow
@@ -34,10 +34,10 @@ def test_a_window_is_kept(store: Store) -> None:
     assert (store.window("other").max_tokens, store.window("other").policy) == (100_000, "first_come")
 
 
-async def test_the_twins(store: Store) -> None:
+async def test_the_async_side(store: Store) -> None:
     """In a running loop."""
-    window = await store.awindow("w", max_tokens=5)
-    context = await store.aagent_context("t", "e")
+    window = (await to_async(store).window("w", max_tokens=5)).sync
+    context = await to_async(store).agent_context("t", "e")
 
     assert (window.max_tokens, context.trace_id) == (5, "t")
 

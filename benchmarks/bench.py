@@ -36,6 +36,7 @@ class Scale:
     writer_appends: int = 64
     batch: int = 100
     tail: int = 50
+    deltas: int = 10_000
 
 
 FULL = Scale(
@@ -64,6 +65,7 @@ QUICK = Scale(
     writers=4,
     writer_appends=8,
     batch=20,
+    deltas=500,
 )
 
 

@@ -20,6 +20,7 @@ from .loading import load, past, tail
 from .processes import processes
 from .rebuild import rebuild
 from .size import size
+from .streaming import stream
 from .threads import threads
 from .travelling import travel
 from .truncating import truncate
@@ -31,6 +32,7 @@ Case = Callable[[Bench, str], Iterator[Row | Table]]
 CASES: dict[str, Case] = {
     "append": append,
     "batch": batch,
+    "stream": stream,
     "load": load,
     "tail": tail,
     "past": past,

@@ -67,6 +67,23 @@ def test_the_whole_configuration(tmp_path: Path) -> None:
     assert "model: m1" in refold("log", "x", db=tmp_path / "x.db").out
 
 
+def test_a_message_that_was_not_finished(tmp_path: Path) -> None:
+    """A mark says so, and why; the log has its pieces."""
+    with package.open(tmp_path / "x.db") as store:
+        chat = store.chat("x")
+        out = chat.stream_message().__enter__()
+        out.write("It is ")
+        out.flush()
+
+    assert bodies(refold("show", "x", db=tmp_path / "x.db").out) == [
+        "@2  assistant  It is",
+        "               [incomplete: its writer has not finished it]",
+    ]
+    [item] = refold("show", "x", "--tail", "1", "--as", "json", db=tmp_path / "x.db").json["items"]
+    assert (item["item"]["content"], item["item"]["incomplete"]) == (["It is "], "its writer has not finished it")
+    assert "@2 goes on: It is" in refold("log", "x", db=tmp_path / "x.db").out
+
+
 def test_the_head_says_what_is_shown(database: Path) -> None:
     """Context, version, time, number of items, tokens."""
     head = refold("show", "air-0.0@3", db=database).out.splitlines()[0]

@@ -151,6 +151,11 @@ class ChatApprovalsContract:
         assert [one["function"]["arguments"] for one in sent[1]] == ["{}", '{"sum":7}']
         assert sent[2:] == ["paid 7", "This call was rejected by mia and did not run."]
         assert [(one.item.id, one.how) for one in chat.evicted_items()] == [("c1", "merge")]
+        before = chat.version
+        assert chat.answer_call("c1", "paid 7").output == "paid 7"
+        with pytest.raises(CallSettledError):
+            chat.approvals.approve("c1", by="bob")
+        assert chat.version == before
         require_same_from_log(log, chat)
 
     def test_two_people_decide_at_once(self, log: LiveLog) -> None:

@@ -41,9 +41,10 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
     """
     known = items.arena.items
     by_item = items.ordinal(name)
-    partners = Partners(items, are_gone=True)
+    # A call in the view is paired there: a call that left may have the same id and be in front of it.
+    shown, held = Partners(items, are_gone=False), Partners(items, are_gone=True)
     calls = [
-        FoundCall(ordinal, item, partners.of(ordinal))
+        FoundCall(ordinal, item, (shown if items.shows(ordinal) else held).of(ordinal))
         for ordinal in items.arena.with_call_id(name, items.reach) or ([] if by_item is None else [by_item])
         if isinstance(item := known[ordinal], FunctionCalled)
     ]

@@ -327,8 +327,7 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Append the output of a call once, and return it; the same output again returns the item that is there.
 
-        `call` is the call id, or the id of the call's item. If a call id repeats, its newest call without an output is
-        meant. This holds after a reopening and between processes: of two different outputs one is refused.
+        `call` is the call id (if it repeats: the newest call without an output), or the id of the call's item.
 
         Raises:
             NotFoundError: the context never held such a call.
@@ -612,6 +611,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         Raises:
             NotFoundError: the context never held one of them.
+            CallSettledError: a person changed one of them: the call with the new arguments is there.
             ConcurrencyError: another writer came first.
         """
         before = self._writer.state.items

@@ -211,7 +211,7 @@ class InstructionsReplaced(_ViewEvent, frozen=True, kw_only=True, gc=False, tag=
 
 
 class ItemsEvicted(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.items_evicted.v1"):
-    """Items left the view; `how` is the call that did it: `evict`, `truncate` or `merge`."""
+    """Items left the view; `how` is the call that did it: `evict`, `truncate`, `merge` or `change`."""
 
     items: tuple[Span, ...]
     change: Totals

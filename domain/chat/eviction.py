@@ -14,7 +14,7 @@ class EvictedItem(msgspec.Struct, frozen=True):
     """
     An item that left the view: the call that removed it, the reason, and the version.
 
-    `how` is evict, truncate, clear, replace, summarize, undo_summary or merge.
+    `how` is evict, truncate, clear, replace, summarize, undo_summary, merge or change.
     """
 
     item: ChatItem

@@ -76,6 +76,8 @@ class ChatApprovalsContract:
             ("c1", "change", "half is enough")
         ]
         assert ids(chat.at(-1)) == "q c1 c2"
+        with pytest.raises(CallSettledError, match="was changed by mia"):
+            chat.restore("c1")
         assert chat.answer_call("c1", "paid").call_id == "c1"
         chat.evict(first.item_id)
         assert ids(chat) == "q c2"
@@ -150,8 +152,10 @@ class ChatApprovalsContract:
         sent = [one.get("tool_calls") or one["content"] for one in chat.to_openai_messages(pending="refuse")]
         assert [one["function"]["arguments"] for one in sent[1]] == ["{}", '{"sum":7}']
         assert sent[2:] == ["paid 7", "This call was rejected by mia and did not run."]
-        assert [(one.item.id, one.how) for one in chat.evicted_items()] == [("c1", "merge")]
+        assert [(one.item.id, one.how) for one in chat.evicted_items()] == [("c1", "change")]
         before = chat.version
+        with pytest.raises(CallSettledError, match="was changed: the new call"):
+            chat.restore("c1")
         assert chat.answer_call("c1", "paid 7").output == "paid 7"
         with pytest.raises(CallSettledError):
             chat.approvals.approve("c1", by="bob")

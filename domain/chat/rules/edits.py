@@ -10,7 +10,7 @@ from itertools import accumulate
 import msgspec
 
 from ...canonical import require_short
-from ...errors import DecisionRefusedError, DuplicateItemError, InvalidInputError, NotFoundError
+from ...errors import CallSettledError, DecisionRefusedError, DuplicateItemError, InvalidInputError, NotFoundError
 from ...spans import OWN, Ref, Span, joined_spans
 from ...totals import Totals
 from ..events import (
@@ -222,15 +222,27 @@ def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, st
 
     Raises:
         NotFoundError: the context never held one of them.
+        CallSettledError: one is a call that a person changed.
     """
     items = state.items
     if ids is None:
         back = with_partners(items, _last_gone(items), are_gone=True)
     else:
-        back = with_partners(items, [o for o in _known(stream, ids, items) if not items.shows(o)], are_gone=True)
+        gone = [ordinal for ordinal in _known(stream, ids, items) if not items.shows(ordinal)]
+        for ordinal in gone:
+            _require_unchanged(stream, items, ordinal)
+        back = with_partners(items, gone, are_gone=True)
     if not back:
         return []
     return [ItemsRestored(items=spans_by_age(items, back), change=items.total_of(back), reason=reason)]
+
+
+def _require_unchanged(stream: str, items: Items, ordinal: int) -> None:
+    """Refuse a call whose place another one with its call id took: an output would answer both."""
+    item, approval = items.arena.items[ordinal], items.approval(ordinal)
+    if isinstance(item, FunctionCalled) and items.edits is not None and items.edits.gone[ordinal].how == "change":
+        by = f" by {approval.by}" if approval is not None else ""
+        raise CallSettledError(stream, item.call_id, f"was changed{by}: the new call stays in its place")
 
 
 def pin_items(

@@ -153,7 +153,7 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
         and not ours.is_pinned(ordinal)
     ]
     reason = "its arguments were changed in the other context"
-    return [evicted(ours, leaving, how="merge", reason=reason)] if leaving else []
+    return [evicted(ours, leaving, how="change", reason=reason)] if leaving else []
 
 
 def _calls_of_outputs(items: Items) -> dict[int, int]:

@@ -70,6 +70,9 @@ _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
     Cleared: lambda event: Left(None, "clear", event.reason),
     CallChanged: lambda event: Left(event.replaced, "change", event.reason),
 }
+# The types of blocks and items with which providers return thinking, and the text for thinking that they encrypted.
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+HIDDEN = "(encrypted)"
 
 
 def left_by(event: Event) -> Left | None:
@@ -249,7 +252,44 @@ def _value(setting: object) -> str:
 def said_by(item: ChatItemEvent) -> str:
     """Return the text of an item; a message follows its role, because the type of its event does not name the role."""
     prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
-    return prefix + body_of(item)
+    thoughts = thoughts_of(item)
+    return prefix + body_of(item) + (f" (thinking: {' '.join(thoughts)})" if thoughts else "")
+
+
+def thoughts_of(item: ChatItemEvent) -> list[str]:
+    """Return the thinking of a model that its provider returned with a message or a call; HIDDEN where it is closed."""
+    match item:
+        case MessageAdded(extra=beside) | FunctionCalled(metadata=beside):
+            kept = _object(parse_json(beside))
+        case _:
+            return []
+    rest = _object(parse_json(item.origin.rest)) if item.origin else {}
+    reasoned = [
+        *_list(_object(rest.get("responses")).get("before")),
+        *_list(_object(rest.get("responses")).get("after")),
+    ]
+    blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *reasoned]
+    parts = _list(_object(kept.get("google")).get("parts"))
+    given = _object(rest.get("whole") or _object(rest.get("message")).get("set"))
+    said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and block.get("type") in THOUGHTS]
+    said += [part.get("text") for part in parts if isinstance(part, dict) and part.get("thought")]
+    said += [given.get(name) for name in ("reasoning_content", "reasoning")]
+    return [thought for thought in said if isinstance(thought, str) and thought]
+
+
+def _thought(block: dict[str, Any]) -> str:
+    if isinstance(block.get("thinking"), str):
+        return str(block["thinking"])
+    texts = [_object(part).get("text") for part in (*_list(block.get("summary")), *_list(block.get("content")))]
+    return "\n".join(text for text in texts if isinstance(text, str)) or HIDDEN
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _spoken(item: ChatItemEvent) -> str:

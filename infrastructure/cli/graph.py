@@ -7,16 +7,19 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ...domain.context.description import counted, joined
-from ...domain.trajectory.trajectory import Trajectory, TrajectoryEdge
+from ...domain.trajectory.trajectory import Trajectory
 from .args import address, as_json, database, optional_text, reading, required_text
 from .changes import note
 from .context_views import SeenRun
 from .item_list import print_head
-from .render import aligned, cut, is_cut_short, one_line, paint, print_json, terminal_width
+from .render import aligned, cut, display_width, is_cut_short, one_line, paint, print_json, terminal_width, wrapped
 from .runs import Wanted, run_at, wanted_runs
 
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")
 POINTER = "*"
+BELOW = " " * 6
+# With less room beside the nodes, the ends of their edges stand below them.
+ENDS_WIDTH_MIN = 32
 NUMBER = click.IntRange(min=0)
 
 
@@ -29,36 +32,47 @@ def print_graph(view: SeenRun, graph: Trajectory) -> None:
     rows = [HEADINGS, *_rows(graph)]
     if len({(node.run_id, node.sub_id) for node in graph.nodes.values()}) == 1:
         rows = [(row[0], *row[2:]) for row in rows]
-    heading, *lines = [_fitted(line) for line in aligned(rows, right=range(1, len(rows[0]) - 2))]
+    right = range(1, len(rows[0]) - 2)
+    lines = aligned(rows, right=right)
+    room = terminal_width() - max(map(display_width, aligned([row[:-1] for row in rows], right=right))) - 2
+    if is_cut_short() and room < ENDS_WIDTH_MIN and max(map(display_width, lines)) > terminal_width():
+        # The ends of a node's edges stand below it, an edge type a line.
+        lines = [
+            line
+            for row, ends in zip(aligned([row[:-1] for row in rows], right=right), ((), *_ends(graph)), strict=True)
+            for line in (row, *_below(ends))
+        ]
+    heading, *rest = [cut(line, terminal_width()) for line in lines] if is_cut_short() else lines
     click.echo("\n" + paint(heading, "dim"))
-    for line in lines:
+    for line in rest:
         click.echo(line)
 
 
+def _below(ends: Sequence[str]) -> Iterator[str]:
+    for end in ends:
+        first, *more = wrapped(f"-> {end}", terminal_width() - len(BELOW))
+        yield BELOW + first
+        yield from (f"{BELOW}   {line}" for line in more)
+
+
 def _rows(graph: Trajectory) -> Iterator[tuple[str, ...]]:
-    leading: dict[str, list[TrajectoryEdge]] = {name: [] for name in graph}
-    for edge in graph.edges:
-        leading[edge.source].append(edge)
-    for name, node in graph.nodes.items():
+    for (name, node), ends in zip(graph.nodes.items(), _ends(graph), strict=True):
         yield (
             POINTER if name in graph.pointers else "",
             f"{node.run_id}.{node.sub_id}" if node.sub_id else str(node.run_id),
             "@" + node.birth.rpartition("@")[2],
             one_line(name),
-            _ends(leading[name]),
+            "; ".join(ends),
         )
 
 
-def _ends(edges: Sequence[TrajectoryEdge]) -> str:
-    """Return the targets of edges, grouped by type: an action may have led to a hundred tables."""
-    by_type: dict[str, list[str]] = {}
-    for edge in edges:
-        by_type.setdefault(edge.type, []).append(edge.target + (" (back)" if edge.leads_back else ""))
-    return one_line("; ".join(f"{edge_type} {', '.join(ends)}" for edge_type, ends in by_type.items()))
-
-
-def _fitted(line: str) -> str:
-    return cut(line, terminal_width()) if is_cut_short() else line
+def _ends(graph: Trajectory) -> Iterator[list[str]]:
+    """Yield the targets of each node's edges, grouped by type: an action may have led to a hundred tables."""
+    leading: dict[str, dict[str, list[str]]] = {name: {} for name in graph}
+    for edge in graph.edges:
+        leading[edge.source].setdefault(edge.type, []).append(edge.target + (" (back)" if edge.leads_back else ""))
+    for by_type in leading.values():
+        yield [one_line(f"{edge_type} {', '.join(ends)}") for edge_type, ends in by_type.items()]
 
 
 @click.command("graph")

@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 import click
 
 from ...domain.canonical import parse_json
-from ...domain.chat.events import Forked, Opened
-from ...domain.chat.pairing import Approval
+from ...domain.chat.describe import thoughts_of
+from ...domain.chat.events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, Opened
+from ...domain.chat.pairing import Approval, pair_calls
 from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import Departure, counted, source_of
 from ...domain.errors import NotFoundError
@@ -20,7 +21,20 @@ from ..queries.origins import Item, event_at, id_of
 from ..times import exact
 from .context_views import Seen, View
 from .lines import Row, about, body_of, print_rows, speaker_of
-from .render import Entry, escaped, item_shape, one_line, paint, print_json, told
+from .render import (
+    Entry,
+    absolute,
+    display_width,
+    escaped,
+    is_cut_short,
+    item_shape,
+    one_line,
+    paint,
+    print_json,
+    terminal_width,
+    told,
+    wrapped,
+)
 
 
 class Shown(NamedTuple):
@@ -81,9 +95,36 @@ def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
         print_json(_shape(shown))
         return
     print_head(shown.view, _counts(shown))
-    print_rows(
-        [Row(entry, _body(shown, entry), _notes(shown, index, ids)) for index, entry in enumerate(shown.entries)]
-    )
+    older = [entry.happened_at for entry in shown.entries if entry.is_older]
+    if older:
+        times = " to ".join(absolute(moment) for moment in sorted({min(older), max(older)}))
+        _print_dim(f"older items happened {times}, before they were recorded")
+    print_rows(_rows(shown, ids))
+
+
+def _rows(shown: Shown, ids: bool) -> list[Row]:
+    items = [entry.item for entry in shown.entries]
+    pairs = pair_calls(item for item in items if isinstance(item, ChatItemEvent))
+    numbers = {call: number for number, call in enumerate(sorted(pairs.output_of))}
+    rows = []
+    for index, entry in enumerate(shown.entries):
+        call = pairs.call_of.get(index)
+        body = _body(shown, entry)
+        # Directly under the only call of an answer, an output needs no name of its call.
+        is_alone = call == index - 1 and not isinstance(items[max(0, index - 2)], FunctionCalled)
+        if call is not None and not (is_alone or (call == index - 1 and index == 1)):
+            body = f"{shown.entries[call].place} {body}"
+        rows.append(
+            Row(
+                entry,
+                body,
+                _notes(shown, index, ids),
+                thoughts="\n".join(thoughts_of(entry.item)) if isinstance(entry.item, ChatItemEvent) else "",
+                pair=numbers.get(index if call is None else call),
+                is_answer=call is not None,
+            )
+        )
+    return rows
 
 
 def print_head(view: View, counts: str) -> None:
@@ -91,7 +132,17 @@ def print_head(view: View, counts: str) -> None:
     last = event_at(view.log, view.stream, view.version)
     version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
     when = told(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
-    click.echo(paint(f"{escaped(view.stream)} {version}", "bold") + paint(f"  {when}  {counts}", "dim"))
+    name, about = f"{escaped(view.stream)} {version}", f"{when}  {counts}"
+    if not is_cut_short() or display_width(name) + display_width(about) + 2 <= terminal_width():
+        click.echo(paint(name, "bold") + "  " + paint(about, "dim"))
+    else:
+        click.echo(paint(name, "bold"))
+        _print_dim(f"{when}\n{counts}" if display_width(about) > terminal_width() else about)
+
+
+def _print_dim(text: str) -> None:
+    for line in wrapped(text, terminal_width()) if is_cut_short() else [text]:
+        click.echo(paint(line, "dim"))
 
 
 def _shape(shown: Shown) -> dict[str, Any]:
@@ -159,6 +210,8 @@ def _notes(shown: Shown, index: int, ids: bool) -> str:
     notes = [description] if description and description != _body(shown, entry) else []
     # The id is not repeated if it is already in front of the item, as in a pool.
     notes += [f"id {id_of(entry.item)}"] if ids and id_of(entry.item) not in (None, speaker_of(entry.item)) else []
+    if ids and isinstance(entry.item, FunctionCalled | FunctionReturned):
+        notes.append(f"call id {entry.item.call_id}")
     notes += ["pinned"] if entry.is_pinned else []
     notes += ["no output yet"] if entry.is_pending else []
     notes += [_approval(entry.approval)] if entry.approval is not None and shown.left is None else []

@@ -36,9 +36,15 @@ from .render import (
 )
 
 STYLES = {"user": "green", "assistant": "blue", "call": "yellow", "output": "cyan"}
-PAUSE_SECONDS = 60
+PAUSE = 60 * 1_000_000
+# An output stands under its call, and has its colour: calls that were made together have different ones.
+ANSWER_INDENT = 2
+PAIR_STYLES = ("yellow", "cyan", "magenta")
 MARKS = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
 COLUMNS = 5
+# With less room for the summary, an event takes two lines.
+SUMMARY_WIDTH_MIN = 20
+ACTOR_WIDTH = 16
 
 
 def speaker_of(item: Item) -> str:
@@ -111,12 +117,19 @@ SPEAKER_WIDTH, SPEAKER_WIDTH_MAX = 9, 24
 
 
 class Row(NamedTuple):
-    """An item, its text, the notes below it, and one of MARKS if it is part of a difference."""
+    """
+    An item, its text, the notes below it, and one of MARKS if it is part of a difference.
+
+    A call and its output have the number of their `pair`, by which they have one colour; the output is indented.
+    """
 
     entry: Entry
     body: str
     note: str = ""
     mark: str = ""
+    thoughts: str = ""
+    pair: int | None = None
+    is_answer: bool = False
 
 
 class Columns(NamedTuple):
@@ -131,9 +144,9 @@ def print_rows(rows: Sequence[Row]) -> None:
     columns = _columns_of(rows)
     for before, row in pairwise([None, *rows]):
         assert row is not None
-        recorded = row.entry.recorded
-        if before is not None and not row.mark and _pause(before.entry.recorded, recorded):
-            click.echo("\n" + paint(f"{'':{columns.place}}  -- {absolute(recorded.recorded_at)}", "dim"))
+        if before is not None and not row.mark and row.entry.happened_at - before.entry.happened_at > PAUSE:
+            word = "happened " if row.entry.is_older else ""
+            click.echo("\n" + paint(f"{'':{columns.place}}  -- {word}{absolute(row.entry.happened_at)}", "dim"))
         click.echo("\n" + "\n".join(_lines_of(row, columns)))
 
 
@@ -143,27 +156,40 @@ def _columns_of(rows: Sequence[Row]) -> Columns:
     return Columns(places, min(max(speakers, SPEAKER_WIDTH), SPEAKER_WIDTH_MAX))
 
 
-def _pause(before: RecordedEvent, after: RecordedEvent) -> bool:
-    return after.recorded_at - before.recorded_at > PAUSE_SECONDS * 1_000_000
-
-
 def _lines_of(row: Row, columns: Columns) -> Iterator[str]:
-    speaker, place = one_line(speaker_of(row.entry.item)), one_line(row.entry.place)
+    place, indent = one_line(row.entry.place), sum(columns) + 4
+    if row.thoughts:
+        yield from _block(row, columns, place, "thinking", row.thoughts)
+        place = ""
+    yield from _block(row, columns, place, one_line(speaker_of(row.entry.item)), row.body)
+    if row.note:
+        yield f"{'':{indent}}" + paint(f"({row.note})", "dim")
+
+
+def _block(row: Row, columns: Columns, place: str, speaker: str, text: str) -> Iterator[str]:
+    """Yield a text, with a place and a label in front of its first line."""
     mark = f"{row.mark} " if row.mark else ""
-    indent = sum(columns) + 4
-    texts = wrapped(row.body.strip("\n"), max(terminal_width() - indent - len(mark), TEXT_WIDTH_MIN))
+    indent = sum(columns) + 4 + ANSWER_INDENT * row.is_answer
+    texts = wrapped(text.strip("\n"), max(terminal_width() - indent - len(mark), TEXT_WIDTH_MIN))
     beside = " " * (columns.place - display_width(place)) + place
     room = columns.speaker - display_width(speaker)
     # A label that is too long for its column has a line of its own.
-    first = " " * room + f"  {texts.pop(0)}" if room >= 0 else ""
+    first = " " * (room + 2 + ANSWER_INDENT * row.is_answer) + texts.pop(0) if room >= 0 else ""
     if mark:
         head = paint(f"{mark}{beside}  {speaker}", MARKS[row.mark])
     else:
-        head = paint(beside, "dim") + "  " + paint(speaker, style_of(sort_of(row.entry.item)))
+        head = paint(beside, "dim") + "  " + paint(speaker, style_of_row(row, speaker))
     yield f"{head}{first}".rstrip()
     yield from ((paint(mark, MARKS.get(row.mark, "dim")) + f"{'':{indent}}{line}").rstrip() for line in texts)
-    if row.note:
-        yield f"{'':{indent}}" + paint(f"({row.note})", "dim")
+
+
+def style_of_row(row: Row, speaker: str) -> str:
+    """Return the style of a label of a row."""
+    if speaker == "thinking":
+        return "dim"
+    if row.pair is not None and speaker != "error":
+        return PAIR_STYLES[row.pair % len(PAIR_STYLES)]
+    return style_of(sort_of(row.entry.item))
 
 
 def type_of(event: Any) -> str:
@@ -206,6 +232,14 @@ def _line(cells: Sequence[str], widths: Sequence[int], summary: str) -> str:
     number, *texts = (" " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True))
     position, time, place, actor, kind = cells
     used = sum(widths) + 2 * len(widths)
+    if is_cut_short() and terminal_width() - used < SUMMARY_WIDTH_MIN:
+        # Two lines: the place has the rest of the first one, the summary that of the second.
+        before = f"{number}{position}  {paint(time, 'dim')}  "
+        room = terminal_width() - widths[0] - widths[1] - 4
+        indent = " " * (widths[0] + 2)
+        actor = cut(actor, ACTOR_WIDTH)
+        rest = cut(summary, max(terminal_width() - len(indent) - display_width(f"{actor}  {kind}  "), TEXT_WIDTH_MIN))
+        return f"{before}{paint(cut(place, room), 'cyan')}\n{indent}{actor}  {paint(kind, 'yellow')}  {rest}".rstrip()
     shown = cut(summary, max(terminal_width() - used, 1)) if is_cut_short() else summary
     return "  ".join([
         number + position,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import click
 
+from ...domain.chat.events import FunctionCalled, FunctionReturned
 from ...domain.context.description import counted, source_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
@@ -30,6 +31,7 @@ from .render import (
     absolute,
     aligned,
     cut,
+    display_width,
     event_shape,
     is_cut_short,
     json_text,
@@ -265,9 +267,16 @@ def print_lineage(families: Sequence[Family], *, as_json: bool) -> None:
 
 def _print_block(block: Sequence[Line]) -> None:
     rows = [_cells(lanes, point) for lanes, point in block]
-    for (lanes, _), line in zip(block, aligned(rows), strict=True):
-        shown = cut(line, terminal_width()) if is_cut_short() else line
+    lines = aligned(rows)
+    width = max(display_width(lanes) for lanes, _ in block) + 2
+    is_narrow = is_cut_short() and max(map(display_width, lines)) > terminal_width()
+    for (lanes, place, time, said), line in zip(rows, lines, strict=True):
+        # Two lines where one is too short: lanes and place, and below them the rest, beside the lanes that go on.
+        shown = cut(f"{lanes:{width}}{place}", terminal_width()) if is_narrow else line
         click.echo(lanes.replace("*", paint("*", "yellow")) + shown[len(lanes) :])
+        if is_narrow:
+            passing = "".join(mark if mark == "|" else " " for mark in lanes)
+            click.echo(cut(f"{passing:{width}}  {said}  {time}", terminal_width()))
 
 
 def _cells(lanes: str, point: Point) -> tuple[str, ...]:
@@ -367,13 +376,26 @@ def command(
         wanted = (event for event in events if not types or any(_is_called(event.event, name) for name in types))
         shown = islice(wanted, limit)
         if not as_json:
-            print_events(((event, summary_of(event.event)) for event in shown), 1 if follow else PAGE_EVENTS)
+            print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
         elif follow:
             for event in shown:
                 click.echo(json_text(event_shape(event)))
         else:
             print_json_list(event_shape(event) for event in shown)
         readable.require_whole()
+
+
+def _tied(events: Iterable[RecordedEvent]) -> Iterator[tuple[RecordedEvent, str]]:
+    """Yield events with their summaries; that of an output begins with the version of its call, if that was listed."""
+    calls: dict[tuple[str, str], int] = {}
+    for recorded in events:
+        event, summary = recorded.event, summary_of(recorded.event)
+        if isinstance(event, FunctionCalled):
+            calls[recorded.stream, event.call_id] = recorded.version
+        elif isinstance(event, FunctionReturned):
+            call = calls.pop((recorded.stream, event.call_id), None)
+            summary = summary if call is None else f"@{call} {summary}"
+        yield recorded, summary
 
 
 def _misuse(reference: Reference | None, graph: bool, follow: bool, *, has_choice: bool) -> str | None:

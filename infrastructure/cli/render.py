@@ -33,6 +33,8 @@ from ..times import exact, time_of
 UNITS = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 LENGTHS = (("h", 3_600), ("min", 60), ("s", 1))
 JUST_NOW_SECONDS = 5
+# In microseconds: an item that is older than its record by more than this has two times.
+OLDER = 60 * 1_000_000
 FEW_SECONDS = 10
 # Controls, line and paragraph separators, surrogates, and format characters that reorder or hide text. Joiners are
 # allowed, because the spelling of some words and emoji needs them.
@@ -44,7 +46,16 @@ DEFAULT_WIDTH = 100
 WIDTH_MIN = 40
 # Columns of text stay at least this wide beside the longest names.
 TEXT_WIDTH_MIN = 16
-STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+STYLES = {
+    "dim": "2",
+    "bold": "1",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "cyan": "36",
+    "magenta": "35",
+}
 INDENT = 2
 # Line breaks are allowed, because the layout of JSON has some.
 UNSAFE_IN_JSON = re.compile(UNSAFE.pattern)
@@ -101,6 +112,18 @@ class Entry(NamedTuple):
     is_pinned: bool = False
     is_pending: bool = False
     approval: Approval | None = None
+
+    @property
+    def happened_at(self) -> int:
+        """The time of an item of a chat, or else the time when it was recorded, in microseconds since 1970, UTC."""
+        if isinstance(self.item, ChatItemEvent):
+            return int(self.item.created_at * 1_000_000)
+        return self.recorded.recorded_at
+
+    @property
+    def is_older(self) -> bool:
+        """Whether an item happened long before it was recorded, as items of an import did."""
+        return self.recorded.recorded_at - self.happened_at > OLDER
 
     @property
     def place(self) -> str:

@@ -16,6 +16,20 @@ from tests.cli.running import refold, started
 from tests.domain.chat_events import configured, handed, returned, said
 from tests.golden.known import EVENTS
 
+CALLS = [
+    {"id": f"c{order}", "type": "function", "function": {"name": "look_up", "arguments": f'{{"id":{order}}}'}}
+    for order in (7, 8)
+]
+ASKED = {"role": "user", "content": "Where are 7 and 8?"}
+ASKED_TWICE = {"role": "assistant", "content": None, "tool_calls": CALLS}
+FOUND_BOTH = {
+    "role": "user",
+    "content": [
+        {"type": "tool_result", "tool_use_id": "c8", "content": "lost"},
+        {"type": "tool_result", "tool_use_id": "c7", "content": "shipped"},
+    ],
+}
+
 
 def rows(text: str) -> list[list[str]]:
     """Return the first words of every line: position, time, place, actor, type."""
@@ -31,7 +45,7 @@ def test_a_line_for_each_event(database: Path) -> None:
         ("2", "air-0.0@2", "import", "message_added", "user: hello"),
         ("3", "air-0.0@3", "import", "message_added", "assistant: One moment."),
         ("4", "air-0.0@4", "import", "function_called", "look_up({})"),
-        ("5", "air-0.0@5", "import", "function_returned", "look_up: found"),
+        ("5", "air-0.0@5", "import", "function_returned", "@4 look_up: found"),
         ("6", "air-0.0@6", "import", "message_added", "assistant: Here."),
     ]
     assert all(line[1].endswith("Z") for line in lines)
@@ -121,7 +135,44 @@ def test_lines_end_at_the_edge(database: Path, monkeypatch: pytest.MonkeyPatch) 
     day, *lines = refold("log", "long", db=database).out.splitlines()
     assert len(day) == len("2026-11-21")
     assert max(len(line) for line in lines) <= 60
-    assert lines[1].endswith("…")
+    assert lines[-1].endswith("…")
+
+
+def test_a_narrow_log_says_what_happened(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 60 columns an event has two lines: its place, and what it says; so has an audit."""
+    with package.open(database) as store:
+        chat = store.chat("the-support-of-a-customer-with-a-long-name", agent="triage")
+        chat.add_messages([ASKED, ASKED_TWICE, FOUND_BOTH])
+    monkeypatch.setenv("COLUMNS", "60")
+    for command in ("log", "audit"):
+        lines = refold(command, chat.id, db=database).out.splitlines()[3:]
+        assert [line.split()[-1] for line in lines[::2]] == [f"{chat.id}@{version}"[:44] for version in range(2, 7)]
+        assert max(map(len, lines)) <= 60
+    lines = refold("log", chat.id, db=database).out.splitlines()[3:]
+
+    assert [line.split("  ", 3)[-1].strip() for line in lines[1::2]] == [
+        "message_added  user: Where are 7 and 8?",
+        'function_called  look_up({"id":7})',
+        'function_called  look_up({"id":8})',
+        "function_returned  @4 look_up: lost",
+        "function_returned  @3 look_up: shipped",
+    ]
+
+
+def test_a_narrow_lineage_says_what_came_from_where(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 60 columns a point has two lines, and the lanes go on beside the second one."""
+    with package.open(database) as store:
+        long = store.chat("the-support-of-a-customer-with-a-long-name")
+        long.fork("experiment-with-another-prompt")
+        long.add_message("user", "x")
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = refold("log", "--graph", long.id, db=database).out.splitlines()
+
+    assert max(map(len, lines)) <= 60
+    said = [line.split("  20")[0].split(" by ")[0] for line in lines]
+    assert said[:2] == ["*    the-support-of-a-customer-with-a-long-name@1", "       opened"]
+    assert said[2].startswith("+-*  experiment-with-another-prompt@1")
+    assert said[3].startswith("       forked from the-support-of-a-customer-with-a")
 
 
 def test_names_are_events(database: Path) -> None:

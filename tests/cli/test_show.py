@@ -1,10 +1,15 @@
 """`refold show`: a context, as it is or as it was."""
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold as package
+from refold.domain.chat.events import FunctionCalled, FunctionReturned
+from refold.infrastructure.cli.lines import Row, style_of_row
+from refold.infrastructure.cli.render import Entry
 from tests.cli.running import refold
 from tests.importing.transcripts import TALK
 
@@ -33,7 +38,7 @@ def test_items_stand_beside_their_versions(database: Path) -> None:
         "@2  user       hello",
         "@3  assistant  One moment.",
         "@4  call       look_up({})",
-        "@5  output     look_up: found",
+        "@5  output       look_up: found",
         "@6  assistant  Here.",
     ]
 
@@ -259,9 +264,93 @@ def test_pauses_are_shown(database: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """Where more than a minute passed between two items, the time stands between them."""
     from refold.infrastructure.cli import lines as listing
 
-    monkeypatch.setattr(listing, "PAUSE_SECONDS", -1)
+    monkeypatch.setattr(listing, "PAUSE", -1)
 
     lines = bodies(refold("show", "air-0.0@3", db=database).out)
     assert lines[0] == "@2  user       hello"
     assert lines[1].startswith("    -- 20")
     assert lines[2] == "@3  assistant  One moment."
+
+
+def test_outputs_stand_under_their_calls(living: Path) -> None:
+    """Each names its call, unless that is the only one and directly above; --ids has the ids that both share."""
+    calls = [{"type": "tool_use", "id": f"t{number}", "name": "f", "input": {}} for number in (1, 2)]
+    results = [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "found"} for number in (2, 1)]
+    with package.open(living) as store:
+        chat = store.chat("calls")
+        chat.add_messages([{"role": "assistant", "content": calls[:1]}, {"role": "user", "content": results[1:]}])
+        chat.add_messages([{"role": "assistant", "content": calls}, {"role": "user", "content": results}])
+
+    assert bodies(refold("show", "calls", db=living).out) == [
+        "@2  call       f({})",
+        "@3  output       f: found",
+        "@4  call       f({})",
+        "@5  call       f({})",
+        "@6  output       @5 f: found",
+        "@7  output       @4 f: found",
+    ]
+    assert bodies(refold("show", "calls", "--tail", "1", db=living).out) == ["@7  output     f: found"]
+    noted = [line for line in refold("show", "calls", "--ids", db=living).out.splitlines() if "(id " in line]
+    assert [line.rpartition(" ")[2] for line in noted] == ["t1)", "t1)", "t1)", "t2)", "t2)", "t1)"]
+
+
+def test_a_pair_has_one_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call has another one; an error stays red."""
+    called = [FunctionCalled(id=f"i{n}", created_at=1.0, name="f", arguments="", call_id=f"c{n}") for n in range(2)]
+    failed = FunctionReturned(id="o", created_at=1.0, name="f", call_id="c1", output="x", is_error=True)
+
+    def style(item: Any, speaker: str, pair: int | None) -> str:
+        row = Row(Entry(item, None, "chat:a"), "", pair=pair)  # type: ignore[arg-type]  # the event is not looked at
+        return style_of_row(row, speaker)
+
+    assert [style(called[0], "call", 0), style(called[1], "call", 1)] == ["yellow", "cyan"]
+    assert style(called[0], "output", 0) == "yellow"
+    assert style(failed, "error", 1) == "red"
+    assert style(called[0], "thinking", 0) == "dim"
+
+
+THOUGHTS: dict[str, list[Any]] = {
+    "anthropic": [{"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "I ponder.", "signature": "s"}, {"type": "text", "text": "Yes."}]}],
+    "google": [{"role": "model", "parts": [{"thought": True, "text": "I ponder."}, {"text": "Yes."}]}],
+    "responses": [
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "I ponder."}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}],
+    "openai-compatible": [{"role": "assistant", "content": "Yes.", "reasoning_content": "I ponder."}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("provider", THOUGHTS)
+def test_thinking_is_shown_as_such(living: Path, provider: str) -> None:
+    """Before the message or the call that it led to, in a log behind it; what is encrypted is said to be so."""
+    with package.open(living) as store:
+        store.chat("deep").add_messages(THOUGHTS[provider])
+        store.chat("closed").add_messages([{"role": "assistant", "content": [
+            {"type": "redacted_thinking", "data": "x"}, {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+        ]}])  # fmt: skip
+
+    assert bodies(refold("show", "deep", db=living).out) == [
+        "@2  thinking   I ponder.",
+        "    assistant  Yes.",
+    ]
+    assert "assistant: Yes. (thinking: I ponder.)" in refold("log", "deep", db=living).out
+    assert bodies(refold("show", "closed", db=living).out)[0] == "@2  thinking   (encrypted)"
+
+
+def test_imported_items_have_two_times(living: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When they were recorded, in the head; when they happened, below it and where a pause was."""
+    with package.open(living) as store:
+        chat = store.chat("old")
+        for minute in (0, 0, 7):
+            chat.add_message("user", "x", created_at=datetime(2020, 3, 1, 9, minute, tzinfo=UTC).timestamp())
+    head, happened, *rest = refold("show", "old", db=living).out.splitlines()
+
+    assert head.startswith("chat:old @4  20")
+    assert happened == "older items happened 2020-03-01T09:00:00Z to 2020-03-01T09:07:00Z, before they were recorded"
+    assert rest[5] == "    -- happened 2020-03-01T09:07:00Z"
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, refold("show", "old", db=living).out.splitlines())) <= 60
+    name = "the-support-of-a-customer-with-a-long-name"
+    with package.open(living) as store:
+        store.chat(name)
+    assert max(map(len, refold("show", name, db=living).out.splitlines())) <= 60

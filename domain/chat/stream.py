@@ -57,7 +57,8 @@ class MessageStream:
         if is_instructions(begun):
             raise InvalidInputError(f"a message of the role {role!r} is in force as a whole: use add_message")
         self._record, self._place, self._begun, self._system = record, place, begun, system
-        self._waiting: list[str] = []
+        # The number of recorded characters, and the texts that wait behind them: in one, for the sake of interrupts.
+        self._kept: tuple[int, list[str]] = (0, [])
         self._bytes = 0
         # The time of the last piece; None before the first text.
         self._recorded_at: float | None = None
@@ -89,11 +90,10 @@ class MessageStream:
 
     def flush(self) -> None:
         """Record all that waits now, such as before a long pause."""
-        text = "".join(self._waiting)
+        text = "".join(self._kept[1])
         if text:
             self._begin()
-            self._write(WritePiece(self._place, self.message_id, text))
-            self._keep("")
+            self._write(text, len(text))
 
     def use(
         self,
@@ -124,21 +124,22 @@ class MessageStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        if self._recorded_at is None and not self._waiting and self._usage is None:
+        length, waiting = self._kept
+        if self._recorded_at is None and not waiting and self._usage is None:
             return
         reason = None if kind is None else f"{kind.__name__}: {error}".rstrip(": ")
         metrics = b"" if self._usage is None else canonical_json(self._usage, what="the usage of the message")
-        text = "".join(self._waiting)
-        last = WritePiece(self._place, self.message_id, text, is_last=True, incomplete=reason, metrics=metrics)
+        last = WritePiece(
+            self._place, self.message_id, length, "".join(waiting), is_last=True, incomplete=reason, metrics=metrics
+        )
         try:
             self._begin()
-            self._write(last)
+            self._record(last, catch_up=True)
         except RefoldError as fault:
             if error is None:
                 raise
             # The caller must see the first error; that the message has no end is seen in the message, too.
             error.add_note(f"the end of message {self.message_id!r} was not recorded: {fault}")
-        self._keep("")
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -153,7 +154,7 @@ class MessageStream:
         if not self._is_open:
             raise DecisionRefusedError(f"message {self.message_id!r} is not open: write within the block of its stream")
         if require_unicode(text, "a piece of a message"):
-            self._waiting.append(text)
+            self._kept[1].append(text)
         self._bytes += len(text) if text.isascii() else len(text.encode())
         return self._bytes > 0 and (self._recorded_at is None or self._is_due)
 
@@ -176,16 +177,16 @@ class MessageStream:
         self._begin()
         if not self._is_due:
             return
-        text = "".join(self._waiting)
+        text = "".join(self._kept[1])
         blank = LAST_BLANK.match(text)
-        end = len(text) if blank is None else blank.end()
-        self._write(WritePiece(self._place, self.message_id, text[:end]))
-        self._keep(text[end:])
+        self._write(text, len(text) if blank is None else blank.end())
 
-    def _write(self, command: WritePiece) -> None:
-        self._record(command, catch_up=True)
+    def _write(self, text: str, end: int) -> None:
+        """Record the first `end` characters of the text that waits."""
+        length = self._kept[0]
+        # After an interrupt the piece may be there already; then the same is sent again, and nothing is added.
+        self._record(WritePiece(self._place, self.message_id, length, text[:end]), catch_up=True)
+        rest = text[end:]
+        self._kept = (length + end, [rest] if rest else [])
+        self._bytes = len(rest.encode())
         self._recorded_at = self._system.now()
-
-    def _keep(self, text: str) -> None:
-        self._waiting = [text] if text else []
-        self._bytes = len(text.encode())

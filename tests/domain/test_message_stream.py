@@ -1,5 +1,6 @@
 """When the text of a message that is written piece by piece is recorded."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -197,3 +198,25 @@ def test_it_is_the_same_item_elsewhere() -> None:
     assert "incomplete" not in chat.to_dict()["items"][0]
     version = chat.version
     assert (chat.add_items(chat.items), chat.version) == ([], version)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_an_interrupt_behind_an_append(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was recorded when the interrupt came is not written twice, and what was not is not lost."""
+    chat = ChatContext(system=CountingSystem())
+    record, calls = chat._record, 0
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        outcome, calls = record(*args, **options), calls + 1
+        if calls == at + 1:
+            raise KeyboardInterrupt
+        return outcome
+
+    monkeypatch.setattr(chat, "_record", interrupted)
+    with contextlib.suppress(KeyboardInterrupt), chat.stream_message() as out:
+        for word in ("one ", "two ", "three "):
+            with contextlib.suppress(KeyboardInterrupt):
+                out.write(word)
+
+    assert (chat.messages()[0].content, chat.messages()[0].incomplete) == (["one two three "], None)

@@ -63,13 +63,15 @@ class DecideCall(msgspec.Struct, frozen=True):
 
 class WritePiece(msgspec.Struct, frozen=True):
     """
-    Add text to a message that is written piece by piece.
+    Add text to a message that is written piece by piece, behind its first `start` characters.
 
+    What the message has of it already is not added again, so that a piece may be sent again whose call was interrupted.
     The last piece has `is_last`. `incomplete` is then the reason why more should have come, or None.
     """
 
     stream: str
     item_id: str
+    start: int
     text: str
     is_last: bool = False
     incomplete: str | None = None

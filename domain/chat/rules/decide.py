@@ -79,7 +79,7 @@ def _decided(command: Decision, state: ChatState) -> Sequence[ChatEvent | Resolv
         case DecideCall():
             return decide_call(command, state.items)
         case WritePiece():
-            return [write_piece(command, state)]
+            return write_piece(command, state)
         case NameVersion(name=name, version=version):
             return _name(require_name(name), version, state)
         case InsertItems(stream=stream, items=items):

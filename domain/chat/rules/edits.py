@@ -85,12 +85,12 @@ def _is_same(known: ChatItemEvent, item: ChatItemEvent) -> bool:
     return known == msgspec.structs.replace(item, created_at=known.created_at, origin=known.origin)
 
 
-def write_piece(command: WritePiece, state: ChatState) -> MessageExtended | MessageFinished:
+def write_piece(command: WritePiece, state: ChatState) -> list[ChatEvent]:
     """
-    Return the event that adds a piece to a message; one that left the view goes on to be written.
+    Return the event that adds a piece to a message, or none if it is there; a message that left the view goes on, too.
 
     Raises:
-        DecisionRefusedError: the message is not one that this context is writing.
+        DecisionRefusedError: the message is not one that this context is writing, or the text before the piece is lost.
     """
     items = state.items
     ordinal = items.ordinal(command.item_id)
@@ -100,20 +100,28 @@ def write_piece(command: WritePiece, state: ChatState) -> MessageExtended | Mess
     place = items.ref(ordinal)
     if place.stream:
         raise DecisionRefusedError(f"message {command.item_id!r} is written in {place.stream}: write it there")
-    piece: MessageExtended | MessageFinished = MessageExtended(item=place, text=command.text)
+    length = sum(len(part) for part in message.content if isinstance(part, str))
+    if length < command.start:
+        raise DecisionRefusedError(
+            f"message {command.item_id!r} has {length} of {command.start} characters: some are lost"
+        )
+    text = command.text[length - command.start :]
+    if not (text or command.is_last):
+        return []
+    piece: MessageExtended | MessageFinished = MessageExtended(item=place, text=text)
     if command.is_last:
         piece = MessageFinished(
             item=place,
             role=message.role,
             agent_id=message.agent_id,
-            text=command.text,
+            text=text,
             incomplete=command.incomplete,
             metrics=command.metrics,
         )
     whole = totals_of(written(message, [(state.version + 1, piece)]))
     change = whole + -totals_of(message) if items.shows(ordinal) else Totals()
     counted = {"tokens": whole.tokens} if command.is_last else {}
-    return msgspec.structs.replace(piece, change=change, **counted)
+    return [msgspec.structs.replace(piece, change=change, **counted)]
 
 
 class ByTime:

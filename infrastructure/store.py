@@ -807,7 +807,8 @@ class Store:
         Add a projection of your own, which the store keeps up to date like its own; `rows` returns its rows.
 
         Raises:
-            InvalidInputError: there is one with this name, or the name is invalid for a table.
+            InvalidInputError: it is no projection, its rows cannot be stored, their fields changed and its version did
+                not, or there is one with this name.
         """
         self._runner.add(projection)
 

@@ -119,6 +119,16 @@ async def test_a_merge_from_another_store(location: str) -> None:
         assert ([item.id for item in await pool.items], seen) == (["a1"], [threading.get_ident()])
 
 
+async def test_a_message_written_piece_by_piece(location: str) -> None:
+    """The block is entered without waiting; its pieces are awaited."""
+    async with refold.aopen(location) as store:
+        chat = await store.chat("a")
+        async with chat.stream_message() as out:
+            await out.awrite("It is ")
+            await out.awrite("on its way.")
+        assert said(await chat.items) == ["It is on its way."]
+
+
 async def test_a_subscription(location: str) -> None:
     """`async for`, and an awaited `ack`."""
     async with refold.aopen(location) as store:
